@@ -1,0 +1,144 @@
+"""Answers `import torch` with undertow, so that PyTorch's own autograd tests run on it unchanged.
+
+Public names are undertow's, looked up when they are used: what undertow lacks fails the test that uses
+it, with an AttributeError that says so, and no other. PyTorch's private spellings, its test tools and a
+small `nn` and `optim` built on undertow's operations live here alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import undertow
+
+from . import _dtypes, _spelling
+from ._legacy import typed_tensors
+from ._undertow import forward, late, lookup
+
+__version__ = "2.13.0"
+__getattr__ = forward("")
+
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+Tensor = late("Tensor")
+Size = late("Size")
+dtype = np.dtype
+device = late("device")
+strided, jagged = "strided", "jagged"
+sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = (
+    late("sparse_coo"),
+    late("sparse_csr"),
+    late("sparse_csc"),
+    late("sparse_bsr"),
+    late("sparse_bsc"),
+)
+
+globals().update({name: np.dtype(kind) for name, kind in _dtypes.NAMES.items()})
+globals().update(typed_tensors())
+_spelling.apply()
+
+
+def ones(*args: Any, **kwargs: Any) -> Any:
+    return undertow.ones(*args, **kwargs)
+
+
+def zeros(*args: Any, **kwargs: Any) -> Any:
+    return undertow.zeros(*args, **kwargs)
+
+
+def randn(*args: Any, **kwargs: Any) -> Any:
+    return undertow.randn(*args, **kwargs)
+
+
+def rand(*args: Any, **kwargs: Any) -> Any:
+    return undertow.rand(*args, **kwargs)
+
+
+def tensor(*args: Any, **kwargs: Any) -> Any:
+    return undertow.tensor(*args, **kwargs)
+
+
+def save(value: Any, file: Any) -> None:
+    """undertow's own `save` where it has one; tensors are picklable in any case."""
+    if hasattr(undertow, "save"):
+        undertow.save(value, file)
+        return
+    with open(file, "wb") as stream:
+        pickle.dump(value, stream)
+
+
+def load(file: Any, **kwargs: Any) -> Any:
+    if hasattr(undertow, "load"):
+        return undertow.load(file, **kwargs)
+    with open(file, "rb") as stream:
+        return pickle.load(stream)
+
+
+def _unique(tensor: Any, sorted: builtins.bool = True, return_inverse: builtins.bool = False) -> Any:
+    return undertow.unique(tensor, sorted=sorted, return_inverse=return_inverse)
+
+
+def _unique2(tensor: Any, **kwargs: Any) -> Any:
+    return undertow.unique(tensor, **kwargs)
+
+
+def _foreach_exp(tensors: Any) -> Any:
+    return [tensor.exp() for tensor in tensors]
+
+
+def _foreach_add_(tensors: Any, other: Any) -> None:
+    others = other if isinstance(other, (list, tuple)) else [other] * len(tensors)
+    for tensor, addend in zip(tensors, others, strict=True):
+        tensor.add_(addend)
+
+
+def _foreach_maximum(tensors: Any, other: Any) -> Any:
+    others = other if isinstance(other, (list, tuple)) else [other] * len(tensors)
+    return [
+        undertow.maximum(tensor, rival if isinstance(rival, Tensor) else undertow.full_like(tensor, rival))
+        for tensor, rival in zip(tensors, others, strict=True)
+    ]
+
+
+def get_device_module(device: Any = None) -> Any:
+    return cuda
+
+
+cuda = SimpleNamespace(
+    is_available=lambda: builtins.bool(_gpu_count()),
+    device_count=lambda: _gpu_count(),
+    is_bf16_supported=lambda: False,
+)
+xpu = SimpleNamespace(is_available=lambda: False, device_count=lambda: 0, is_bf16_supported=lambda: False)
+accelerator = SimpleNamespace(
+    is_available=lambda: builtins.bool(_gpu_count()),
+    device_count=lambda: _gpu_count(),
+    current_accelerator=lambda: device("cuda") if _gpu_count() else None,
+)
+
+
+def _gpu_count() -> builtins.int:
+    try:
+        return lookup("cuda.device_count", "backend.cuda.device_count")()
+    except AttributeError:
+        return 0
+
+
+from . import (  # noqa: E402
+    _C,  # noqa: F401
+    _VF,  # noqa: F401
+    _dynamo,  # noqa: F401
+    _vmap_internals,  # noqa: F401
+    autograd,  # noqa: F401
+    backends,  # noqa: F401
+    nn,  # noqa: F401
+    optim,  # noqa: F401
+    profiler,  # noqa: F401
+    testing,  # noqa: F401
+    utils,  # noqa: F401
+)

@@ -1,0 +1,54 @@
+"""`torch.autograd`, from `undertow.autograd`."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch  # noqa: F401  (the tests reach it through here)
+
+from .._undertow import forward, late, lookup
+from .function import Function  # noqa: F401
+from .variable import Variable  # noqa: F401
+
+__getattr__ = forward("autograd.", "autograd.graph.", "")
+
+detect_anomaly = late("autograd.detect_anomaly", "autograd.anomaly.detect_anomaly")
+SavedTensor = late("autograd.SavedTensor", "autograd.graph.SavedTensor", "graph.saved.SavedTensor")
+_profiler_enabled = late("profiler.is_enabled", "profiler.profiler_enabled")
+
+
+def _force_original_view_tracking(mode: bool) -> Any:
+    """undertow's switch; without one, views are never replayed and switching that off has nothing to do."""
+    try:
+        switch = lookup("autograd.force_original_view_tracking", "autograd.graph.force_original_view_tracking")
+    except AttributeError:
+        if mode:
+            raise
+        return contextlib.nullcontext()
+    return switch(mode)
+
+
+def kineto_available() -> bool:
+    return False
+
+
+def _calculate_shape(output: Any, grad: Any, is_grads_batched: bool) -> Any:
+    """The shapes that backward() compares: those of the output and of its (unbatched) gradient."""
+    return output.shape, grad.shape[1:] if is_grads_batched else grad.shape
+
+
+# The engine's functions, not the shim's modules of the same name, answer `torch.autograd.gradcheck(...)`.
+from . import (  # noqa: E402
+    _functions,  # noqa: F401
+    anomaly_mode,  # noqa: F401
+    forward_ad,  # noqa: F401
+    function,  # noqa: F401
+    functional,  # noqa: F401
+    grad_mode,  # noqa: F401
+    graph,  # noqa: F401
+    profiler,  # noqa: F401
+    profiler_util,  # noqa: F401
+    variable,  # noqa: F401
+)
+from .gradcheck import gradcheck, gradgradcheck  # noqa: E402, F401

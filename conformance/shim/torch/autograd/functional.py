@@ -1,0 +1,3 @@
+from .._undertow import forward
+
+__getattr__ = forward("autograd.functional.")

@@ -1,0 +1,5 @@
+from .._undertow import forward, late
+
+__getattr__ = forward("autograd.graph.", "autograd.")
+
+GradientEdge = late("autograd.graph.GradientEdge")

@@ -1,0 +1,3 @@
+import torch
+
+TEST_CUDA = torch.cuda.is_available()

@@ -1,0 +1,3 @@
+from .._undertow import late
+
+no_dispatch = late("no_dispatch")

@@ -1,0 +1,5 @@
+from .._undertow import forward, late
+
+__getattr__ = forward("autograd.", "")
+
+TorchDispatchMode = late("OpMode", "autograd.OpMode", "DispatchMode")

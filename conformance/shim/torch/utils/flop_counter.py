@@ -1,0 +1,3 @@
+from .._undertow import late
+
+FlopCounterMode = late("profiler.FlopCounterMode")

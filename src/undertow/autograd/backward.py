@@ -1,0 +1,313 @@
+"""backward() and grad(): from what a user passes to what the engine executes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.autograd.edges import GradientEdge
+from undertow.engine.engine import engine
+from undertow.errors import AutogradError, UnreachableInputError, warn_once
+from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.node import OutputEdge
+from undertow.ops.recorded import recorded
+from undertow.tensor import LEAF, Size, Tensor, extra_of
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Compute the gradients of `tensors` and add them to the `.grad` of the leaves (or of `inputs`).
+
+    grad_tensors  the gradient with respect to each tensor; None stands for one, if the tensor is a real scalar
+    retain_graph  keep what backward frees, so that the graph can be used again; default: the value of create_graph
+    create_graph  record the pass, so that the gradients can be differentiated
+    inputs        accumulate into these tensors only (leaves or not)
+
+    >>> import undertow as ut
+    >>> x = ut.tensor([1.0, 2.0], requires_grad=True)
+    >>> ut.autograd.backward([(x * x).sum(), x.sum()])
+    >>> x.grad
+    tensor([3., 5.])
+    """
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to backward().")
+        grad_tensors = grad_variables
+    if inputs is not None and _length(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    roots = _sequence(tensors)
+    targets = None if inputs is None else _sequence(inputs)
+    grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)), create_graph)
+    if create_graph:
+        _warn_create_graph()
+    keep = create_graph if retain_graph is None else retain_graph
+    edges = _root_edges(roots)
+    if targets is None:
+        _execute(edges, grads, keep, create_graph)
+        return
+    _backward_into(targets, edges, grads, keep, create_graph)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is not touched.
+
+    Inputs may be tensors or GradientEdges, or a dict of tensors, which gives a dict of gradients.
+
+    >>> import undertow as ut
+    >>> x = ut.tensor(3.0, requires_grad=True)
+    >>> (first,) = ut.autograd.grad(x * x * x, x, create_graph=True)
+    >>> (second,) = ut.autograd.grad(first, x)
+    >>> first.item(), second.item()
+    (27.0, 18.0)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2
+        )
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    if isinstance(inputs, Mapping):
+        found = grad(outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, True, allow_unused,
+                     is_grads_batched, materialize_grads)  # fmt: skip
+        return dict(zip(inputs, found, strict=True))
+    roots, targets = _sequence(outputs), _sequence(inputs)
+    if not targets:
+        raise ValueError("grad requires non-empty inputs.")
+    given = _optional_sequence(grad_outputs, len(roots))
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _grad_batched(roots, targets, given, keep, create_graph, allow_unused, materialize_grads)
+    grads = _seeds(roots, given, create_graph)
+    return _grad_once(roots, targets, grads, keep, create_graph, allow_unused, materialize_grads)
+
+
+# ---- arguments
+
+
+def _length(value: Any) -> int:
+    return 1 if isinstance(value, Tensor | GradientEdge) else len(value)
+
+
+def _sequence(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Tensor | GradientEdge):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    items = tuple(value)
+    for item in items:
+        if not isinstance(item, Tensor | GradientEdge):
+            raise TypeError(f"expected Tensors or GradientEdges, got {type(item).__name__}")
+    return items
+
+
+def _optional_sequence(value: Any, count: int) -> tuple[Any, ...]:
+    if value is None:
+        return (None,) * count
+    found = (value,) if isinstance(value, Tensor) else tuple(value)
+    if len(found) != count:
+        raise RuntimeError(f"got {count} tensors and {len(found)} gradients")
+    return found
+
+
+def _metadata(root: Any) -> tuple[Any, Any]:
+    if isinstance(root, Tensor):
+        return root._array.shape, root._array.dtype
+    facts = root.node._input_metadata[root.output_nr]
+    return tuple(facts.shape), facts.dtype
+
+
+def _seeds(roots: Sequence[Any], given: Sequence[Any], create_graph: bool) -> list[Any]:
+    """The gradient for each root: the given one, checked, or ones."""
+    seeds = []
+    for index, (root, seed) in enumerate(zip(roots, given, strict=True)):
+        shape, dtype = _metadata(root)
+        if seed is None:
+            seeds.append(_implicit_seed(root, shape, dtype))
+            continue
+        if not isinstance(seed, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(seed).__name__}")
+        _check_seed(index, seed, shape, dtype)
+        seeds.append(seed)
+    return seeds
+
+
+def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+    if isinstance(root, Tensor) and root._edge is None:
+        return None  # reported with the other roots, by index
+    if Size(shape).numel() != 1:
+        raise AutogradError(
+            f"grad can be implicitly created only for scalar outputs: the output has shape {list(shape)}. "
+            "Reduce it first (sum, mean), or pass the gradient with respect to it."
+        )
+    if dtype.kind != "f":
+        raise AutogradError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
+    xp = root._xp if isinstance(root, Tensor) else recorded.arrays
+    return Tensor(xp.ones(shape, dtype), xp)
+
+
+def _check_seed(index: int, seed: Tensor, shape: tuple[int, ...], dtype: Any) -> None:
+    if seed._array.shape != shape:
+        raise AutogradError(
+            f"Mismatch in shape: grad_output[{index}] has a shape of {seed.shape} and output[{index}] has a shape of "
+            f"{Size(shape)}."
+        )
+    if (seed._array.dtype.kind == "c") != (dtype.kind == "c"):
+        raise AutogradError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{index}] has a dtype of {seed.dtype} and output[{index}] has a dtype of {dtype}."
+        )
+
+
+def _root_edges(roots: Sequence[Any]) -> list[Any]:
+    edges = []
+    for index, root in enumerate(roots):
+        edge = gradient_edge(root) if isinstance(root, Tensor) else internal_edge(root)
+        if edge is None:
+            raise AutogradError(
+                f"element {index} of tensors does not require grad and does not have a grad_fn: it was not computed "
+                "from a tensor with requires_grad=True, or it was detached or computed under no_grad."
+            )
+        edges.append(edge)
+    return edges
+
+
+def internal_edge(edge: GradientEdge) -> Any:
+    """A GradientEdge as the engine keeps edges."""
+    node, nr = edge.node, edge.output_nr
+    return OutputEdge((node, nr)) if node.multiple_outputs else node
+
+
+# ---- running
+
+
+def _execute(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any) -> list[Any]:
+    xp = recorded if create_graph else recorded.arrays
+    values = grads if create_graph else [g._array for g in grads]
+    values = [v.astype(e[0].dtype) if not create_graph and not e[0].multiple_outputs and v.dtype != e[0].dtype else v
+              for v, e in zip(values, edges, strict=True)]  # fmt: skip
+    return engine.execute(edges, values, keep_graph=keep, create_graph=create_graph, xp=xp, **chosen)
+
+
+def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], keep: bool, create_graph: bool) -> None:
+    """backward(inputs=...): leaves accumulate as always; other tensors get what arrives at them."""
+    leaves, others = [], []
+    for target in targets:
+        edge = _target_edge(target)
+        if type(edge[0]) is AccumulateGrad:
+            leaves.append(edge[0])
+        else:
+            others.append((target, edge))
+    captured = _execute(edges, grads, keep, create_graph, captures=[e for _, e in others], targets=leaves)
+    for (target, _), found in zip(others, captured, strict=True):
+        if found is not None and isinstance(target, Tensor):
+            _add_to_grad(target, found if isinstance(found, Tensor) else Tensor(found, target._xp), create_graph)
+
+
+def _add_to_grad(target: Tensor, found: Tensor, create_graph: bool) -> None:
+    extra = extra_of(target)
+    if create_graph:
+        extra.grad = found if extra.grad is None else recorded.add(extra.grad, found)
+    else:
+        array = found._array.copy() if extra.grad is None else extra.grad._array + found._array
+        extra.grad = Tensor(target._xp.asarray(array), target._xp)
+
+
+def _target_edge(target: Any) -> Any:
+    edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
+    if edge is None:
+        raise AutogradError("One of the differentiated Tensors does not require grad")
+    return edge
+
+
+def _grad_once(
+    roots: Sequence[Any],
+    targets: Sequence[Any],
+    grads: list[Any],
+    keep: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    captures = [_target_edge(t) for t in targets]
+    found = _execute(_root_edges(roots), grads, keep, create_graph, captures=captures)
+    results = []
+    for index, (target, value) in enumerate(zip(targets, found, strict=True)):
+        if value is not None:
+            results.append(value if isinstance(value, Tensor) else Tensor(value, recorded.arrays))
+        elif materialize_grads:
+            results.append(_materialized(target, create_graph))
+        elif allow_unused:
+            results.append(None)
+        else:
+            raise UnreachableInputError(index, target._array.shape if isinstance(target, Tensor) else None)
+    return tuple(results)
+
+
+def _materialized(target: Any, create_graph: bool) -> Tensor:
+    if not isinstance(target, Tensor):
+        raise AutogradError("materialize_grads cannot be used when the given input is a GradientEdge")
+    zeros = Tensor(target._xp.zeros(target._array.shape, target._array.dtype), target._xp)
+    if create_graph:
+        zeros._edge = LEAF
+    return zeros
+
+
+def _grad_batched(
+    roots: Sequence[Any],
+    targets: Sequence[Any],
+    given: Sequence[Any],
+    keep: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """is_grads_batched: one pass per row of the given gradients, results stacked."""
+    for index, (root, seeds) in enumerate(zip(roots, given, strict=True)):
+        shape = _metadata(root)[0]
+        if seeds is None or seeds._array.shape[1:] != shape:
+            got = None if seeds is None else list(seeds._array.shape)
+            raise AutogradError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                f"dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{index}] has a shape of {got} and output[{index}] "
+                f"has a shape of {list(shape)}."
+            )
+    count = given[0]._array.shape[0]
+    rows = []
+    for row in range(count):
+        seeds = _seeds(roots, [g[row] for g in given], create_graph)
+        last = row == count - 1
+        rows.append(_grad_once(roots, targets, seeds, keep or not last, create_graph, allow_unused, materialize_grads))
+    return tuple(None if column[0] is None else ops.stack(column) for column in zip(*rows, strict=True))
+
+
+def _warn_create_graph() -> None:
+    warn_once(
+        "backward-create-graph",
+        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
+        "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+        "the cycle and avoid the leak.",
+    )

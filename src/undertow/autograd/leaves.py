@@ -1,0 +1,270 @@
+"""What a tensor is to autograd: requires_grad, grad, grad_fn, data, detach, hooks. Attached to Tensor in methods.py."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from undertow.autograd.backward import backward as run_backward
+from undertow.backend import dtypes
+from undertow.errors import warn_once
+from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, tensor_hooks_of
+from undertow.graph.node import Node
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
+
+# ---- requires_grad
+
+
+def get_requires_grad(self: Tensor) -> bool:
+    return current_edge(self) is not None
+
+
+def set_requires_grad(self: Tensor, value: bool) -> None:
+    edge = current_edge(self)
+    if edge is not None and edge is not LEAF:
+        if not value:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        return
+    if value and not dtypes.is_differentiable(self._array.dtype):
+        raise RuntimeError(
+            f"only Tensors of floating point dtype can require gradients (must be floating point or complex dtype); "
+            f"this one is {self._array.dtype}. Convert it first, for instance with .float()."
+        )
+    self._edge = LEAF if value else None
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Switch `requires_grad` on (or off) and return the tensor."""
+    set_requires_grad(self, requires_grad)
+    return self
+
+
+# ---- grad
+
+
+def get_grad(self: Tensor) -> Tensor | None:
+    extra = self._extra
+    grad = None if extra is None else extra.grad
+    if grad is None and self._edge is not None and self._edge is not LEAF and not (extra and extra.retains_grad):
+        warn_once(
+            "grad-of-non-leaf",
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+            "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+            "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
+            "you access the leaf Tensor instead.",
+        )
+    return grad
+
+
+def set_grad(self: Tensor, grad: Any) -> None:
+    if grad is not None:
+        check_grad(self, grad)
+    extra_of(self).grad = grad
+
+
+def delete_grad(self: Tensor) -> None:
+    extra_of(self).grad = None
+
+
+def check_grad(self: Tensor, grad: Any) -> None:
+    """Raise unless `grad` can be the gradient of the tensor."""
+    if not isinstance(grad, Tensor):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is self:
+        raise RuntimeError("can't assign Variable as its own grad")
+    wanted = grad_dtype_of(self)
+    if wanted is not None and grad._array.dtype != wanted:
+        explicit = self._extra is not None and self._extra.grad_dtype is not ...
+        if explicit:
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{grad._array.dtype}' to a tensor with grad_dtype "
+                f"'{dtypes.SCALAR_NAMES[wanted]}' ({wanted}). The gradient must match the tensor's grad_dtype."
+            )
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{grad._array.dtype}' to a tensor with dtype "
+            f"'{self._array.dtype}' (incompatible tensor type). Convert the gradient first."
+        )
+    if grad._xp is not self._xp:
+        raise RuntimeError(
+            f"attempting to assign a gradient located on device '{grad.device}' to a tensor located on device "
+            f"'{self.device}'. Move the gradient first."
+        )
+    if grad._array.shape != self._array.shape:
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(grad._array.shape)}' to a tensor of size "
+            f"'{list(self._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
+        )
+
+
+def grad_dtype_of(self: Tensor) -> Any:
+    chosen = ... if self._extra is None else self._extra.grad_dtype
+    return self._array.dtype if chosen is ... else chosen
+
+
+def get_grad_dtype(self: Tensor) -> Any:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    return grad_dtype_of(self)
+
+
+def set_grad_dtype(self: Tensor, dtype: Any) -> None:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    extra = extra_of(self)
+    if extra.grad is not None and dtype is not None and extra.grad._array.dtype != dtype:
+        raise RuntimeError(
+            f"Cannot set grad_dtype to {dtype} because there is already a gradient of dtype {extra.grad._array.dtype}. "
+            "Clear or convert the gradient first."
+        )
+    extra.grad_dtype = dtype
+
+
+# ---- graph
+
+
+def get_grad_fn(self: Tensor) -> Node | None:
+    edge = current_edge(self)
+    return None if edge is None or edge is LEAF else edge[0]
+
+
+def backward(
+    self: Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Compute gradients of this tensor and add them to the `.grad` of the leaves it was computed from.
+
+    gradient  the gradient with respect to this tensor; may be left out for a real scalar
+    The other arguments are those of `undertow.autograd.backward`.
+    """
+    run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def detach(self: Tensor) -> Tensor:
+    """The same data without history; memory and version counter are shared."""
+    alias = Tensor(self._array, self._xp)
+    if self._extra is not None and self._extra.inference:
+        extra_of(alias).inference = True
+    else:
+        share_memory(self, alias)
+    return alias
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Cut the tensor off from its history, in place."""
+    if self._extra is not None and self._extra.view is not None:
+        raise RuntimeError(
+            "Can't detach views in-place: use detach() instead. If you are using DistributedDataParallel (DDP) for "
+            "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets."
+        )
+    self._edge = None
+    return self
+
+
+def get_data(self: Tensor) -> Tensor:
+    """The tensor's data as a tensor that shares memory, but neither history nor version counter."""
+    return Tensor(self._array, self._xp)
+
+
+def set_data(self: Tensor, source: Any) -> None:
+    if not isinstance(source, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(source).__name__}")
+    if self._edge is not None and not dtypes.is_differentiable(source._array.dtype):
+        raise RuntimeError(
+            "data set to a tensor that requires gradients must be floating point or complex dtype, but got "
+            f"{source._array.dtype}"
+        )
+    counter_of(self)  # the version counter belongs to the tensor and stays
+    self._array = source._array
+    self._xp = source._xp
+    accumulate = None if self._extra is None or self._extra.accumulate is None else self._extra.accumulate()
+    if accumulate is not None:
+        accumulate.shape, accumulate.dtype = source._array.shape, source._array.dtype
+
+
+def is_view(self: Tensor) -> bool:
+    return self._extra is not None and self._extra.view is not None
+
+
+def get_base(self: Tensor) -> Tensor | None:
+    return self._extra.view.base if self._extra is not None and self._extra.view is not None else None
+
+
+def is_inference(self: Tensor) -> bool:
+    return self._extra is not None and self._extra.inference
+
+
+# ---- hooks
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+    """Call `hook(grad)` whenever the tensor's gradient is computed; what it returns, if not None, takes its place.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> handle = x.register_hook(lambda grad: grad * 10)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([10., 10.])
+    """
+    if current_edge(self) is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return add_hook(tensor_hooks_of(self), hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Call `hook(tensor)` each time a gradient has been added to the leaf's `.grad`."""
+    if current_edge(self) is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    extra = extra_of(self)
+    if extra.post_accumulate_hooks is None:
+        extra.post_accumulate_hooks = OrderedDict()
+    return add_hook(extra.post_accumulate_hooks, hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of a tensor that is not a leaf in its `.grad`, too."""
+    edge = current_edge(self)
+    if edge is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if edge is LEAF:
+        return
+    extra_of(self).retains_grad = True
+    hooks_of(edge[0]).retain[edge[1]] = weakref.ref(self)
+
+
+def get_retains_grad(self: Tensor) -> bool:
+    return self._extra is not None and self._extra.retains_grad and not self.is_leaf
+
+
+def get_backward_hooks(self: Tensor) -> Any:
+    edge = current_edge(self)
+    if edge is None or edge is LEAF:
+        return None if self._extra is None else self._extra.hooks
+    hooks = None if edge[0].extra is None else edge[0].extra.hooks
+    return None if hooks is None else hooks.tensor.get(edge[1])
+
+
+def set_backward_hooks(self: Tensor, hooks: Any) -> None:
+    edge = current_edge(self)
+    if edge is None or edge is LEAF:
+        extra_of(self).hooks = hooks
+    elif hooks is None:
+        hooks_of(edge[0]).tensor.pop(edge[1], None)
+    else:
+        hooks_of(edge[0]).tensor[edge[1]] = hooks
+
+
+def register_node_hook(self: Node, hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(grad_inputs, grad_outputs)` after the node has run; it may return replacements of grad_inputs."""
+    return add_hook(hooks_of(self).post, hook)
+
+
+def register_node_prehook(self: Node, hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(grad_outputs)` before the node runs; it may return replacements."""
+    return add_hook(hooks_of(self).pre, hook)

@@ -1,0 +1,188 @@
+"""Dtypes and PyTorch's promotion rules.
+
+A dtype here *is* NumPy's. What differs from NumPy is promotion: PyTorch ranks operands in three classes (tensors with
+dimensions, 0-d tensors, Python numbers) and a lower class changes the result only when its kind (bool < integer <
+real < complex) is higher.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+dtype = np.dtype
+
+bool_ = np.dtype(np.bool_)
+uint8 = np.dtype(np.uint8)
+uint16 = np.dtype(np.uint16)
+uint32 = np.dtype(np.uint32)
+uint64 = np.dtype(np.uint64)
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = np.dtype(np.int32)
+int64 = np.dtype(np.int64)
+float16 = np.dtype(np.float16)
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+complex64 = np.dtype(np.complex64)
+complex128 = np.dtype(np.complex128)
+
+ALL = (
+    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
+    float16, float32, float64, complex64, complex128,
+)  # fmt: skip
+
+#: kind -> rank of the category
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+#: the names PyTorch's messages use for a tensor type
+TENSOR_TYPE_NAMES = {
+    bool_: "BoolTensor", uint8: "ByteTensor", int8: "CharTensor", int16: "ShortTensor", int32: "IntTensor",
+    int64: "LongTensor", float16: "HalfTensor", float32: "FloatTensor", float64: "DoubleTensor",
+    complex64: "ComplexFloatTensor", complex128: "ComplexDoubleTensor", uint16: "UInt16Tensor",
+    uint32: "UInt32Tensor", uint64: "UInt64Tensor",
+}  # fmt: skip
+
+#: the names PyTorch's messages use for an element type
+SCALAR_NAMES = {
+    bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long", float16: "Half",
+    float32: "Float", float64: "Double", complex64: "ComplexFloat", complex128: "ComplexDouble", uint16: "UInt16",
+    uint32: "UInt32", uint64: "UInt64",
+}  # fmt: skip
+
+_COMPLEX_OF = {float16: complex64, float32: complex64, float64: complex128}
+_REAL_OF = {complex64: float32, complex128: float64}
+
+_default = [float32]
+
+
+def get_default_dtype() -> np.dtype[Any]:
+    """The dtype of float tensors made from Python numbers; float32 unless changed.
+
+    >>> import undertow as ut
+    >>> ut.tensor(1.5).dtype == ut.get_default_dtype() == ut.float32
+    True
+    """
+    return _default[0]
+
+
+def set_default_dtype(d: Any) -> None:
+    """Set the dtype of float tensors made from Python numbers (a real floating dtype)."""
+    d = np.dtype(d)
+    if d.kind != "f":
+        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+    _default[0] = d
+
+
+_BY_KEY: dict[Any, np.dtype[Any]] = {key: d for d in ALL for key in (d, d.type)}
+_BY_KEY |= {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def as_dtype(d: Any, function: str = "dtype") -> np.dtype[Any]:
+    """One of `ALL` from a dtype, a NumPy scalar type, or Python's bool, int, float or complex."""
+    try:
+        return _BY_KEY[d]
+    except (KeyError, TypeError):
+        kind = f"{d!r}" if isinstance(d, (type, np.dtype)) else type(d).__name__
+        raise TypeError(
+            f"{function}(): argument 'dtype' must be undertow.dtype, not {kind}. Use undertow.float32, ..."
+        ) from None
+
+
+def complex_of(d: np.dtype[Any]) -> np.dtype[Any]:
+    """The complex dtype whose parts have the precision of `d`."""
+    return d if d.kind == "c" else _COMPLEX_OF.get(d, complex64)
+
+
+def real_of(d: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the real part of `d`."""
+    return _REAL_OF.get(d, d)
+
+
+def is_differentiable(d: np.dtype[Any]) -> bool:
+    return d.kind in "fc"
+
+
+def promote_types(a: Any, b: Any) -> np.dtype[Any]:
+    """The smallest dtype that both fit in, by PyTorch's table.
+
+    >>> import undertow as ut
+    >>> ut.promote_types(ut.int64, ut.float16)
+    dtype('float16')
+    """
+    a, b = np.dtype(a), np.dtype(b)
+    if a == b:
+        return a
+    rank_a, rank_b = CATEGORY[a.kind], CATEGORY[b.kind]
+    if rank_a < rank_b:
+        a, b, rank_a, rank_b = b, a, rank_b, rank_a
+    if rank_a == rank_b:
+        return _promote_within(a, b)
+    if rank_a == 3 and rank_b == 2:
+        return complex128 if b == float64 or a == complex128 else complex64
+    return a
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether PyTorch's promotion would cast `from_` to `to`: kinds go up only, bool < integer < real < complex.
+
+    >>> import undertow as ut
+    >>> ut.can_cast(ut.float64, ut.float16), ut.can_cast(ut.float16, ut.int64)
+    (True, False)
+    """
+    return CATEGORY[np.dtype(from_).kind] <= CATEGORY[np.dtype(to).kind]
+
+
+def _promote_within(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    if a.kind == b.kind:
+        return a if a.itemsize >= b.itemsize else b
+    unsigned, signed = (a, b) if a.kind == "u" else (b, a)
+    if unsigned.itemsize >= 2:
+        raise RuntimeError(
+            f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {a} and {b}"
+        )
+    return signed if signed.itemsize > 1 else int16
+
+
+#: dtype of a Python number's category, before the default is applied
+NUMBER_CATEGORY = {bool: 0, int: 1, float: 2, complex: 3}
+
+
+def number_dtype(category: int) -> np.dtype[Any]:
+    """The dtype a Python number of that category takes when nothing else decides."""
+    if category == 2:
+        return _default[0]
+    if category == 3:
+        return complex_of(_default[0])
+    return int64 if category == 1 else bool_
+
+
+def combine(dims: list[np.dtype[Any]], zero_dims: list[np.dtype[Any]], numbers: list[int]) -> np.dtype[Any]:
+    """The result dtype of operands sorted into PyTorch's three classes; `numbers` holds category ranks."""
+    result: np.dtype[Any] | None = None
+    for group in (dims, zero_dims):
+        if group:
+            candidate = group[0]
+            for d in group[1:]:
+                candidate = promote_types(candidate, d)
+            result = candidate if result is None else _combine_categories(result, candidate)
+    if numbers:
+        top = max(numbers)
+        result = number_dtype(top) if result is None else _with_number(result, top)
+    assert result is not None
+    return result
+
+
+def _combine_categories(higher: np.dtype[Any], lower: np.dtype[Any]) -> np.dtype[Any]:
+    if CATEGORY[lower.kind] <= CATEGORY[higher.kind]:
+        return higher
+    return complex_of(higher) if higher.kind == "f" else lower
+
+
+def _with_number(result: np.dtype[Any], category: int) -> np.dtype[Any]:
+    if category <= CATEGORY[result.kind]:
+        return result
+    if category == 3 and result.kind == "f":
+        return complex_of(result)
+    return number_dtype(category)

@@ -1,0 +1,79 @@
+"""What a backend is: a device, and a namespace of array functions that work on that device's arrays.
+
+Derivative rules are written once over such a namespace `xp`. Its attributes are NumPy's functions under NumPy's names
+(or CuPy's), joined by the forward functions of undertow's own primitives, which `ArrayNamespace.define` adds as
+methods, so that `xp.select_backward(g, ...)` works as `xp.sum(g)` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Device:
+    """Where an array lives: `cpu`, `cuda:0`, `sim:1`.
+
+    >>> import undertow as ut
+    >>> ut.device("cpu").type
+    'cpu'
+    """
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
+        if isinstance(type, Device):
+            type, index = type.type, type.index if index is None else index
+        if not isinstance(type, str):
+            raise TypeError(f"device() expects a string such as 'cpu' or 'cuda:0', got {type!r}")
+        if ":" in type:
+            type, _, tail = type.partition(":")
+            if not tail.isdigit():
+                raise RuntimeError(f"Invalid device string: '{type}:{tail}'. Use 'cpu', 'cuda', 'cuda:0', ...")
+            index = int(tail)
+        if type not in ("cpu", "cuda", "sim", "meta"):
+            raise RuntimeError(f"Expected one of cpu, cuda, sim device type at start of device string: {type}")
+        self.type = type
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __repr__(self) -> str:
+        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.type, self.index)
+
+
+class ArrayNamespace:
+    """The array functions of one device, as attributes under NumPy's names.
+
+    Instance attributes are the array module's functions. Class attributes, set by `define`, are the forwards of
+    undertow's primitives, called with the namespace itself as their first argument.
+    """
+
+    #: the class of this device's arrays; everything else that rules return is turned into one by `asarray`
+    ndarray: type
+    device: Device
+
+    def __init__(self, device: Device, module: Any) -> None:
+        self.device = device
+        self.module = module
+        for name in dir(module):
+            if not name.startswith("_"):
+                setattr(self, name, getattr(module, name))
+
+    @classmethod
+    def define(cls, name: str, forward: Callable[..., Any]) -> None:
+        """Make a primitive's forward callable by rules as `xp.name(...)`."""
+        setattr(cls, name, forward)
+
+    def __repr__(self) -> str:
+        return f"<array functions of {self.device}>"

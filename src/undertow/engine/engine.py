@@ -1,0 +1,331 @@
+"""Engine: how gradients flow back.
+
+`execute` counts what every node waits for, seeds the roots, and runs whatever is ready, latest recorded first, until
+nothing is left. In an ordinary pass gradients are bare arrays and `xp` a backend's namespace; in a recorded pass
+(create_graph) they are Tensors and `xp` the recorded operations. The loop does not know the difference, apart from one
+flag: arrays may be added in place.
+
+Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
+apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush, heappushpop
+from typing import Any
+
+from undertow.backend import cpu
+from undertow.engine.input_buffer import InputBuffer
+from undertow.engine.tasks import Capture, ExecInfo, GraphTask, current_task, set_current_task
+from undertow.engine.validate import conform, expected
+from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
+from undertow.modes import current, set_state
+
+getrefcount = sys.getrefcount
+
+#: references to an unshared gradient inside `_run`: the loop variable and getrefcount's argument
+_UNSHARED = 2
+
+
+class GraphRoot(Node):
+    """The node above all roots: running it hands the given gradients to them."""
+
+    __slots__ = ("grads",)
+
+    def __init__(self, edges: Sequence[Any], grads: Sequence[Any]) -> None:
+        self.next_edges = tuple(edges)
+        self.sequence_nr = LAST
+        self.saved = self.params = ()
+        self.shape = self.dtype = None
+        self.extra = None
+        self.grads = tuple(grads)
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+        return list(self.grads)
+
+
+class Engine:
+    """Runs backward passes on the calling thread."""
+
+    def execute(
+        self,
+        edges: Sequence[Any],
+        grads: Sequence[Any],
+        *,
+        keep_graph: bool,
+        create_graph: bool,
+        xp: Any,
+        captures: Sequence[Any] = (),
+        targets: Sequence[Node] = (),
+    ) -> list[Any]:
+        """Send `grads` into `edges`. Returns the gradients that arrive at the edges in `captures` (None: none did).
+
+        With captures or targets, only nodes on a path to one of them run; targets themselves run too.
+        """
+        task = GraphTask(keep_graph, create_graph, xp, current_task())
+        root = GraphRoot(edges, grads)
+        pruned = bool(captures or targets)
+        compute_dependencies(task, root, _lowest_sequence_nr(captures, targets) if pruned else 0)
+        if pruned:
+            init_to_execute(task, root, captures, targets)
+        outer_state = current()
+        set_current_task(task)
+        set_state(outer_state.with_grad(create_graph))
+        try:
+            with cpu.errstate(all="ignore"):
+                _run(task, root)
+                _run_callbacks(task)
+        finally:
+            set_state(outer_state)
+            set_current_task(task.outer)
+        return task.captured
+
+    def queue_callback(self, callback: Callable[[], None]) -> None:
+        """Run `callback` once, when the backward pass that is running now has finished."""
+        task = current_task()
+        if task is None:
+            raise RuntimeError(
+                "Final callbacks can only be installed during the backward pass: call queue_callback from a hook or "
+                "from a Function's backward."
+            )
+        task.final_callbacks.append(callback)
+
+
+engine = Engine()
+
+
+def _run_callbacks(task: GraphTask) -> None:
+    # a callback may queue another, so no plain for loop
+    done = 0
+    while done < len(task.final_callbacks):
+        task.final_callbacks[done]()
+        done += 1
+
+
+# ---- what will run
+
+
+def _lowest_sequence_nr(captures: Sequence[Any], targets: Sequence[Node]) -> int:
+    """No node below this number leads to a target. See graph/node.py on sequence numbers."""
+    numbers = [edge[0].sequence_nr for edge in captures] + [node.sequence_nr for node in targets]
+    return min(numbers) if sequence_order.trusted and LAST not in numbers else 0
+
+
+def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
+    """Count, for every node below root, the edges that lead to it; nodes recorded before `lowest` are not entered."""
+    dependencies = task.dependencies
+    stack = [root]
+    while stack:
+        for edge in stack.pop().next_edges:
+            if edge is not None:
+                below = edge[0]
+                if below in dependencies:
+                    dependencies[below] += 1
+                else:
+                    dependencies[below] = 1
+                    if not lowest or below.sequence_nr >= lowest:
+                        stack.append(below)
+
+
+def init_to_execute(task: GraphTask, root: Node, captures: Sequence[Any], targets: Sequence[Node]) -> None:
+    """Fill `exec_info`: mark captures and targets, and every node from which one of them can be reached."""
+    info: dict[Node, ExecInfo] = {}
+    for index, edge in enumerate(captures):
+        info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index))
+    for node in targets:
+        info.setdefault(node, ExecInfo()).needed = True
+    for node in reversed(_topological_order(task, root)):
+        for edge in node.next_edges:
+            if edge is not None and edge[0] in info:
+                info.setdefault(node, ExecInfo()).needed = True
+                break
+    task.exec_info = info
+    task.captured = [None] * len(captures)
+
+
+def _topological_order(task: GraphTask, root: Node) -> list[Node]:
+    """Every node of the task, each before the nodes its edges lead to."""
+    waiting = dict(task.dependencies)
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for edge in node.next_edges:
+            if edge is not None and edge[0] in waiting:
+                waiting[edge[0]] -= 1
+                if not waiting[edge[0]]:
+                    stack.append(edge[0])
+    return order
+
+
+# ---- running
+
+
+def _run(task: GraphTask, node: Node) -> None:
+    """Run the task, starting with its root.
+
+    The loop an ordinary pass spends its time in. What keeps it short: one ready node stays out of the heap
+    (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
+    gradient stands for it, then the sum of `owned` nodes, which is the engine's own and added to in place.
+    """
+    xp, keep, exec_info = task.xp, task.keep_graph, task.exec_info
+    dependencies, not_ready = task.dependencies, task.not_ready
+    heap, arrival = task.ready_queue.heap, task.ready_queue.arrival
+    in_place = not task.create_graph
+    add, asarray, ndarray = xp.add, xp.asarray, xp.ndarray
+    owned: set[Node] = set()
+    grad: Any = True  # the root's; it is not looked at
+    while True:
+        edges = node.next_edges
+        if exec_info is not None or node.extra is not None or grad is None:
+            results, edges = evaluate(task, node, grad)
+        else:
+            results = node.pull(xp, grad, edges, keep)
+        following = grad = None
+        index = -1
+        for edge in edges:
+            index += 1
+            if edge is None:
+                continue
+            received = results[index]
+            results[index] = None
+            if type(edge) is OutputEdge:
+                below = edge[0]
+                received = _buffered(task, node, index, edge, received)
+                if dependencies[below]:
+                    continue
+                waiting = 1
+            else:
+                below = edge
+                if received is not None:
+                    if type(received) is not ndarray:
+                        received = asarray(received)
+                    if received.dtype is not below.dtype or received.shape != below.shape:
+                        received = asarray(conform(node, index, received, below.shape, below.dtype, xp))
+                waiting = dependencies[below]
+            if waiting != 1:
+                if received is not None:
+                    old = not_ready.get(below)
+                    if old is None:
+                        not_ready[below] = received
+                    elif below in owned:
+                        add(old, received, old)
+                    else:
+                        not_ready[below] = asarray(add(old, received))
+                        if in_place:
+                            owned.add(below)
+                    old = None
+                # counted up from below zero once the first of several has come, so that 1 always means: the only one
+                dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
+                if waiting:
+                    continue
+                received = not_ready.pop(below, None)
+            if type(below) is AccumulateGrad and exec_info is None:
+                unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
+                _finish_leaf(task, below, received, unshared)
+            elif following is None:
+                following, grad = below, received
+            else:
+                heappush(heap, (-below.sequence_nr, arrival(), below, received))
+            received = None
+        if following is None:
+            if not heap:
+                return
+            _, _, node, grad = heappop(heap)
+        elif heap:
+            _, _, node, grad = heappushpop(heap, (-following.sequence_nr, arrival(), following, grad))
+        else:
+            node = following
+
+
+def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, grad: Any) -> list[Any] | None:
+    """Add a gradient to the InputBuffer of a node with several outputs; its content once nothing is waited for."""
+    node, nr = edge
+    xp = task.xp
+    if grad is not None:
+        grad = xp.asarray(grad)
+        if grad.shape != node.shape[nr] or grad.dtype is not node.dtype[nr]:
+            grad = xp.asarray(conform(producer, index, grad, node.shape[nr], node.dtype[nr], xp))
+    buffer = task.not_ready.get(node)
+    if buffer is None:
+        buffer = task.not_ready[node] = InputBuffer(len(node.shape))
+    buffer.add(nr, grad, xp, in_place=not task.create_graph)
+    task.dependencies[node] -= 1
+    if task.dependencies[node]:
+        return None
+    del task.not_ready[node]
+    return buffer.received()  # type: ignore[no-any-return]
+
+
+def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Any, unshared: bool) -> None:
+    """Run an AccumulateGrad node: hooks of the leaf, accumulation, hooks again. See Note [Hook order]."""
+    extra = node.variable._extra
+    if node.extra is not None or (extra is not None and extra.rare is not None):
+        evaluate(task, node, grad)
+    elif grad is not None:
+        node.accumulate(grad, unshared)
+
+
+def evaluate(task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    """Run one node with everything that may hang on it: hooks, captures, undefined gradients, chosen inputs.
+
+    Returns its results and the edges they are for (None where nobody wants one).
+    """
+    edges = _wanted_edges(task, node)
+    if type(node) is GraphRoot:
+        return list(node.grads), edges
+    xp = task.xp
+    task.node = node
+    try:
+        grads = list(grad) if node.multiple_outputs and grad is not None else [grad]
+        if node.multiple_outputs and grad is None:
+            grads = [None] * node.num_outputs
+        grads = run_tensor_hooks(node, grads, xp)
+        if task.exec_info is not None and not _capture(task, node, grads):
+            return [], ()
+        grads = run_pre_hooks(node, grads, xp)
+        for nr, g in enumerate(grads):
+            if g is not None:
+                shape, dtype = expected(node, nr)
+                grads[nr] = conform(node, nr, g, shape, dtype, xp)
+        has_post_hooks = node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post
+        results = _apply(task, node, grads, edges, keep=task.keep_graph or bool(has_post_hooks))
+        if has_post_hooks:
+            results = run_post_hooks(node, results, grads, xp)
+            if not task.keep_graph:
+                node.release()
+        return results, edges
+    finally:
+        task.node = None
+
+
+def _apply(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    if not node.wants_undefined and all(g is None for g in grads):
+        if not keep:
+            node.release()
+        return [None] * len(edges)
+    if type(node) is AccumulateGrad:
+        if grads[0] is not None:
+            node.accumulate(grads[0], False)
+            node.run_post_accumulate_hooks()
+        return []
+    return node.pull(task.xp, grads if node.multiple_outputs else grads[0], edges, keep)
+
+
+def _wanted_edges(task: GraphTask, node: Node) -> tuple[Any, ...]:
+    if task.exec_info is None:
+        return node.next_edges
+    return tuple([e if e is not None and e[0] in task.exec_info else None for e in node.next_edges])
+
+
+def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
+    """Store the gradients that were asked for on their way into the node; whether the node is to run."""
+    assert task.exec_info is not None
+    info = task.exec_info[node]
+    for capture in info.captures:
+        task.captured[capture.index] = grads[capture.input_nr]
+    return info.needed

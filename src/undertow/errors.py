@@ -1,0 +1,115 @@
+"""Exceptions that carry their facts.
+
+Each is a subclass of the type PyTorch raises in the same place, so `except RuntimeError` keeps working.
+Messages go fact, cause, cure; the facts are fields as well, for programs that want to act on them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+
+class UndertowError(Exception):
+    """Base of every error that undertow raises on purpose."""
+
+
+class AutogradError(UndertowError, RuntimeError):
+    """A backward pass was asked for something it cannot do."""
+
+
+class ModifiedInplaceError(AutogradError):
+    """A saved tensor was changed in place between the forward pass and its use in backward."""
+
+    def __init__(
+        self,
+        *,
+        saved_by: str,
+        argument: str,
+        type_name: str,
+        shape: tuple[int, ...],
+        produced_by: str,
+        output_nr: int,
+        version: int,
+        expected: int,
+        mutated_by: str | None = None,
+    ) -> None:
+        self.saved_by = saved_by
+        self.argument = argument
+        self.shape = shape
+        self.version = version
+        self.expected = expected
+        self.mutated_by = mutated_by
+        where = f", which is output {output_nr} of {produced_by}" if produced_by else ""
+        culprit = f" The last change was {mutated_by}." if mutated_by else ""
+        super().__init__(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{type_name} {list(shape)}]{where}, is at version {version}; expected version {expected} instead. "
+            f"{saved_by} saved it as `{argument}`.{culprit} "
+            "Hint: use the out-of-place form of that operation, or change a clone() of the tensor."
+        )
+
+
+class GraphFreedError(AutogradError):
+    """A second backward pass met a node whose saved values the first one had released."""
+
+    def __init__(self, node_name: str) -> None:
+        self.node_name = node_name
+        super().__init__(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+            f"already been freed): the saved values of {node_name} were released by an earlier .backward() or "
+            "autograd.grad(). Specify retain_graph=True in the earlier call if you need to backward through the "
+            "graph a second time or if you need to access saved tensors after calling backward."
+        )
+
+
+class UnreachableInputError(AutogradError):
+    """grad() was asked for a tensor that the outputs do not depend on."""
+
+    def __init__(self, index: int, shape: tuple[int, ...] | None) -> None:
+        self.index = index
+        self.shape = shape
+        described = f"input {index}" + ("" if shape is None else f" of shape {list(shape)}")
+        super().__init__(
+            "One of the differentiated Tensors appears to not have been used in the graph: "
+            f"{described} has no path from the outputs (it was not used, or the path was cut by detach(), "
+            "no_grad or a non-differentiable operation). Set allow_unused=True if this is the desired behavior."
+        )
+
+
+class NotDifferentiableError(UndertowError, NotImplementedError):
+    """A derivative was asked for that does not exist or is not written."""
+
+    def __init__(self, operation: str, detail: str = "") -> None:
+        self.operation = operation
+        super().__init__(f"the derivative for '{operation}' is not implemented.{' ' + detail if detail else ''}")
+
+
+class InvalidGradientError(AutogradError):
+    """A node returned a gradient that does not fit the tensor it is for."""
+
+    def __init__(self, node_name: str, index: int, problem: str, got: Any, expected: Any) -> None:
+        self.node_name, self.index, self.got, self.expected = node_name, index, got, expected
+        super().__init__(
+            f"Function {node_name} returned an invalid gradient at index {index} - {problem.format(got, expected)}"
+        )
+
+
+_always_warn = [False]
+_already_warned: set[str] = set()
+
+
+def set_warn_always(always: bool) -> None:
+    """Whether warnings that appear once per process appear every time."""
+    _always_warn[0] = bool(always)
+
+
+def is_warn_always_enabled() -> bool:
+    return _always_warn[0]
+
+
+def warn_once(key: str, message: str, category: type[Warning] = UserWarning, stacklevel: int = 3) -> None:
+    """Warn the first time `key` comes by (every time after `set_warn_always(True)`)."""
+    if key not in _already_warned or _always_warn[0]:
+        _already_warned.add(key)
+        warnings.warn(message, category, stacklevel=stacklevel + 1)

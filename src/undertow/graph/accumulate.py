@@ -1,0 +1,130 @@
+"""AccumulateGrad: where a gradient ends, in a leaf's `.grad`.
+
+The leaf knows its node weakly and the node its leaf strongly: the graph owns the node, and dropping the graph drops it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from undertow.graph.node import LAST, Node
+from undertow.tensor import LEAF, Tensor, current_edge, extra_of
+
+# Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
+# of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
+_lock = threading.RLock()
+
+class AccumulateGrad(Node):
+    __slots__ = ("variable",)
+
+    variable: Tensor
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+        self.next_edges = ()
+        self.sequence_nr = LAST
+        self.saved = ()
+        self.params = ()
+        self.shape = variable._array.shape
+        self.dtype = variable._array.dtype
+        self.extra = None
+
+    def name(self) -> str:
+        return "undertow::autograd::AccumulateGrad"
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+        if grad is not None:
+            self.accumulate(grad, False)
+        return []
+
+    def accumulate(self, grad: Any, unshared: bool) -> None:
+        """Add an array (or, under create_graph, a Tensor) to the leaf's `.grad`.
+
+        unshared: nobody else holds the array, so the leaf may keep it as its gradient.
+        """
+        variable = self.variable
+        extra = extra_of(variable)
+        with _lock:
+            old = extra.grad
+            if type(grad) is Tensor or isinstance(grad, Tensor):
+                extra.grad = clone_gradient(grad) if old is None else add_gradients(old, grad)
+            elif old is None:
+                extra.grad = Tensor(own_array(grad, variable, unshared), variable._xp)
+            elif old._edge is None and old._array.dtype == grad.dtype and old._array.flags.writeable:
+                variable._xp.add(old._array, grad, out=old._array)
+            else:
+                extra.grad = Tensor(old._xp.asarray(old._array + grad), old._xp)
+
+
+    def run_post_accumulate_hooks(self) -> None:
+        hooks = extra_of(self.variable).post_accumulate_hooks
+        for hook in list(hooks.values()) if hooks else ():
+            if hook(self.variable) is not None:
+                raise RuntimeError("hooks should return None.")
+
+
+def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
+    """`grad` itself when nobody else can see it and it is laid out as the leaf is; a copy otherwise."""
+    array = variable._array
+    if unshared and grad.base is None and grad.strides == array.strides:
+        return grad
+    return copy_in_layout(grad, array, variable._xp)
+
+
+def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
+    """A copy of `grad` with the strides of `array` if that is dense, row-major otherwise."""
+    order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+    dense, expected = True, array.itemsize
+    for i in reversed(order):
+        if array.shape[i] != 1:
+            dense = dense and array.strides[i] == expected
+            expected *= array.shape[i]
+    if not dense:
+        return xp.array(grad, order="C")
+    inverse = [0] * array.ndim
+    for position, axis in enumerate(order):
+        inverse[axis] = position
+    return xp.ascontiguousarray(grad.transpose(order)).copy().transpose(inverse) if array.ndim > 1 else grad.copy()
+
+
+def clone_gradient(grad: Tensor) -> Tensor:
+    """Set by ops: a recorded copy."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+def add_gradients(old: Tensor, new: Tensor) -> Tensor:
+    """Set by ops: a recorded sum."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+def install_recorded(clone: Any, add: Any) -> None:
+    global clone_gradient, add_gradients
+    clone_gradient, add_gradients = clone, add
+
+
+def leaf_edge(leaf: Tensor) -> AccumulateGrad:
+    """The edge to a leaf's AccumulateGrad node, which is made if no graph holds one."""
+    extra = leaf._extra
+    if extra is not None and extra.accumulate is not None:
+        node = extra.accumulate()
+        if node is not None:
+            return node  # type: ignore[no-any-return]
+    return new_accumulate_node(leaf)
+
+
+def new_accumulate_node(leaf: Tensor) -> AccumulateGrad:
+    with _lock:
+        extra = extra_of(leaf)
+        node = None if extra.accumulate is None else extra.accumulate()  # another thread may have been faster
+        if node is None:
+            node = AccumulateGrad(leaf)
+            extra.accumulate = weakref.ref(node)
+        return node
+
+
+def gradient_edge(tensor: Tensor) -> Any:
+    """Where the tensor's gradient goes: None, or an edge."""
+    edge = current_edge(tensor)
+    return leaf_edge(tensor) if edge is LEAF else edge

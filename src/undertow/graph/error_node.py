@@ -1,0 +1,27 @@
+"""Error: a node that stands where a derivative does not exist, and says so when it is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.graph.node import Node, next_sequence_nr
+
+
+class Error(Node):
+    """Raises `exception` when a gradient reaches it."""
+
+    __slots__ = ("exception",)
+
+    multiple_outputs = True
+
+    def __init__(self, exception: Exception, next_edges: tuple[Any, ...], shapes: list[Any], dtypes: list[Any]) -> None:
+        self.exception = exception
+        self.next_edges = next_edges
+        self.sequence_nr = next_sequence_nr()
+        self.saved = self.params = ()
+        self.shape = shapes
+        self.dtype = dtypes
+        self.extra = None
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+        raise self.exception.with_traceback(None)

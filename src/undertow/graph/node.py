@@ -1,0 +1,223 @@
+"""Node: what one recorded operation does in the backward pass.
+
+Note [Undefined gradients are None]: a gradient that is zero because nothing flowed is None all the way through the
+engine. Rules are never called with None; a node with several outputs gets a list in which some may be None.
+
+Note [When saved values die]: a node's saved tensors are dropped the moment it has run, unless the pass keeps the
+graph. Then `saved` is None, and asking for them raises GraphFreedError. A node that saved no tensor has `saved == ()`
+and can be run again and again.
+
+Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
+output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
+yet most outputs never need any: whoever makes the counter first leaves it with the node (`counter_of_output`), and
+everybody else finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple
+
+from undertow.errors import GraphFreedError
+from undertow.tensor import Tensor, VersionCounter, extra_of
+
+#: process-wide, so that a node's number is always above those of the nodes it leads to
+next_sequence_nr = count().__next__
+
+#: AccumulateGrad's number: above every other, so that it runs as soon as it is ready
+LAST = 2**64 - 1
+
+
+class InputMetadata(NamedTuple):
+    """Shape, dtype and device of the gradient that a node expects for one of its outputs."""
+
+    shape: Any
+    dtype: Any
+    device: Any
+    is_nested_tensor: bool = False
+
+
+class OutputEdge(tuple[Any, int]):
+    """The edge to one output of a node that has several: (node, output number).
+
+    A node with one output is its own edge, which saves every recorded operation an object: `edge[0]` and `edge[1]` give
+    node and number of either.
+    """
+
+    __slots__ = ()
+
+
+class NodeExtra:
+    """What only some nodes have: hooks, user metadata, version counters of saved outputs."""
+
+    hooks: Any = None
+    metadata: dict[str, Any] | None = None
+    counters: dict[int, tuple[VersionCounter, int]] | None = None
+
+
+class Node:
+    """A recorded operation. Its subclasses are compiled from the op declarations, or made by `Function`.
+
+    next_edges   one per differentiable input: None, or the edge to where that input came from (see OutputEdge)
+    sequence_nr  when it was recorded; the engine runs later nodes first
+    saved        the tensors its rules need (Note [When saved values die])
+    params       the other values its rules need; kept
+    shape,dtype  what the gradient it receives must look like; lists when it has several outputs
+    extra        None, or the NodeExtra
+    """
+
+    __slots__ = ("__weakref__", "dtype", "extra", "next_edges", "params", "saved", "sequence_nr", "shape")
+
+    next_edges: tuple[Any, ...]
+    sequence_nr: int
+    saved: Any
+    params: tuple[Any, ...]
+    shape: Any
+    dtype: Any
+    extra: NodeExtra | None
+
+    #: whether several tensors came out of the operation (gradients then arrive as a list)
+    multiple_outputs = False
+    #: whether `pull` wants to be called although every gradient is None
+    wants_undefined = False
+    #: the operation's public name
+    op_name = ""
+    #: saved attribute -> how to find it; see graph/saved.py
+    saved_names: dict[str, tuple[str, Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+        """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).
+
+        xp     the namespace to compute with: a backend's (grad is an array) or the recorded ops' (it is a Tensor)
+        edges  `next_edges`, with None in the place of inputs whose gradient nobody wants
+        keep   False: drop the saved values
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how its gradient is computed")
+
+    def release(self) -> None:
+        """Drop saved tensors. See Note [When saved values die]."""
+        if self.saved:
+            self.saved = None
+
+    # ---- what a user sees
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        return tuple([(None, 0) if edge is None else (edge[0], edge[1]) for edge in self.next_edges])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        extra = node_extra(self)
+        if extra.metadata is None:
+            extra.metadata = {}
+        return extra.metadata
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.shape) if self.multiple_outputs else 1
+
+    @property
+    def _input_metadata(self) -> list[InputMetadata]:
+        shapes, dtypes = (self.shape, self.dtype) if self.multiple_outputs else ([self.shape], [self.dtype])
+        return [InputMetadata(shape, dtype, self.device) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+    @property
+    def device(self) -> Any:
+        from undertow.backend import cpu
+
+        return cpu.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return True
+
+    def _sequence_nr(self) -> int:
+        return self.sequence_nr
+
+    def _set_sequence_nr(self, number: int) -> None:
+        self.sequence_nr = number
+        sequence_order.trusted = False
+
+    def __getitem__(self, index: int) -> Any:
+        return self if index == 0 else 0  # see OutputEdge
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_saved_", "_raw_saved_")):
+            return saved_attribute(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    # ---- saved outputs
+
+    def counter_of_output(self, nr: int) -> VersionCounter:
+        """The version counter of the nr-th output, made if nobody has yet. See Note [Saved outputs]."""
+        extra = node_extra(self)
+        if extra.counters is None:
+            extra.counters = {}
+        if nr not in extra.counters:
+            extra.counters[nr] = VersionCounter(), 0
+        return extra.counters[nr][0]
+
+    def watch_output(self, nr: int, counter: VersionCounter) -> None:
+        """Note the version at which an output that already has a counter was saved. See Note [Saved outputs]."""
+        extra = node_extra(self)
+        if extra.counters is None:
+            extra.counters = {}
+        extra.counters[nr] = counter, counter.value
+
+    def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:
+        """A twin of the nr-th output, made from its saved array."""
+        twin = Tensor(array, xp, OutputEdge((self, nr)) if self.multiple_outputs else self)
+        extra_of(twin).counter = self.counter_of_output(nr)
+        return twin
+
+
+class _SequenceOrder:
+    """Whether sequence numbers still say which node can lead to which; `_set_sequence_nr` ends that."""
+
+    trusted = True
+
+
+sequence_order = _SequenceOrder()
+
+
+def node_extra(node: Node) -> NodeExtra:
+    extra = node.extra
+    if extra is None:
+        extra = node.extra = NodeExtra()
+    return extra
+
+
+def raise_freed(node: Node) -> None:
+    raise GraphFreedError(node.name())
+
+
+def saved_attribute(node: Node, name: str) -> Any:
+    """Set by graph/saved.py: reads `_saved_*` and `_raw_saved_*`."""
+    raise AttributeError(name)
+
+
+def install_saved_attribute(reader: Callable[[Node, str], Any]) -> None:
+    global saved_attribute
+    saved_attribute = reader
+
+
+def topological_nr(node: Node) -> int:
+    """The longest path from the node down to a leaf, in edges."""
+    numbers: dict[Node, int] = {}
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        missing = [e[0] for e in top.next_edges if e is not None and e[0] not in numbers]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        numbers[top] = 1 + max((numbers[e[0]] for e in top.next_edges if e is not None), default=-1)
+    return numbers[node]

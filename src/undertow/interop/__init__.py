@@ -1,0 +1,1 @@
+"""Tensors among other libraries: NumPy's protocols, DLPack, pickling."""

@@ -1,0 +1,68 @@
+"""DLPack: sharing memory with any library that speaks it, through NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import cpu
+from undertow.ops.creation import leaf
+from undertow.ops.data import adopt
+from undertow.tensor import Tensor, current_edge
+
+
+def dlpack(
+    self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+) -> Any:
+    """`__dlpack__`: a capsule on the tensor's memory."""
+    if current_edge(self) is not None:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if any(stride < 0 for stride in self._array.strides):
+        raise BufferError("Can't export tensors with negative strides: many consumers misread them. Use tensor.clone()")
+    if stream is not None and stream != -1:
+        raise AssertionError("stream should be None on cpu.")
+    return self._array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:
+    """`__dlpack_device__`: the device's type and number."""
+    return tuple(self._array.__dlpack_device__())  # type: ignore[return-value]
+
+
+class _Capsule:
+    """A bare capsule, as older code passes it around, in the form that NumPy asks for: (CPU, 0)."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **ignored: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array (or of a DLPack capsule).
+
+    >>> import numpy as np, undertow as ut
+    >>> ut.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Capsule(ext_tensor)
+    if not hasattr(ext_tensor, "__dlpack__"):
+        raise RuntimeError(
+            f"from_dlpack received an invalid capsule: {type(ext_tensor).__name__} has no __dlpack__ method"
+        )
+    array = np.from_dlpack(ext_tensor, device=None if device is None else str(device), copy=copy)
+    return leaf(adopt(array), cpu, False)
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule on the tensor's memory; it can be consumed once."""
+    return dlpack(tensor)
+
+
+METHODS = {"__dlpack__": dlpack, "__dlpack_device__": dlpack_device}

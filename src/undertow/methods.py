@@ -1,0 +1,154 @@
+"""The one file that attaches operators and methods to Tensor (and calling and hooks to Node).
+
+A name in METHODS is the operation of that name with the tensor as its first argument; a name in IN_PLACE has an in-place
+form, with an underscore behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.autograd import graph, leaves
+from undertow.graph.node import Node
+from undertow.interop import dlpack, numpy_protocol, pickling
+from undertow.ops import REGISTRY, conversions, indexing, inplace
+from undertow.ops import random as random_ops
+from undertow.tensor import Tensor, display
+from undertow.tensor import conversions as facts
+
+METHODS = """
+abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin aminmax angle any
+arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided asin asinh atan atan2 atanh
+baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm
+broadcast_to ceil chunk clamp clamp_max clamp_min clip clone conj conj_physical contiguous copysign cos cosh count_nonzero
+cross cummax cummin cumprod cumsum deg2rad det diag diag_embed diagflat diagonal diagonal_scatter diff dist div divide dot
+dsplit eq equal erf erfc erfinv exp exp2 expand expand_as expm1 fix flatten flip fliplr flipud float_power floor
+floor_divide fmax fmin fmod frac gather ge ger greater greater_equal gt hardshrink heaviside histc hsplit hypot index_add
+index_copy index_fill index_put index_reduce index_select inner inverse is_conj is_neg isclose isfinite isinf isnan
+isneginf isposinf isreal kron kthvalue ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp
+logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill
+masked_scatter masked_select matmul matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort mul
+multinomial multiply mv nan_to_num nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided
+new_full new_ones new_tensor new_zeros nonzero norm not_equal outer permute positive pow prelu prod put qr quantile
+rad2deg ravel reciprocal relu remainder repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg roll rot90
+round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter
+slogdet softmax sort split split_with_sizes sqrt square squeeze std sub subtract sum sum_to_size swapaxes swapdims t take
+take_along_dim tan tanh tensor_split tile topk trace transpose tril triu true_divide trunc unbind unflatten unfold unique
+unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze var vdot view view_as vsplit where xlogy
+""".split()
+
+IN_PLACE = """
+abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 arctanh
+asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
+ceil clamp clamp_max clamp_min clip conj_physical copysign cos cosh cumprod cumsum deg2rad div divide eq erf erfc erfinv
+exp exp2 expm1 fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot index_add
+index_copy index_fill index_put index_reduce ldexp le lerp less less_equal lgamma log log10 log1p log2 logical_and
+logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply nan_to_num ne neg not_equal pow put
+rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt
+square sub subtract tan tanh tril triu true_divide trunc xlogy
+""".split()
+
+#: Python's operators: special method -> operation
+OPERATORS = {
+    "__abs__": "abs", "__add__": "add", "__and__": "bitwise_and", "__floordiv__": "floor_divide", "__ge__": "ge",
+    "__getitem__": "getitem", "__gt__": "gt", "__invert__": "bitwise_not", "__le__": "le",
+    "__lshift__": "bitwise_left_shift", "__lt__": "lt", "__matmul__": "matmul", "__mod__": "remainder", "__mul__": "mul",
+    "__neg__": "neg", "__or__": "bitwise_or", "__pos__": "positive", "__pow__": "pow", "__radd__": "add",
+    "__rmul__": "mul", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub", "__sub__": "sub",
+    "__truediv__": "true_divide", "__xor__": "bitwise_xor",
+}  # fmt: skip
+
+#: operators with the tensor on the right-hand side
+REFLECTED = {
+    "__rand__": "bitwise_and", "__rfloordiv__": "floor_divide", "__rlshift__": "bitwise_left_shift",
+    "__rmatmul__": "matmul", "__rmod__": "remainder", "__ror__": "bitwise_or", "__rpow__": "pow",
+    "__rrshift__": "bitwise_right_shift", "__rxor__": "bitwise_xor",
+}  # fmt: skip
+
+AUGMENTED = {
+    "__iadd__": "add", "__iand__": "bitwise_and", "__ifloordiv__": "floor_divide", "__ilshift__": "bitwise_left_shift",
+    "__imod__": "remainder", "__imul__": "mul", "__ior__": "bitwise_or", "__ipow__": "pow",
+    "__irshift__": "bitwise_right_shift", "__isub__": "sub", "__itruediv__": "true_divide", "__ixor__": "bitwise_xor",
+}  # fmt: skip
+
+AUTOGRAD: dict[str, Any] = {
+    "_backward_hooks": property(leaves.get_backward_hooks, leaves.set_backward_hooks),
+    "_base": property(leaves.get_base),
+    "_is_view": leaves.is_view,
+    "backward": leaves.backward,
+    "data": property(leaves.get_data, leaves.set_data),
+    "detach": leaves.detach,
+    "detach_": leaves.detach_,
+    "grad": property(leaves.get_grad, leaves.set_grad, leaves.delete_grad),
+    "grad_dtype": property(leaves.get_grad_dtype, leaves.set_grad_dtype),
+    "grad_fn": property(leaves.get_grad_fn),
+    "is_inference": leaves.is_inference,
+    "register_hook": leaves.register_hook,
+    "register_post_accumulate_grad_hook": leaves.register_post_accumulate_grad_hook,
+    "requires_grad": property(leaves.get_requires_grad, leaves.set_requires_grad),
+    "requires_grad_": leaves.requires_grad_,
+    "retain_grad": leaves.retain_grad,
+    "retains_grad": property(leaves.get_retains_grad),
+}
+
+
+def reflected(name: str) -> Any:
+    function = REGISTRY[name].function
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return function(other, self)
+
+    return operator
+
+
+def equality(name: str) -> Any:
+    """`==` and `!=`: elementwise, but a tensor is just unequal to None and to what is no number or array."""
+    function = REGISTRY[name].function
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return NotImplemented if other is None else function(self, other)
+
+    return operator
+
+
+def right_division(self: Tensor, other: Any) -> Any:
+    return REGISTRY["reciprocal"].function(self) * other
+
+
+def part(name: str, setter: bool) -> property:
+    """`.real`, `.imag`: views of the parts, to which something can be assigned."""
+    function = REGISTRY[name].function
+
+    def assign(self: Tensor, value: Any) -> None:
+        inplace.copy_(function(self), value)
+
+    return property(function, assign if setter else None)
+
+
+def attach(names: dict[str, Any]) -> None:
+    for name, value in names.items():
+        setattr(Tensor, name, value)
+
+
+attach({name: REGISTRY[name].function for name in METHODS if name in REGISTRY})
+attach({name + "_": inplace.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
+attach({"copy_": inplace.copy_, "fill_": inplace.fill_, "zero_": inplace.zero_, "__setitem__": indexing.setitem})
+attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
+attach({special: reflected(name) for special, name in REFLECTED.items()})
+attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
+attach({"__eq__": equality("eq"), "__ne__": equality("ne"), "__rtruediv__": right_division})
+attach({"real": part("real", True), "imag": part("imag", True)})
+attach({n: property(REGISTRY[f].function) for n, f in
+        (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
+attach(facts.METHODS)
+attach(conversions.METHODS)
+attach(random_ops.METHODS)
+attach({"__repr__": display.tensor_repr, "__format__": display.tensor_format})
+attach(pickling.METHODS)
+attach(numpy_protocol.METHODS)
+attach(dlpack.METHODS)
+attach(AUTOGRAD)
+
+Node.__call__ = graph.call_node  # type: ignore[method-assign]
+Node.register_hook = leaves.register_node_hook  # type: ignore[attr-defined]
+Node.register_prehook = leaves.register_node_prehook  # type: ignore[attr-defined]

@@ -1,0 +1,217 @@
+"""What the current thread (or asyncio task) has switched on: grad mode, interceptors, saved-tensor hooks.
+
+One `ContextVar` holds one immutable `State`; an op reads it once per call (`current()`, about 25 ns). Switching a mode
+puts another State in its place and leaving puts the old one back, so no thread can see another's switches and nothing
+needs a lock.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class State:
+    """The switches of one thread. Never changed after construction: `replace` makes another.
+
+    grad_enabled  whether operations record a graph
+    intercept     None, or a function `(op, args, kwargs) -> result` that every op call is handed to
+    record        None, or a function `(node, state)` shown every node the moment it is recorded
+    inference     whether inference mode is on
+    """
+
+    __slots__ = ("_grad_twin", "grad_enabled", "inference", "intercept", "record")
+
+    def __init__(
+        self, grad_enabled: bool = True, intercept: Any = None, record: Any = None, inference: bool = False
+    ) -> None:
+        self.grad_enabled = grad_enabled
+        self.intercept = intercept
+        self.record = record
+        self.inference = inference
+        self._grad_twin: State | None = None
+
+    def replace(self, **changes: Any) -> State:
+        fields = {name: getattr(self, name) for name in ("grad_enabled", "intercept", "record", "inference")}
+        return State(**{**fields, **changes})
+
+    def with_grad(self, enabled: bool) -> State:
+        """This state with grad mode on or off; the twin is made once, so toggling allocates nothing."""
+        if self.grad_enabled == enabled:
+            return self
+        twin = self._grad_twin
+        if twin is None:
+            twin = self._grad_twin = self.replace(grad_enabled=enabled)
+            twin._grad_twin = self
+        return twin
+
+
+_state: ContextVar[State] = ContextVar("undertow.state", default=State())  # noqa: B039  (State is immutable)
+current = _state.get
+set_state = _state.set
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations in this thread currently record a graph."""
+    return current().grad_enabled
+
+
+class _Switch:
+    """A mode as a context manager and as a decorator of functions, generators and coroutines."""
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError("a mode defines __enter__")
+
+    def __exit__(self, *exc: object) -> None:
+        raise NotImplementedError("a mode defines __exit__")
+
+    def clone(self) -> _Switch:
+        return type(self)()
+
+    def __call__(self, function: F) -> F:
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly "
+                "decorate the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            return self._wrap_plain(function)  # type: ignore[return-value]
+        if inspect.isgeneratorfunction(function):
+            return self._wrap_generator(function)  # type: ignore[return-value]
+        if inspect.iscoroutinefunction(function):
+            return self._wrap_coroutine(function)  # type: ignore[return-value]
+        return self._wrap_plain(function)  # type: ignore[return-value]
+
+    def _wrap_plain(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def _wrap_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return await _Driven(self, function(*args, **kwargs).__await__())
+
+        return wrapped
+
+    def _wrap_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return (yield from _drive(self, function(*args, **kwargs)))
+
+        return wrapped
+
+
+class _Driven:
+    """An awaitable whose inner steps run inside a mode and whose suspensions do not."""
+
+    def __init__(self, mode: _Switch, inner: Any) -> None:
+        self.mode, self.inner = mode, inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from _drive(self.mode, self.inner))
+
+
+def _drive(mode: _Switch, generator: Any) -> Generator[Any, Any, Any]:
+    """Run a generator's own steps inside the mode, and its caller's code (between the steps) outside it."""
+    try:
+        with mode.clone():
+            response = next(generator) if not hasattr(generator, "send") else generator.send(None)
+        while True:
+            try:
+                request = yield response
+            except GeneratorExit:
+                with mode.clone():
+                    generator.close()
+                raise
+            except BaseException as error:
+                with mode.clone():
+                    response = generator.throw(error)
+            else:
+                with mode.clone():
+                    response = generator.send(request)
+    except StopIteration as stop:
+        return stop.value
+
+
+class _GradSwitch(_Switch):
+    enabled: bool
+
+    def __init__(self) -> None:
+        self._outer: list[State] = []
+
+    def __enter__(self) -> None:
+        state = current()
+        self._outer.append(state)
+        set_state(state.with_grad(self.enabled))
+
+    def __exit__(self, *exc: object) -> None:
+        set_state(current().with_grad(self._outer.pop().grad_enabled))
+
+
+class no_grad(_GradSwitch):
+    """Record no graph inside: `with no_grad():`, `@no_grad`, `@no_grad()`. This thread only.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> with ut.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    enabled = False
+
+    def __new__(cls, function: Any = None) -> Any:
+        return super().__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__()
+
+
+class enable_grad(_GradSwitch):
+    """Record a graph inside, also within `no_grad`."""
+
+    enabled = True
+
+    def __new__(cls, function: Any = None) -> Any:
+        return super().__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__()
+
+
+class set_grad_enabled(_Switch):
+    """Switch recording on or off: at once as a call, until the end of the block as a context manager."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._outer = current()
+        set_state(self._outer.with_grad(self.mode))
+
+    def __call__(self, function: F) -> F:
+        set_state(current().with_grad(self._outer.grad_enabled))
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        set_state(current().with_grad(self.mode))
+
+    def __exit__(self, *exc: object) -> None:
+        set_state(current().with_grad(self._outer.grad_enabled))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(mode={self.mode})"
+
+    def clone(self) -> set_grad_enabled:
+        return type(self)(self.mode)

@@ -1,0 +1,417 @@
+"""Losses of class scores: nll_loss and cross_entropy.
+
+Scores have shape (C), (N, C) or (N, C, d1, ...); targets hold class numbers and have that shape without C, or are
+probabilities of the same shape as the scores.
+
+Both losses return, beside the loss, the coefficient of every target in it (its class weight, 0 where it is ignored,
+over the sum of these for a mean), which their rules need again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.modes import current
+from undertow.ops.activations import require_float
+from undertow.ops.choices import where
+from undertow.ops.comparison import ne
+from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.losses import as_tensors, check_reduction
+from undertow.ops.recorded import recorded
+from undertow.ops.reductions import sum
+from undertow.ops.rules.batching import in_front
+from undertow.ops.softmax import log_softmax
+from undertow.tensor import Tensor
+
+# ---- checks
+
+
+def class_axis(shape: Sequence[int]) -> int:
+    return 0 if len(shape) == 1 else 1
+
+
+def check_shapes(input: Any, target: Any, weight: Any) -> None:
+    shape, found = input.shape, target.shape
+    if len(shape) == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if target.dtype not in (dtypes.int64, dtypes.uint8):
+        raise RuntimeError(
+            f"expected target dtype to be Long or Byte, but got {dtypes.SCALAR_NAMES[target.dtype]}: class numbers are "
+            "integers, and probabilities have the shape of the input"
+        )
+    expected = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
+    if tuple(found) != tuple(expected):
+        raise_target_shape(shape, found, expected)
+    if weight is not None and weight.shape != (shape[class_axis(shape)],):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {shape[class_axis(shape)]} classes or no classes but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
+    if len(shape) > 1 and found and found[0] != shape[0]:
+        raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({found[0]}).")
+    if len(shape) <= 2:
+        raise RuntimeError(
+            f"0D or 1D target tensor expected, multi-target not supported: the target has sizes {list(found)}, the "
+            f"input {list(shape)}"
+        )
+    raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
+
+
+def known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+    """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
+    if target.size == 0:
+        return target, None
+    lowest, highest = target.min(), target.max()
+    if lowest >= 0 and highest < classes and not lowest <= ignore_index <= highest:
+        return target, None
+    kept = target != ignore_index
+    target = xp.where(kept, target, 0)
+    if target.min() < 0 or target.max() >= classes:
+        wrong = target[(target < 0) | (target >= classes)].flat[0]
+        raise IndexError(f"Target {wrong} is out of bounds. There are {classes} classes.")
+    return target, kept
+
+
+# ---- one class of many: picking its score, and putting a value in its place
+
+
+def place_of(xp: Any, target: Any) -> tuple[Any, ...]:
+    """The index of every target's class in an array of shape (N, C, d1, ...)."""
+    if target.ndim == 0:
+        return (target,)
+    if target.ndim == 1:
+        return xp.arange(target.shape[0]), target
+    first, *rest = xp.indices(target.shape, sparse=True)
+    return first, target, *rest
+
+
+def picked_scores(xp: Any, input: Any, target: Any, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    scores = input[place_of(xp, target)]
+    return scores if kept is None else xp.where(kept, scores, 0)
+
+
+def scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, classes, ignore_index)
+    out = xp.zeros((classes,) if target.ndim == 0 else (target.shape[0], classes, *target.shape[1:]), input.dtype)
+    out[place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
+    return out
+
+
+def batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """Examples of N targets each are more targets of one call."""
+    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
+    tensors = [all_examples(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
+    if tensors[TARGET].ndim == 1:
+        return op(*tensors), 0
+    count = tensors[TARGET].shape[1]
+    merged = [joined(x) if isinstance(x, Tensor) else x for x in tensors]
+    return each(op(*merged), lambda out: recorded.reshape(out, (size, count, *out.shape[1:]))), 0
+
+
+def all_examples(x: Any, dim: int | None, size: int) -> Any:
+    return recorded.broadcast_to(x, (size, *x.shape)) if dim is None else in_front(x, dim)
+
+
+def joined(x: Any) -> Any:
+    return recorded.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def each(result: Any, change: Callable[[Any], Any]) -> Any:
+    return tuple([change(r) for r in result]) if isinstance(result, tuple) else change(result)
+
+
+#: the place of the targets among the arguments of everything here
+TARGET = 1
+
+pick_class = primitive(
+    "pick_class",
+    forward=picked_scores,
+    vjp={
+        "input": lambda xp, g, target, input_shape, ignore_index: (
+            xp.put_class(g, target, input_shape[class_axis(input_shape)], ignore_index)
+        ),
+        "target": None,
+    },
+    jvp={"input": lambda xp, t, target, ignore_index: xp.pick_class(t, target, ignore_index)},
+    batch=batch_classes,
+)
+
+put_class = primitive(
+    "put_class",
+    forward=scores_from,
+    vjp={
+        "input": lambda xp, g, target, ignore_index: xp.pick_class(g, target, ignore_index),
+        "target": None,
+    },
+    jvp={
+        "input": lambda xp, t, target, classes, ignore_index: xp.put_class(t, target, classes, ignore_index),
+    },
+    batch=batch_classes,
+)
+
+# ---- the losses
+
+
+def coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+    """What every target counts in the loss."""
+    of_targets = xp.ones(target.shape, dtype) if weight is None else xp.asarray(weight[target])
+    if kept is not None:
+        of_targets = of_targets * kept
+    if reduction != "mean":
+        return of_targets
+    total = of_targets.sum()
+    return of_targets / total if total != 0 else of_targets * xp.nan
+
+
+def reduced(xp: Any, losses: Any, reduction: str) -> Any:
+    if reduction == "mean" and losses.size == 0:
+        return losses.dtype.type(xp.nan)
+    return losses if reduction == "none" else xp.add.reduce(losses, axis=None)
+
+
+def class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
+    """The forward of a loss; `losses_of(xp, input, place)` gives the loss of every target."""
+
+    def forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> tuple[Any, Any]:
+        check_reduction(reduction)
+        require_float(name, input)
+        check_shapes(input, target, weight)
+        target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        losses = losses_of(xp, input, place_of(xp, target))
+        losses = losses * coefficients if kept is None else xp.where(kept, losses, 0) * coefficients
+        return reduced(xp, losses, reduction), coefficients
+
+    return forward
+
+
+def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    *tensors, weight, ignore_index, reduction = args
+    if in_dims[2] is not None:
+        return loop(op, args, in_dims), 0
+    (losses, coefficients), _ = batch_classes(
+        lambda input, target: op(input, target, weight, ignore_index, "none"), tensors, in_dims[:2]
+    )
+    rest = tuple(range(1, losses.ndim))
+    if reduction != "none" and rest:
+        losses = sum(losses, rest)
+    if reduction == "mean":
+        total = sum(coefficients, rest) if rest else coefficients
+        losses = losses / total
+        coefficients = coefficients / recorded.reshape(total, (total.shape[0], *[1] * len(rest)))
+    return (losses, coefficients), 0
+
+
+def loop(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> Any:
+    select, stack = REGISTRY["select"].function, REGISTRY["stack"].function
+    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
+    rows = [
+        op(*[x if d is None else select(x, d, k) for x, d in zip(args, in_dims, strict=True)])
+        for k in range(size)
+    ]
+    return tuple([stack(column) for column in zip(*rows, strict=True)])
+
+
+def total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
+    return (values if reduction == "none" else xp.sum(values)), None
+
+
+def negative_score(xp: Any, input: Any, place: Any) -> Any:
+    return -input[place]
+
+
+nll_of_classes = primitive(
+    "nll_of_classes",
+    forward=class_losses("nll_loss_out_frame", negative_score),
+    vjp={
+        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: (
+            xp.put_class(-g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index)
+        ),
+        "target": None,
+        "weight": None,
+    },
+    jvp={
+        "input": lambda xp, t, target, coefficients, ignore_index, reduction: (
+            total_tangent(xp, -xp.pick_class(t, target, ignore_index) * coefficients, reduction)
+        )
+    },
+    batch=batch_losses,
+    outputs=("loss", "coefficients"),
+    nondifferentiable=("coefficients",),
+    optional=("weight",),
+    node="NllLossBackward0",
+)
+
+
+def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
+    axis = class_axis(input.shape)
+    scores = input - xp.maximum.reduce(input, axis=axis, keepdims=True)
+    own = scores[place]
+    return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
+
+
+cross_entropy_of_classes = primitive(
+    "cross_entropy_of_classes",
+    forward=class_losses("log_softmax", cross_entropies),
+    vjp={
+        "input": lambda xp, g, input, target, coefficients, ignore_index: (
+            xp.cross_entropy_backward(g * coefficients, target, input, ignore_index)
+        ),
+        "target": None,
+        "weight": None,
+    },
+    jvp={
+        "input": lambda xp, t, input, target, coefficients, ignore_index, reduction: (
+            total_tangent(xp, coefficients * above_chosen(xp, t, input, target, ignore_index), reduction)
+        )
+    },
+    batch=batch_losses,
+    outputs=("loss", "coefficients"),
+    nondifferentiable=("coefficients",),
+    optional=("weight",),
+    node="CrossEntropyBackward0",
+)
+
+
+def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
+    """The mean of x under the probabilities of the classes, minus x at the target: how cross entropy moves with x."""
+    axis = class_axis(input.shape)
+    return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp.pick_class(x, target, ignore_index)
+
+
+def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    out = xp.softmax(input, class_axis(input.shape))
+    grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
+    out *= xp.expand_dims(grad_output, class_axis(input.shape))
+    out[place_of(xp, target)] -= grad_output
+    return out
+
+
+def wide(xp: Any, x: Any) -> Any:
+    """With a dimension for the classes."""
+    return xp.expand_dims(x, 0 if x.ndim == 0 else 1)
+
+
+# grad_output * (softmax(input) - 1 at the target); ignored targets have grad_output 0
+cross_entropy_backward = primitive(
+    "cross_entropy_backward",
+    forward=softmax_minus_target,
+    vjp={
+        "grad_output": lambda xp, g, target, input, ignore_index: above_chosen(xp, g, input, target, ignore_index),
+        "target": None,
+        "input": lambda xp, g, grad_output, input: (
+            xp.softmax_backward_data(
+                g * wide(xp, grad_output), xp.softmax(input, class_axis(input.shape)), class_axis(input.shape)
+            )
+        ),
+    },
+    jvp={
+        "grad_output": lambda xp, t, target, input, ignore_index: (
+            xp.cross_entropy_backward(t, target, input, ignore_index)
+        ),
+        "input": lambda xp, t, grad_output, input: (
+            wide(xp, grad_output)
+            * xp.softmax_backward_data(t, xp.softmax(input, class_axis(input.shape)), class_axis(input.shape))
+        ),
+    },
+    batch=batch_classes,
+)
+
+# ---- what users call
+
+
+def check_weight(name: str, weight: Any) -> None:
+    if isinstance(weight, Tensor) and weight._edge is not None and current().grad_enabled:
+        raise RuntimeError(
+            f"The function '{name}' is not differentiable with respect to argument 'weight'. This input cannot have "
+            "requires_grad True: pass weight.detach()."
+        )
+
+
+@composite
+def nll_loss(
+    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Any:
+    """The negative log-likelihood of the target classes, given log-probabilities.
+
+    >>> import undertow as ut
+    >>> ut.nll_loss(ut.tensor([[-0.5, -1.0], [-0.2, -2.0]]), ut.tensor([1, 0])).item()
+    0.6000000238418579
+    """
+    check_weight("nll_loss_forward", weight)
+    return nll_of_classes(input, target, weight, ignore_index, reduction)[0]
+
+
+@composite
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """nll_loss(log_softmax(input), target), as one operation that saves nothing but its input.
+
+    target           class numbers, or probabilities in the shape of the input
+    label_smoothing  how much of each target is spread evenly over all classes
+
+    >>> import undertow as ut
+    >>> ut.cross_entropy(ut.zeros(2, 4), ut.tensor([0, 3])).item() == ut.log(ut.tensor(4.0)).item()
+    True
+    """
+    input, target = as_tensors("cross_entropy", input=input, target=target)
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if input.ndim and input.shape == target.shape:
+        return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
+    check_weight("nll_loss_forward", weight)
+    if label_smoothing == 0:
+        return cross_entropy_of_classes(input, target, weight, ignore_index, reduction)[0]
+    return _smoothed_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def _smoothed_cross_entropy(
+    input: Any, target: Any, weight: Any, ignore_index: int, reduction: str, label_smoothing: float
+) -> Any:
+    check_reduction(reduction)
+    axis = class_axis(input.shape)
+    logs = log_softmax(input, axis)
+    own, of_targets = nll_of_classes(logs, target, weight, ignore_index, "none")
+    of_all = sum(logs if weight is None else logs * _along_classes(weight, input.ndim), axis)
+    of_all = where(ne(target, ignore_index), of_all, 0.0)
+    losses = own * (1 - label_smoothing) - of_all * (label_smoothing / input.shape[axis])
+    if reduction == "none":
+        return losses
+    return sum(losses) if reduction == "sum" else sum(losses) / sum(of_targets)
+
+
+def _cross_entropy_of_probabilities(
+    input: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
+) -> Any:
+    check_reduction(reduction)
+    if target.dtype.kind != "f":
+        name = dtypes.SCALAR_NAMES[target.dtype]
+        raise RuntimeError(f"Expected floating point type for target with class probabilities, got {name}")
+    axis = class_axis(input.shape)
+    classes = input.shape[axis]
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    products = log_softmax(input, axis) * target
+    losses = -sum(products if weight is None else products * _along_classes(weight, input.ndim), axis)
+    if reduction == "none":
+        return losses
+    return sum(losses) if reduction == "sum" else sum(losses) / (math.prod(input.shape) // max(classes, 1))
+
+
+def _along_classes(weight: Any, ndim: int) -> Any:
+    return recorded.reshape(weight, (weight.shape[0], *[1] * (ndim - 2)))

@@ -1,0 +1,188 @@
+"""In-place forms: `add_`, `mul_`, `copy_`, ... made from the out-of-place operations.
+
+An in-place operation records what the out-of-place one would, writes the result into the tensor's memory, counts one
+more version, and moves the tensor (or, through CopySlices, the base it is a view of) to the new history. Everything
+that can be refused is refused before the first byte changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.graph.accumulate import gradient_edge
+from undertow.graph.copy_slices import CopySlices
+from undertow.graph.hooks import hooks_of
+from undertow.modes import current
+from undertow.ops.declare import primitive
+from undertow.ops.operands import as_operand
+from undertow.ops.rules import ELEMENTWISE, LINEAR
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge
+from undertow.tensor import views as creation
+
+copy = primitive(
+    "copy",
+    forward=lambda xp, input, src: xp.broadcast_to(src, input.shape).astype(input.dtype),
+    vjp={"input": lambda xp, g: xp.zeros_like(g), "src": lambda xp, g: g},
+    jvp={"src": lambda xp, t, input_shape, input_dtype: xp.broadcast_to(t, input_shape)},
+    batch=ELEMENTWISE,
+    node="CopyBackwards",
+)
+
+zero = primitive(
+    "zero",
+    forward=lambda xp, input: xp.zeros_like(input),
+    vjp={"input": lambda xp, g: xp.zeros_like(g)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+)
+
+fill = primitive(
+    "fill",
+    forward=lambda xp, input, value: xp.broadcast_to(xp.asarray(value), input.shape).astype(input.dtype),
+    vjp={"input": lambda xp, g: xp.zeros_like(g), "value": lambda xp, g: g},
+    jvp={"value": lambda xp, t, input_shape, input_dtype: xp.broadcast_to(t, input_shape)},
+    batch=ELEMENTWISE,
+)
+
+
+def check_in_place(tensor: Tensor, name: str) -> None:
+    """Refuse an in-place change that autograd could not follow."""
+    state = current()
+    extra = tensor._extra
+    if extra is not None and extra.inference and not state.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    if not state.grad_enabled:
+        return
+    edge = current_edge(tensor)
+    view = None if extra is None else extra.view
+    if view is not None and (edge is not None or view.base._edge is not None):
+        if view.base._edge is LEAF:
+            raise RuntimeError(
+                f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: "
+                "change a clone() of it, or do the change under no_grad.)"
+            )
+        if view.creation is not creation.DEFAULT:
+            raise RuntimeError(_refused_view(view.creation, edge, name))
+    if edge is LEAF:
+        raise RuntimeError(
+            f"a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a clone() of "
+            "it, or do the change under no_grad.)"
+        )
+
+
+def _refused_view(how: str, edge: Any, name: str) -> str:
+    which = "A view" if edge is None else f"Output {edge[1]} of {edge[0].name()} is a view and is being modified inplace. This view"
+    if how in (creation.NO_GRAD, creation.INFERENCE):
+        return (
+            f"A view was created {how} and is being modified inplace with grad mode enabled. ({name}) Given that this "
+            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
+            "and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
+            "outside (if you want the inplace to be tracked)."
+        )
+    reason = (
+        "is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+        "modified inplace."
+        if how is creation.MULTIPLE_OUTPUTS
+        else f"was created {how} (or because an input was returned as-is) and the autograd logic to handle view+inplace "
+        "would override the custom backward associated with the custom Function, leading to incorrect gradients."
+    )
+    return f"{which} {reason} You should replace the inplace operation by an out-of-place one. ({name})"
+
+
+def write_array(tensor: Tensor, array: Any, name: str) -> None:
+    """Write `array` into the tensor's memory and count a version."""
+    target = tensor._array
+    if array.shape != target.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(array.shape)}: {name} "
+            "cannot enlarge the tensor it changes"
+        )
+    if array.dtype is not target.dtype and dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[target.dtype.kind]:
+        raise RuntimeError(
+            f"result type {dtypes.SCALAR_NAMES[array.dtype]} can't be cast to the desired output type "
+            f"{dtypes.SCALAR_NAMES[target.dtype]}: {name} keeps the dtype of the tensor it changes"
+        )
+    if not target.flags.writeable:
+        raise RuntimeError(
+            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "
+            "that is read-only. Please clone() the tensor before performing the operation."
+        )
+    tensor._xp.copyto(target, array, casting="unsafe")
+    counter_of(tensor).bump()
+
+
+def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The in-place form of an out-of-place operation."""
+    shown = name + "_"
+
+    def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_in_place(self, shown)
+        edge = current_edge(self)
+        # the operation may save its input: let it save this twin, which gets data of its own in that case
+        before = Tensor(self._array, self._xp, gradient_edge(self) if edge is LEAF else edge)
+        result = function(before, *args, **kwargs)
+        wrapped = is_view(self) and result._edge is not None and result._edge[0].next_edges[0] is not before._edge
+        if wrapped:
+            # CopySlices applies one node to the slice; several are wrapped as a copy of their result
+            result = copy(before, result)
+        if sys.getrefcount(before) > 2:
+            before._array = self._array.copy()
+        write_array(self, result._array, shown)
+        if result._edge is not None:
+            rebase_history(self, result._edge)
+        return self
+
+    change.__name__ = change.__qualname__ = shown
+    change.__doc__ = f"`{name}`, written into the tensor itself."
+    change.__module__ = "undertow"
+    return change
+
+
+def is_view(tensor: Tensor) -> bool:
+    return tensor._extra is not None and tensor._extra.view is not None
+
+
+def rebase_history(tensor: Tensor, edge: Any) -> None:
+    """Move a tensor that was changed in place to its new history; see Note [Stale views] for its relatives."""
+    view = None if tensor._extra is None else tensor._extra.view
+    if view is None:
+        if tensor._extra is not None and tensor._extra.retains_grad:
+            move_retained_grad(tensor, edge)
+        tensor._edge = edge
+        return
+    base = view.base
+    node = CopySlices(base, gradient_edge(base), view.replay, edge[0])
+    base._edge = node
+    current_edge(tensor)
+
+
+def move_retained_grad(tensor: Tensor, edge: Any) -> None:
+    """retain_grad belongs to the tensor: it moves from the old node to the new one."""
+    old = tensor._edge
+    if old is not None and old is not LEAF:
+        reference = hooks_of(old[0]).retain.pop(old[1], None)
+        if reference is not None:
+            hooks_of(edge[0]).retain[edge[1]] = reference
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Copy the values of `src`, broadcast and cast, into the tensor."""
+    src = as_operand("copy_", "src", src)
+    return _copy_in_place(self, src)
+
+
+def copy_into_new(source: Tensor) -> Tensor:
+    """A recorded copy into a fresh tensor, which is how a gradient that has a graph becomes a `.grad`."""
+    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)  # type: ignore[no-any-return]
+
+
+_copy_in_place = in_place("copy", copy)
+zero_ = in_place("zero", zero)
+fill_ = in_place("fill", fill)
+

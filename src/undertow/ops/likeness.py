@@ -1,0 +1,151 @@
+"""Making tensors in the likeness of others: `zeros_like(t)` with its shape, `t.new_zeros(2, 3)` with another one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from undertow.backend import dtypes, namespace_of
+from undertow.ops.creation import as_number, empty, empty_strided, fit, full, leaf, new_from, ones, zeros
+from undertow.ops.declare import adapter, composite, nondifferentiable
+from undertow.ops.rules import ELEMENTWISE
+from undertow.tensor import Size, Tensor, share_memory
+from undertow.tensor.conversions import memory_order
+
+# operations, so that they see what vmap and forward mode make of their input; the values of the input play no part
+_full_like = nondifferentiable(
+    "_full_like",
+    forward=lambda xp, input, fill_value, dtype, order: xp.full_like(input, fill_value, dtype=dtype, order=order),
+    inputs=("input",),
+    batch=ELEMENTWISE,
+)
+
+
+# ---- the same shape
+
+
+def like(name: str, default_fill: Any = None) -> Any:
+    """`zeros_like`, `ones_like` or `empty_like`."""
+
+    def function(
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        return fill_like(name, input, default_fill, dtype, device, requires_grad, memory_format)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name.removesuffix('_like')}` with the shape, dtype and device of `input`."
+    return composite(function)
+
+
+def fill_like(
+    name: str, input: Any, fill: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
+    if device is not None and namespace_of(device) is not input._xp:
+        raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
+    made = _full_like(input, fit(fill, dtype), dtype, memory_order(memory_format))
+    if not requires_grad:
+        return made  # type: ignore[no-any-return]
+    return leaf(made._array, made._xp, True)
+
+
+zeros_like = like("zeros_like", 0)
+ones_like = like("ones_like", 1)
+empty_like = like("empty_like", 0)
+
+
+@composite
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """`full` with the shape, dtype and device of `input`."""
+    number = as_number("full_like", "fill_value", fill_value)
+    return fill_like("full_like", input, number, dtype, device, requires_grad, memory_format)
+
+
+adapter("zeros_like")(zeros_like)
+adapter("ones_like")(ones_like)
+adapter("full_like")(full_like)
+
+
+# ---- another shape
+
+
+@composite
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
+    """`tensor(data)` with the dtype and device of `input`."""
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, "new_tensor")
+    return new_from(data, dtype, input._xp.device if device is None else device, requires_grad)
+
+
+def options_of(input: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a `new_*` call, with the dtype and device of `input` where none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": input._array.dtype, "device": input._xp.device, **given}
+
+
+@composite
+def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`empty` with the dtype and device of `input`."""
+    return empty(*shape, **options_of(input, options))
+
+
+@composite
+def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`zeros` with the dtype and device of `input`."""
+    return zeros(*shape, **options_of(input, options))
+
+
+@composite
+def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`ones` with the dtype and device of `input`."""
+    return ones(*shape, **options_of(input, options))
+
+
+@composite
+def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
+    """`full` with the dtype and device of `input`."""
+    return full(size, fill_value, **options_of(input, options))
+
+
+@composite
+def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """`empty_strided` with the dtype and device of `input`."""
+    return empty_strided(size, stride, **options_of(input, options))
+
+
+def new(input: Tensor, *args: Any) -> Tensor:
+    """The legacy constructor: sizes give an uninitialised tensor, a sequence its data, nothing an empty tensor."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], Size):
+        return new_tensor(input, args[0])
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        alias = leaf(args[0]._array, args[0]._xp, False)
+        share_memory(args[0], alias)
+        return alias
+    return new_empty(input, *(args or (0,)))

@@ -1,0 +1,214 @@
+"""Views of a part of a tensor, and the kernels that put a part's gradient where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import ArrayNamespace
+from undertow.ops.declare import adapter, composite, primitive, view
+from undertow.ops.dims import wrap_dim
+from undertow.ops.rules import LINEAR
+from undertow.ops.rules.shifted import one_by_one, shifted, to_front
+from undertow.ops.views import EVERYTHING, at
+
+
+def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
+    if not input.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, input.ndim)
+    size = input.shape[dim]
+    if not -size <= index < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {dim}"
+        )
+    return input[at(dim, index)]
+
+
+def select_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
+    out = xp.zeros(input_sizes, grad.dtype)
+    out[at(wrap_dim(dim, out.ndim), index)] = grad
+    return out
+
+
+select = view(
+    "select",
+    forward=select_array,
+    vjp={"input": lambda xp, g, input_shape, dim, index: xp.select_backward(g, input_shape, dim, index)},
+    batch=shifted(dims=(1,)),
+)
+
+# NumPy has a `select` that is something else, so rules call this one by another name
+ArrayNamespace.define("select_at", select_array)
+adapter("select_at")(select)
+
+
+def batch_into(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """For kernels called with (grad, sizes, dim, ...), where `dim` counts in `sizes`."""
+    grad = to_front(args[0], in_dims[0])
+    sizes = tuple(args[1])
+    if not sizes:
+        return one_by_one(call, grad, args[1:]), 0
+    return call(grad, (grad.shape[0], *sizes), wrap_dim(args[2], len(sizes)) + 1, *args[3:]), 0
+
+
+select_backward = primitive(
+    "select_backward",
+    forward=select_gradient,
+    vjp={"grad": lambda xp, g, dim, index: xp.select_at(g, dim, index)},
+    jvp=LINEAR,
+    batch=batch_into,
+)
+
+
+def slice_array(
+    xp: Any, input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    if not input.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError(f"slice step must be positive, got {step}")
+    return input[(EVERYTHING,) * wrap_dim(dim, input.ndim) + (slice(start, end, step),)]
+
+
+def slice_gradient(
+    xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
+) -> Any:
+    out = xp.zeros(input_sizes, grad.dtype)
+    out[at(wrap_dim(dim, out.ndim), slice(start, end, step))] = grad
+    return out
+
+
+slice_ = view(
+    "slice",
+    forward=slice_array,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, start, end, step: xp.slice_backward(
+            g, input_shape, dim, start, end, step
+        )
+    },
+    batch=shifted(dims=(1,)),
+)
+
+slice_backward = primitive(
+    "slice_backward",
+    forward=slice_gradient,
+    vjp={"grad": lambda xp, g, dim, start, end, step: xp.slice(g, dim, start, end, step)},
+    jvp=LINEAR,
+    batch=batch_into,
+)
+
+
+@composite
+def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+    """`length` entries of dimension `dim`, from `start` on."""
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    dim = wrap_dim(dim, input.ndim)
+    size, start = input.shape[dim], int(start)
+    if not -size <= start <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+        )
+    start = start + size if start < 0 else start
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return slice_(input, dim, start, start + length, 1)
+
+
+def diagonal_array(xp: Any, input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    first, second = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    out = input.diagonal(offset, first, second)
+    if input.flags.writeable:
+        out.flags.writeable = True  # NumPy hands it out read-only
+    return out
+
+
+def diagonal_gradient(
+    xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
+) -> Any:
+    out = xp.zeros(input_sizes, grad.dtype)
+    diagonal_array(xp, out, offset, dim1, dim2)[...] = grad
+    return out
+
+
+def batch_diagonal_gradient(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    grad = to_front(args[0], in_dims[0])
+    sizes = tuple(args[1])
+    dims = [wrap_dim(d, len(sizes)) + 1 for d in args[3:]]
+    return call(grad, (grad.shape[0], *sizes), args[2], *dims), 0
+
+
+diagonal = view(
+    "diagonal",
+    forward=diagonal_array,
+    vjp={
+        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(
+            g, input_shape, offset, dim1, dim2
+        )
+    },
+    batch=shifted(dims=(2, 3)),
+)
+
+diagonal_backward = primitive(
+    "diagonal_backward",
+    forward=diagonal_gradient,
+    vjp={"grad": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
+    jvp=LINEAR,
+    batch=batch_diagonal_gradient,
+)
+
+
+def windows(xp: Any, input: Any, dimension: int, size: int, step: int) -> Any:
+    dim = wrap_dim(dimension, input.ndim)
+    length = input.shape[dim] if input.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > length:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {length} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    count = (length - size) // step + 1
+    shape, strides = list(input.shape), list(input.strides)
+    shape[dim], strides[dim] = count, strides[dim] * step
+    out = xp.lib.stride_tricks.as_strided(input, (*shape, size), (*strides, input.strides[dim]))
+    if step < size and count > 1:
+        out.flags.writeable = False  # an element appears in several windows
+    return out
+
+
+def windows_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    if not input_sizes:
+        return xp.add.reduce(grad)
+    out = xp.zeros(input_sizes, grad.dtype)
+    place = wrap_dim(dim, out.ndim)
+    for k in range(size):
+        last = k + (grad.shape[place] - 1) * step + 1
+        out[at(place, slice(k, last, step))] += grad[..., k]
+    return out
+
+
+unfold = view(
+    "unfold",
+    forward=windows,
+    vjp={
+        "input": lambda xp, g, input_shape, dimension, size, step: xp.unfold_backward(
+            g, input_shape, dimension, size, step
+        )
+    },
+    batch=shifted(dims=(1,)),
+)
+
+unfold_backward = primitive(
+    "unfold_backward",
+    forward=windows_gradient,
+    vjp={"grad": lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step)},
+    jvp=LINEAR,
+    batch=batch_into,
+)

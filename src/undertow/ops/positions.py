@@ -1,0 +1,252 @@
+"""Where indices point: checking them, and adding or finding the last write at positions that may repeat.
+
+A `key` is a tuple of whole slices and index arrays (integers or masks), as NumPy indexes with. Flat positions count
+elements in row-major order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+
+ALL = slice(None)
+
+UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.int32: dtypes.uint32}
+
+#: rows at least this long are added whole instead of element by element
+LONG_ROW = 64
+
+
+def row_strides(shape: tuple[int, ...]) -> list[int]:
+    """How many elements apart neighbours along each dimension are, in row-major order."""
+    strides, step = [1] * len(shape), 1
+    for d in range(len(shape) - 1, -1, -1):
+        strides[d] = step
+        step *= shape[d]
+    return strides
+
+
+# ---- checking
+
+
+def check_range(index: Any, size: int, dim: int, error: type[Exception] = RuntimeError, op: str = "") -> None:
+    """Refuse an index outside [0, size); int32 and int64 only."""
+    # seen as unsigned, a negative index is too large: one pass finds both
+    if index.size and index.view(UNSIGNED[index.dtype]).max() >= size:
+        bad = index[(index < 0) | (index >= size)].reshape(-1)[0]
+        raise error(f"{op}index {int(bad)} is out of bounds for dimension {dim} with size {size}")
+
+
+def check_wrapping_range(index: Any, size: int, dim: int) -> None:
+    """Refuse an index outside [-size, size)."""
+    if index.size and not (index.min() >= -size and index.max() < size):
+        bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
+        raise IndexError(f"index {int(bad)} is out of bounds for dimension {dim} with size {size}")
+
+
+def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
+    """Raise the IndexError that tells what is wrong with a key, if anything is."""
+    dim, shapes = 0, []
+    for item in key:
+        if item is ALL:
+            dim += 1
+        elif item.dtype.kind == "b":
+            check_mask(shape, item.shape, dim)
+            shapes.append((int(item.sum()),))
+            dim += item.ndim
+        else:
+            if dim >= len(shape):
+                raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(key)})")
+            check_wrapping_range(item, shape[dim], dim)
+            shapes.append(item.shape)
+            dim += 1
+    if dim > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim})")
+    check_broadcast(shapes)
+
+
+def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) -> None:
+    if dim + len(mask_shape) > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})")
+    for j, n in enumerate(mask_shape):
+        if n != shape[dim + j]:
+            raise IndexError(
+                f"The shape of the mask {list(mask_shape)} at index {j} does not match the shape of the indexed "
+                f"tensor {list(shape)} at index {dim + j}"
+            )
+
+
+def check_broadcast(shapes: list[tuple[int, ...]]) -> None:
+    if broadcast_shape(shapes) is None:
+        shown = ", ".join(str(list(s)) for s in shapes)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}")
+
+
+def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that all broadcast to; None if there is none."""
+    rank = max((len(s) for s in shapes), default=0)
+    out = []
+    for column in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
+        sizes = set(column) - {1}
+        if len(sizes) > 1:
+            return None
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(out)
+
+
+# ---- reading
+
+
+def take_at(xp: Any, array: Any, key: tuple[Any, ...]) -> Any:
+    """`array[key]`, packed in row-major order."""
+    if xp.device.type != "cpu":
+        check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
+    try:
+        if key[-1].dtype.kind == "i" and all([item is ALL for item in key[:-1]]):
+            return array.take(key[-1], axis=len(key) - 1)
+        out = array[key]
+    except IndexError:
+        check_key(array.shape, key)
+        raise
+    # NumPy leaves the result transposed, and 0-d indices give a view
+    return out if out.base is None else out.copy()
+
+
+def is_mask(key: tuple[Any, ...]) -> bool:
+    """Whether the only index is a mask, which names no position twice."""
+    indices = [item for item in key if item is not ALL]
+    return len(indices) == 1 and indices[0].dtype.kind == "b"
+
+
+# ---- positions
+
+
+def integer_key(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
+    """The key with one item for every dimension, masks turned into the indices of their true elements."""
+    items: list[Any] = []
+    for item in key:
+        items += [item] if item is ALL or item.dtype.kind != "b" else list(xp.nonzero(item))
+    return items + [ALL] * (len(shape) - len(items))
+
+
+def neighbours(places: list[int]) -> bool:
+    return places[-1] - places[0] == len(places) - 1
+
+
+def result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
+    """Where the index dimensions stand in the result (in front unless the indices are neighbours), and their shape."""
+    places = [d for d, item in enumerate(items) if item is not ALL]
+    shape = broadcast_shape([items[d].shape for d in places])
+    assert shape is not None
+    return places[0] if neighbours(places) else 0, shape
+
+
+def indexed_shape(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape of `array[key]`."""
+    items = integer_key(xp, shape, key)
+    at, index_shape = result_layout(items)
+    whole = [shape[d] for d, item in enumerate(items) if item is ALL]
+    return (*whole[:at], *index_shape, *whole[at:])
+
+
+def flat_positions(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
+    """The flat position in an array of `shape` of every element of `array[key]`; the key is known to be valid."""
+    items, strides = integer_key(xp, shape, key), row_strides(shape)
+    at, index_shape = result_layout(items)
+    whole = [d for d, item in enumerate(items) if item is ALL]
+    rank = len(whole) + len(index_shape)
+    total: Any = 0
+    for d, item in enumerate(items):
+        if item is not ALL:
+            total = total + from_front(xp, item, shape[d]) * strides[d]
+    total = total.reshape((1,) * at + total.shape + (1,) * (rank - at - total.ndim))
+    for k, d in enumerate(whole):
+        axis = k if k < at else k + len(index_shape)
+        total = total + along(xp, xp.arange(shape[d]) * strides[d], axis, rank)
+    return total
+
+
+def from_front(xp: Any, index: Any, size: int) -> Any:
+    """Negative indices counted from the front, as int64."""
+    index = index.astype(dtypes.int64, copy=False)
+    return xp.where(index < 0, index + size, index)
+
+
+def along(xp: Any, vector: Any, axis: int, rank: int) -> Any:
+    """A vector laid along one of `rank` dimensions."""
+    return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
+
+
+def positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+    """The flat positions that `index` names along `dim`, every other dimension counting on by itself."""
+    strides = row_strides(shape)
+    offset: Any = 0
+    for d, n in enumerate(index.shape):
+        if d != dim:
+            offset = offset + along(xp, xp.arange(n) * strides[d], d, index.ndim)
+    return index * strides[dim] + offset
+
+
+# ---- writing where positions may repeat
+
+
+def add_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
+    """Add `values` to `out[key]`, as often as a position is named, and return `out` (row-major, written to)."""
+    if is_mask(key):
+        out[key] += values
+        return out
+    if key[0] is not ALL and len(key) == 1 and math.prod(out.shape[1:]) >= LONG_ROW:
+        index, row = key[0].reshape(-1), out.shape[1:]
+        values = xp.broadcast_to(values, key[0].shape + row).reshape((index.size, *row))
+        return add_rows(xp, out, from_front(xp, index, out.shape[0]), values)
+    return add_flat(xp, out, flat_positions(xp, out.shape, key), values)
+
+
+def set_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
+    """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
+    # in row-major order, so that NumPy visits the index in that order and the last write is the one last_at finds
+    key = tuple([item if item is ALL else xp.asarray(item, order="C") for item in key])
+    if xp.device.type != "cpu":
+        check_key(out.shape, key)
+    try:
+        out[key] = xp.asarray(values, order="C")
+    except IndexError:
+        check_key(out.shape, key)
+        raise
+    return out
+
+
+def add_flat(xp: Any, out: Any, positions: Any, values: Any) -> Any:
+    """Add values at flat positions, as often as a position is named."""
+    values = xp.broadcast_to(values, positions.shape).astype(out.dtype, copy=False)
+    xp.add.at(out.reshape(-1), positions.reshape(-1), values.reshape(-1))
+    return out
+
+
+def add_rows(xp: Any, out: Any, index: Any, rows: Any) -> Any:
+    """Add whole rows: each round takes one row for every target that is still waiting, which no two share.
+
+    Three times as fast as adding the elements one by one, as long as few rows have the same target.
+    """
+    waiting = xp.arange(index.size)
+    for _ in range(4):
+        if not waiting.size:
+            return out
+        targets = index[waiting]
+        last = last_at(xp, out.shape[0], targets)
+        out[targets[last]] += rows[waiting[last]]
+        waiting = waiting[~last]
+    rest = (slice(None),) + (None,) * (rows.ndim - 1)
+    row = xp.arange(math.prod(out.shape[1:])).reshape(out.shape[1:])
+    return add_flat(xp, out, index[waiting][rest] * row.size + row, rows[waiting])
+
+
+def last_at(xp: Any, size: int, positions: Any) -> Any:
+    """Which of the positions (in [0, size)) are not named again later: the writes that remain."""
+    flat = positions.reshape(-1)
+    order = xp.arange(flat.size)
+    writer = xp.empty(size, dtypes.int64)
+    writer[flat] = order
+    return (writer[flat] == order).reshape(positions.shape)

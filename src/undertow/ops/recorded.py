@@ -1,0 +1,34 @@
+"""The namespace that rules compute with when their own graph is wanted (`create_graph`, forward over reverse).
+
+It has the same names as a backend's ArrayNamespace, but takes and returns tensors, and records. Operations join it as
+they are declared, under their own name; where NumPy has a function of the same name with other arguments, or another
+name for the same thing, an adapter below speaks NumPy's form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import cpu
+from undertow.tensor import Tensor
+
+
+class RecordedNamespace:
+    """Undertow's operations under the names that rules use."""
+
+    #: the array functions behind the recorded tensors
+    arrays = cpu
+    #: what values are in this namespace, as `ndarray` and `asarray` say it for a backend
+    ndarray = Tensor
+
+    def asarray(self, value: Any) -> Any:
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no recorded operation is named {name!r}; declare it, or give it an adapter in ops/")
+
+    def __repr__(self) -> str:
+        return "<recorded operations>"
+
+
+recorded: Any = RecordedNamespace()

@@ -1,0 +1,421 @@
+"""Sums, products and their kin over one, several or all dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
+from undertow.ops.dims import kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
+from undertow.ops.operands import float_array
+from undertow.ops.recorded import recorded
+from undertow.ops.rules import LINEAR, REDUCTION
+from undertow.tensor import Tensor
+
+Dims = int | Iterable[int] | None
+
+#: what sums and products are accumulated in, where that is not the input's own dtype
+ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"} | {dtypes.float16: dtypes.float32}
+
+
+def accumulate(ufunc: Any, input: Any, axis: Any, keepdim: bool = False) -> Any:
+    """ufunc.reduce as PyTorch does it: integers in int64, half precision in float32."""
+    dtype = ACCUMULATOR.get(input.dtype)
+    return ufunc.reduce(input, axis, dtype, keepdims=keepdim)
+
+
+def in_dtype_of(input: Any, out: Any) -> Any:
+    """Round a half-precision result that was accumulated in float32."""
+    return out.astype(dtypes.float16) if input.dtype == dtypes.float16 else out
+
+
+def reduced_size(shape: tuple[int, ...], dim: Dims) -> int:
+    """How many elements go into one."""
+    return math.prod(shape[d] for d in reduced_axes(dim, len(shape)))
+
+
+def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Batching for an op that reduces everything: `reduce(rows, 1)`, with a row for each example."""
+
+    def batch(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+        front = recorded.moveaxis(args[0], in_dims[0], 0)
+        size, *rest = front._array.shape
+        return reduce(recorded.reshape(front, (size, math.prod(rest))), 1), 0
+
+    return batch
+
+
+def cast(input: Any, dtype: Any) -> Any:
+    return input if dtype is None else recorded.astype(input, dtypes.dtype(dtype))
+
+
+# ---- sum
+
+
+def sum_all_forward(xp: Any, input: Any) -> Any:
+    if input.dtype in ACCUMULATOR:
+        return in_dtype_of(input, accumulate(xp.add, input, None))
+    return xp.add.reduce(input, axis=None)
+
+
+sum_dims = primitive(
+    "_sum_dims",
+    forward=lambda xp, input, dim=None, keepdim=False: in_dtype_of(
+        input, accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
+    ),
+    vjp={
+        "input": lambda xp, g, input_shape, dim, keepdim: xp.broadcast_to(
+            restore(xp, g, input_shape, dim, keepdim), input_shape
+        )
+    },
+    jvp=LINEAR,
+    batch=REDUCTION,
+    node="SumBackward1",
+)
+
+sum_all = primitive(
+    "_sum_all",
+    forward=sum_all_forward,
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
+    jvp=LINEAR,
+    batch=over_rows(sum_dims),
+    node="SumBackward0",
+)
+
+
+@composite
+def sum(
+    input: Any,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool | None = None,
+) -> Tensor:
+    """The sum over `dim`, or of all elements; bools and integers add up in int64.
+
+    >>> import undertow as ut
+    >>> ut.sum(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
+    tensor([3., 7.])
+    """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
+    if dtype is not None:
+        input = cast(input, dtype)
+    return sum_all(input) if dim is None and not keepdim else sum_dims(input, dim, keepdim)
+
+
+def batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+    """Every example is summed to `shape`, so the batch is, to (size, *ones, *shape)."""
+    front = recorded.moveaxis(args[0], in_dims[0], 0)
+    size, *rest = front._array.shape
+    shape = tuple(args[1])
+    summed = call(front, (size, *[1] * (len(rest) - len(shape)), *shape))
+    return recorded.reshape(summed, (size, *shape)), 0
+
+
+sum_to = primitive(
+    "sum_to",
+    forward=lambda xp, input, shape: xp.sum_to(input, shape),
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
+    jvp=LINEAR,
+    batch=batch_sum_to,
+    node="SumToSizeBackward0",
+)
+adapter("sum_to")(sum_to)
+
+
+# ---- mean
+
+
+def require_inexact(name: str, input: Any) -> None:
+    if input.dtype.kind not in "fc":
+        got = dtypes.TENSOR_TYPE_NAMES[input.dtype].removesuffix("Tensor")
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex "
+            f"dtype. Got: {got}. Pass dtype=undertow.float32, or convert the tensor."
+        )
+
+
+def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    require_inexact("mean", input)
+    total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
+    n = reduced_size(input.shape, dim)
+    return in_dtype_of(input, total / n if n else total * xp.nan)
+
+
+mean_dims = primitive(
+    "_mean_dims",
+    forward=mean_forward,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, keepdim: xp.broadcast_to(
+            restore(xp, g, input_shape, dim, keepdim) / reduced_size(input_shape, dim), input_shape
+        )
+    },
+    jvp=LINEAR,
+    batch=REDUCTION,
+    node="MeanBackward1",
+)
+
+mean_all = primitive(
+    "_mean_all",
+    forward=lambda xp, input: mean_forward(xp, input),
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g / math.prod(input_shape), input_shape)},
+    jvp=LINEAR,
+    batch=over_rows(mean_dims),
+    node="MeanBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over `dim`, or of all elements.
+
+    >>> import undertow as ut
+    >>> ut.mean(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
+    tensor([2., 3.])
+    """
+    input = cast(input, dtype)
+    return mean_all(input) if dim is None and not keepdim else mean_dims(input, dim, keepdim)
+
+
+# ---- leaving NaN out
+
+
+def nansum_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
+    return in_dtype_of(input, accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim))
+
+
+def is_present(xp: Any, input: Any) -> Any:
+    return xp.logical_not(xp.isnan(input))
+
+
+nansum_dims = primitive(
+    "_nansum_dims",
+    forward=nansum_forward,
+    vjp={
+        "input": lambda xp, g, input, input_shape, dim, keepdim: (
+            restore(xp, g, input_shape, dim, keepdim) * is_present(xp, input)
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, dim, keepdim: xp.sum(
+            t * is_present(xp, input), reduced_axes(dim, input.ndim), keepdims=keepdim
+        )
+    },
+    batch=REDUCTION,
+    node="NansumBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum, with NaN counted as zero."""
+    return nansum_dims(cast(input, dtype), dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean of the elements that are not NaN; NaN where there are none."""
+    input = cast(input, dtype)
+    if input.dtype.kind not in "fc":
+        got = dtypes.TENSOR_TYPE_NAMES[input.dtype].removesuffix("Tensor")
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {got}")
+    count = sum_dims(is_present(recorded, input), dim, keepdim)
+    return nansum_dims(input, dim, keepdim) / count
+
+
+# ---- prod
+
+
+def product_of_others(xp: Any, input: Any, dim: int) -> Any:
+    """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
+    before = xp.shifted(xp.cumprod(input, dim), dim, 1, 1)
+    after = xp.flip(xp.shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
+    return before * after
+
+
+def prod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+    if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
+        return g * xp.conj(out / input)
+    return g * xp.conj(product_of_others(xp, input, dim))
+
+
+def flat(xp: Any, input: Any) -> Any:
+    return xp.reshape(input, (math.prod(input.shape),))
+
+
+def prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim: bool) -> Any:
+    shape = tuple(input.shape)
+    if not shape:
+        return g
+    g, out = restore(xp, g, shape, dim, keepdim), restore(xp, out, shape, dim, keepdim)
+    return prod_gradient(xp, g, input, out, wrap_dim(dim, len(shape)))
+
+
+def prod_dim_tangent(xp: Any, t: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    if not input.shape:
+        return t
+    return xp.sum(t * product_of_others(xp, input, wrap_dim(dim, input.ndim)), dim, keepdims=keepdim)
+
+
+prod_dim = primitive(
+    "_prod_dim",
+    forward=lambda xp, input, dim, keepdim=False: in_dtype_of(
+        input, accumulate(xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim)
+    ),
+    vjp={"input": lambda xp, g, input, out, dim, keepdim: prod_dim_gradient(xp, g, input, out, dim, keepdim)},
+    jvp={"input": lambda xp, t, input, dim, keepdim: prod_dim_tangent(xp, t, input, dim, keepdim)},
+    batch=REDUCTION,
+    node="ProdBackward1",
+)
+
+prod_all = primitive(
+    "_prod_all",
+    forward=lambda xp, input: in_dtype_of(input, accumulate(xp.multiply, input, None)),
+    vjp={
+        "input": lambda xp, g, input, input_shape, out: xp.reshape(
+            prod_gradient(xp, g, flat(xp, input), out, 0), input_shape
+        )
+    },
+    jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * product_of_others(xp, flat(xp, input), 0))},
+    batch=over_rows(prod_dim),
+    node="ProdBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim`, or of all elements; its gradient is exact where elements are zero.
+
+    >>> import undertow as ut
+    >>> ut.prod(ut.tensor([2.0, 3.0, 4.0]))
+    tensor(24.)
+    """
+    input = cast(input, dtype)
+    if dim is None and not keepdim:
+        return prod_all(input)
+    if not isinstance(dim, Iterable) and dim is not None:
+        return prod_dim(input, dim, keepdim)
+    for d in sorted(wrap_dims(dim, input.ndim), reverse=True):
+        input = prod_dim(input, d, keepdim)
+    return input
+
+
+# ---- logsumexp
+
+
+def logsumexp_forward(xp: Any, input: Any, dim: Dims, keepdim: bool = False) -> Any:
+    if dim is None:
+        raise TypeError("logsumexp(): argument 'dim' must be tuple of ints, not NoneType")
+    input = float_array(input)
+    axes = reduced_axes(dim, input.ndim)
+    kept = kept_shape(input.shape, dim)
+    if input.size == 0:
+        largest = xp.zeros(kept, dtypes.real_of(input.dtype))
+    else:
+        largest = xp.maximum.reduce(xp.real(input), axes, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, 0)
+    total = xp.add.reduce(xp.exp(input - largest), axes, keepdims=True)
+    out = xp.where(total == 0, -xp.inf, xp.log(xp.where(total == 0, 1, total))) + largest
+    return xp.reshape(out.astype(input.dtype), kept if keepdim else numpy_shape(input.shape, axes))
+
+
+def numpy_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` without the reduced axes."""
+    return tuple([n for d, n in enumerate(shape) if d not in axes])
+
+
+def softmax_like(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+    return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
+
+
+logsumexp = primitive(
+    "logsumexp",
+    forward=logsumexp_forward,
+    vjp={
+        "input": lambda xp, g, input, input_shape, out, dim, keepdim: (
+            restore(xp, g, input_shape, dim, keepdim) * xp.conj(softmax_like(xp, input, out, dim, keepdim))
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, out, dim, keepdim: xp.sum(
+            t * softmax_like(xp, input, out, dim, keepdim), reduced_axes(dim, input.ndim), keepdims=keepdim
+        )
+    },
+    batch=REDUCTION,
+)
+
+
+# ---- truth and counts
+
+
+def truth(ufunc: str) -> Any:
+    """The forward of any and all; PyTorch answers in uint8 for uint8."""
+
+    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        return out.astype(truth_dtype(input))
+
+    return forward
+
+
+def truth_dtype(input: Any) -> Any:
+    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
+
+
+any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
+all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
+
+
+def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
+    if isinstance(dim, Iterable) and not tuple(dim):
+        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
+    return reduce(input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether an element along `dim`, or of all elements, is not zero."""
+    return truth_along(any_dims, input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether every element along `dim`, or of all elements, is not zero."""
+    return truth_along(all_dims, input, dim, keepdim)
+
+
+count_nonzero = nondifferentiable(
+    "count_nonzero",
+    forward=lambda xp, input, dim=None: xp.add.reduce(
+        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
+    ),
+    inputs=("input",),
+    batch=REDUCTION,
+)
+
+
+# ---- the names that rules use
+
+
+adapter("sum")(sum)
+adapter("mean")(mean)
+adapter("prod")(prod)
+adapter("nansum")(nansum)
+adapter("any")(any)
+adapter("all")(all)
+adapter("count_nonzero")(count_nonzero)

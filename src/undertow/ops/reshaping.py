@@ -1,0 +1,264 @@
+"""The same elements in the same order under other sizes (view, reshape, flatten), and plain copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.errors import UndertowError
+from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare import view as declare_view
+from undertow.ops.dims import wrap_dim
+from undertow.ops.rules import ELEMENTWISE, LINEAR
+from undertow.ops.rules.shifted import shifted
+from undertow.ops.sizes import infer_sizes, ints
+from undertow.ops.views import unsqueeze
+
+
+class IncompatibleViewError(UndertowError, RuntimeError):
+    """No strides show the tensor's memory under the sizes asked for."""
+
+    def __init__(self, shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+        self.shape, self.size = shape, size
+        super().__init__(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            f"across two contiguous subspaces): sizes {list(shape)} cannot become {list(size)} without "
+            "copying. Use .reshape(...) instead."
+        )
+
+
+# ---- copies
+
+
+def copy_array(xp: Any, input: Any, memory_format: Any = None) -> Any:
+    """PyTorch's preserve_format is NumPy's order "K", its contiguous_format is "C"."""
+    name = "preserve_format" if memory_format is None else str(memory_format).rpartition(".")[2]
+    if name not in ("preserve_format", "contiguous_format"):
+        raise RuntimeError(
+            f"unsupported memory format option {name}: arrays are laid out as contiguous_format or "
+            "preserve_format"
+        )
+    return input.copy(order="K" if name == "preserve_format" else "C")
+
+
+clone = primitive(
+    "clone",
+    forward=copy_array,
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+)
+
+
+@composite
+def contiguous(input: Any, memory_format: Any = "contiguous_format") -> Any:
+    """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
+    return input if input._array.flags.c_contiguous else clone(input, memory_format)
+
+
+_to_copy = primitive(
+    "_to_copy",
+    forward=lambda xp, input, dtype: input.astype(dtype, order="K"),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    check_output=True,
+)
+
+
+@composite
+def to_dtype(input: Any, dtype: Any) -> Any:
+    """The tensor in another dtype; the tensor itself if it has that dtype."""
+    dtype = cpu.dtype(dtype)
+    return input if input.dtype == dtype else _to_copy(input, dtype)
+
+
+adapter("astype")(to_dtype)
+
+
+# ---- views
+
+
+def view_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
+    if input.flags.c_contiguous or is_viewable(input.shape, input.strides, size):
+        return input.reshape(size)
+    raise IncompatibleViewError(input.shape, size)
+
+
+def is_viewable(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    """Whether every place where the memory jumps falls between two dimensions of the new sizes."""
+    dims = [(n, stride) for n, stride in zip(shape, strides, strict=True) if n != 1]
+    if 0 in shape or not dims:
+        return True
+    counts = accumulate([n for n, _ in dims], mul)
+    jumps = {c for c, (_, s), (n, t) in zip(counts, dims, dims[1:], strict=False) if s != n * t}
+    return jumps <= set(accumulate(size, mul))
+
+
+_view = declare_view(
+    "_view",
+    forward=view_array,
+    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    batch=shifted(sizes=(1,)),
+)
+
+_unsafe_view = primitive(
+    "_unsafe_view",
+    forward=lambda xp, input, size: input.reshape(size),
+    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    jvp=LINEAR,
+    batch=shifted(sizes=(1,)),
+)
+
+
+def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
+    size, wanted = input.dtype.itemsize, dtype.itemsize
+    if size == wanted:
+        return input.view(dtype)
+    names = dtypes.SCALAR_NAMES
+    change = f"to view {names[input.dtype]} as {names[dtype]} (different element sizes)"
+    if not input.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 {change}")
+    stride = input.strides[-1] // size
+    if stride != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {change}, but got {stride}")
+    if input.shape[-1] * size % wanted:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {wanted // size} {change}, but got {input.shape[-1]}"
+        )
+    try:
+        return input.view(dtype)
+    except ValueError as error:
+        raise RuntimeError(f"cannot view memory with strides {input.strides} as {dtype}: {error}") from None
+
+
+_view_dtype = declare_view("_view_dtype", forward=view_as_dtype, vjp={"input": None}, batch=shifted())
+
+
+@composite
+def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
+
+    >>> import undertow as ut
+    >>> ut.arange(6).view(2, -1).shape
+    undertow.Size([2, 3])
+    """
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], (cpu.dtype, type)):
+        dtype = shape[0]
+    if dtype is not None:
+        return _view_dtype(input, cpu.dtype(dtype))
+    return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
+
+
+@composite
+def view_as(input: Any, other: Any) -> Any:
+    return view(input, tuple(other.shape))
+
+
+@composite
+def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
+    """The tensor under other sizes: a view where its strides allow one, else of a copy.
+
+    >>> import undertow as ut
+    >>> ut.reshape(ut.arange(6), (3, 2)).shape
+    undertow.Size([3, 2])
+    """
+    size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
+    array = input._array
+    if array.flags.c_contiguous or array.ndim != input.ndim or is_viewable(array.shape, array.strides, size):
+        try:
+            return _view(input, size)
+        except IncompatibleViewError:
+            pass  # a batch of examples: its array has a dimension more, and only its rule knows which
+    return _unsafe_view(clone(input, "contiguous_format"), size)
+
+
+@composite
+def reshape_as(input: Any, other: Any) -> Any:
+    return reshape(input, tuple(other.shape))
+
+
+@composite
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
+    ndim = input.ndim
+    start, end = wrap_dim(start_dim, ndim), wrap_dim(end_dim, ndim)
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if ndim and start == end:
+        return input
+    sizes = tuple(input.shape)
+    return reshape(input, (*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]))
+
+
+@composite
+def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
+    """The tensor with dimension `dim` split into several; one size may be -1."""
+    dim = wrap_dim(dim, input.ndim)
+    sizes = ints(tuple(sizes))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    shape = tuple(input.shape)
+    try:
+        split = infer_sizes(sizes, shape[dim])
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({shape[dim]}) in the input tensor"
+        ) from error
+    return view(input, (*shape[:dim], *split, *shape[dim + 1 :]))
+
+
+@composite
+def ravel(input: Any) -> Any:
+    """All elements in one dimension."""
+    return view(contiguous(input), -1)
+
+
+adapter("reshape")(lambda x, shape: reshape(x, shape))
+adapter("ravel")(ravel)
+
+
+# ---- at least so many dimensions
+
+
+def on_each(one: Any) -> Any:
+    """A function of one tensor that also takes several, or a sequence of them."""
+
+    def several(*tensors: Any) -> Any:
+        if len(tensors) == 1:
+            given = tensors[0]
+            return tuple([one(t) for t in given]) if isinstance(given, (list, tuple)) else one(given)
+        return tuple([one(t) for t in tensors])
+
+    several.__name__ = several.__qualname__ = one.__name__
+    several.__doc__ = one.__doc__
+    return composite(several)
+
+
+@on_each
+def atleast_1d(tensor: Any) -> Any:
+    """The tensor (or each of several), with one dimension if it had none."""
+    return tensor if tensor.ndim else view(tensor, 1)
+
+
+@on_each
+def atleast_2d(tensor: Any) -> Any:
+    """The tensor (or each of several), with dimensions of size 1 put in front until there are two."""
+    if tensor.ndim == 0:
+        return view(tensor, 1, 1)
+    return unsqueeze(tensor, 0) if tensor.ndim == 1 else tensor
+
+
+@on_each
+def atleast_3d(tensor: Any) -> Any:
+    """The tensor (or each of several), with dimensions of size 1 put around until there are three."""
+    if tensor.ndim == 0:
+        return view(tensor, 1, 1, 1)
+    if tensor.ndim == 1:
+        return unsqueeze(unsqueeze(tensor, 0), 2)
+    return unsqueeze(tensor, 2) if tensor.ndim == 2 else tensor

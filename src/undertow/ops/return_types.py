@@ -1,0 +1,36 @@
+"""What operations with several named results return: a tuple whose fields have names, as in torch.return_types."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+
+class ReturnType(tuple[Any, ...]):
+    """A tuple made from one iterable, as PyTorch's are; subclasses name the fields."""
+
+    __slots__ = ()
+    fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self.fields, self, strict=True))
+        return f"undertow.return_types.{type(self).__name__}(\n{fields})"
+
+
+def define(name: str, *fields: str) -> type[ReturnType]:
+    members: dict[str, Any] = {"__slots__": (), "__module__": __name__, "fields": fields}
+    members.update({field: property(itemgetter(k)) for k, field in enumerate(fields)})
+    return type(name, (ReturnType,), members)
+
+
+max = define("max", "values", "indices")
+min = define("min", "values", "indices")
+median = define("median", "values", "indices")
+nanmedian = define("nanmedian", "values", "indices")
+mode = define("mode", "values", "indices")
+cummax = define("cummax", "values", "indices")
+cummin = define("cummin", "values", "indices")
+sort = define("sort", "values", "indices")
+topk = define("topk", "values", "indices")
+kthvalue = define("kthvalue", "values", "indices")
+aminmax = define("aminmax", "min", "max")

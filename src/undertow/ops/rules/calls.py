@@ -1,0 +1,26 @@
+"""Arguments by name: what a call passes, with defaults filled in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from undertow.ops.declare import Op
+
+NUMPY_SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def bind(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Every argument of a call to the operation, by name, in the order of its signature."""
+    signature = inspect.signature(op.forward)
+    signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    named = {_spelling(op, n): v for n, v in (kwargs or {}).items()}
+    bound = signature.bind(*args, **named)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _spelling(op: Op, name: str) -> str:
+    known = NUMPY_SPELLINGS.get(name, name)
+    return known if known in op.params else name

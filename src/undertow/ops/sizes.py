@@ -1,0 +1,61 @@
+"""Sizes as users give them: `f(2, 3)` or `f((2, 3))`, with -1 for a size to be worked out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+
+def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple[int, ...]:
+    """The integers of `f(*values)`, where one sequence may stand for all, or of `f(name=keyword)`."""
+    if keyword is not None:
+        if values:
+            raise TypeError("got the same argument by position and by name")
+        values = (keyword,)
+    if len(values) == 1 and isinstance(values[0], Iterable) and not hasattr(values[0], "__index__"):
+        values = tuple(values[0])
+    if len(values) == 1 and getattr(values[0], "ndim", 0) == 1:
+        values = tuple(values[0])
+    return tuple([index(n) for n in values])
+
+
+def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:
+    """`sizes` for `numel` elements, with -1 worked out."""
+    if -1 not in sizes and min(sizes, default=0) >= 0:
+        if math.prod(sizes) != numel:
+            raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
+        return sizes
+    wrong = [k for k, n in enumerate(sizes) if n < -1]
+    if wrong:
+        raise RuntimeError(
+            f"invalid shape dimension {sizes[wrong[0]]} at index {wrong[0]} of shape {list(sizes)}"
+        )
+    if sizes.count(-1) > 1:
+        raise RuntimeError(f"only one dimension can be inferred, but shape {list(sizes)} has several -1")
+    known = -math.prod(sizes)
+    if known == 0 and numel == 0:
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified "
+            "dimension size -1 can be any value and is ambiguous"
+        )
+    if known == 0 or numel % known:
+        raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
+    return tuple([numel // known if n == -1 else n for n in sizes])
+
+
+def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that all of `shapes` broadcast to."""
+    ndim = max([len(s) for s in shapes], default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for dim, n in enumerate(shape, ndim - len(shape)):
+            if result[dim] == 1:
+                result[dim] = n
+            elif n not in (1, result[dim]):
+                raise RuntimeError(
+                    f"The size of tensor a ({result[dim]}) must match the size of tensor b ({n}) at "
+                    f"non-singleton dimension {dim}"
+                )
+    return tuple(result)

@@ -1,0 +1,127 @@
+"""Softmax and its kin: exponentials that share a sum along one dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.activations import require_float
+from undertow.ops.arithmetic import neg
+from undertow.ops.declare import composite, primitive
+from undertow.ops.dims import reduced_axes
+from undertow.ops.rules import REDUCTION
+
+
+def float_input(name: str, input: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return input.astype(dtype)
+    require_float(name, input)
+    return input
+
+
+def total(xp: Any, x: Any, dim: int) -> Any:
+    """The sum along `dim`, which stays as a dimension of size one; in a recorded pass, too."""
+    return xp.sum(x, axis=reduced_axes(dim, x.ndim), keepdims=True)
+
+
+def fast_total(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    return xp.add.reduce(x, axis=axes, keepdims=True)
+
+
+def below_largest(xp: Any, input: Any, axes: tuple[int, ...]) -> Any:
+    """input - max(input), so that exp cannot overflow."""
+    return input - xp.maximum.reduce(input, axis=axes, keepdims=True)
+
+
+# ---- softmax
+
+
+def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+    input = float_input("softmax", input, dtype)
+    axes = reduced_axes(dim, input.ndim)
+    if input.size == 0:
+        return input.copy()
+    out = below_largest(xp, input, axes)
+    out = xp.exp(out, out=out) if type(out) is xp.ndarray else xp.exp(out)
+    out /= fast_total(xp, out, axes)
+    return out
+
+
+softmax = primitive(
+    "softmax",
+    forward=normalized_exponentials,
+    vjp={"input": lambda xp, g, out, dim: xp.softmax_backward_data(g, out, dim)},
+    jvp={"input": lambda xp, t, out, dim: xp.softmax_backward_data(t, out, dim)},
+    batch=REDUCTION,
+)
+
+
+def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    product = grad_output * output
+    return product - output * fast_total(xp, product, reduced_axes(dim, output.ndim))
+
+
+# y * (g - <g, y>): linear and symmetric in g, quadratic in y
+softmax_backward_data = primitive(
+    "softmax_backward_data",
+    forward=softmax_gradient,
+    vjp={
+        "grad_output": lambda xp, g, output, dim: xp.softmax_backward_data(g, output, dim),
+        "output": lambda xp, g, grad_output, output, dim: (
+            g * (grad_output - total(xp, grad_output * output, dim)) - grad_output * total(xp, g * output, dim)
+        ),
+    },
+    jvp={
+        "grad_output": lambda xp, t, output, dim: xp.softmax_backward_data(t, output, dim),
+        "output": lambda xp, t, grad_output, output, dim: (
+            t * (grad_output - total(xp, grad_output * output, dim)) - output * total(xp, grad_output * t, dim)
+        ),
+    },
+    batch=REDUCTION,
+)
+
+
+@composite
+def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """softmax(-input)."""
+    return softmax(neg(input), dim, dtype)
+
+
+# ---- log_softmax
+
+
+def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+    input = float_input("log_softmax", input, dtype)
+    axes = reduced_axes(dim, input.ndim)
+    if input.size == 0:
+        return input.copy()
+    out = below_largest(xp, input, axes)
+    out -= xp.log(fast_total(xp, xp.exp(out), axes))
+    return out
+
+
+log_softmax = primitive(
+    "log_softmax",
+    forward=logs_of_softmax,
+    vjp={"input": lambda xp, g, out, dim: xp.log_softmax_backward_data(g, out, dim)},
+    jvp={"input": lambda xp, t, out, dim: t - total(xp, xp.exp(out) * t, dim)},
+    batch=REDUCTION,
+)
+
+
+def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    return grad_output - xp.exp(output) * fast_total(xp, grad_output, reduced_axes(dim, output.ndim))
+
+
+log_softmax_backward_data = primitive(
+    "log_softmax_backward_data",
+    forward=log_softmax_gradient,
+    vjp={
+        "grad_output": lambda xp, g, output, dim: g - total(xp, g * xp.exp(output), dim),
+        "output": lambda xp, g, grad_output, output, dim: -g * xp.exp(output) * total(xp, grad_output, dim),
+    },
+    jvp={
+        "grad_output": lambda xp, t, output, dim: xp.log_softmax_backward_data(t, output, dim),
+        "output": lambda xp, t, grad_output, output, dim: -t * xp.exp(output) * total(xp, grad_output, dim),
+    },
+    batch=REDUCTION,
+)

@@ -1,0 +1,442 @@
+"""From a declaration to code: the source of an op's function and of its Node's `pull`.
+
+What the generated functions do is plain enough to read: print(undertow.ops.mul.op.source). They are registered with
+linecache, so that a traceback shows their lines.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING, Any
+
+from undertow.graph.accumulate import leaf_edge
+from undertow.graph.node import OutputEdge, next_sequence_nr
+from undertow.graph.saved import FREED, CompiledNode, unpack_input, unpack_output
+from undertow.modes import current
+from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
+from undertow.ops.recorded import recorded
+from undertow.ops.rules import ELEMENTWISE
+from undertow.tensor import LEAF, Tensor, current_edge, version_of
+from undertow.tensor.views import attach_view
+
+if TYPE_CHECKING:
+    from undertow.ops.declare import Op
+
+new = object.__new__
+SCOPE = {
+    "FREED": FREED, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
+    "current": current, "current_edge": current_edge, "explain": explain,
+    "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
+    "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
+    "recorded": recorded, "same_device": same_device, "unpack_input": unpack_input,
+    "unpack_output": unpack_output,
+    "version_of": version_of,
+}  # fmt: skip
+
+
+def build(op: Op) -> None:
+    """Compile the op's function and Node class(es) and put them on `op`."""
+    Build(op, ()).compile()
+    if op.number:
+        Build(op, (op.number,)).compile()
+
+
+class Build:
+    """The compilation of one op, with the inputs in `numbers` given as Python numbers."""
+
+    def __init__(self, op: Op, numbers: tuple[str, ...]) -> None:
+        self.op = op
+        self.numbers = numbers
+        self.inputs = [i for i in op.inputs if i not in numbers]
+        self.edges = [i for i in op.edges if i not in numbers]
+        self.name = op.name + ("_number" if numbers else "")
+        self.lines: list[str] = []
+        self.plan_saving()
+
+    def plan_saving(self) -> None:
+        """Sort the names that rules use into saved tensors (with the inputs whose rule needs each) and values."""
+        op = self.op
+        self.users: dict[str, list[str]] = {}
+        for rule, names in op.rule_names().items():
+            if rule in self.numbers:
+                continue
+            for name in names:
+                users = self.users.setdefault(name, [])
+                users.extend(self.edges if rule == "*" else [rule])
+        outputs = ["out"] if not isinstance(op.outputs, tuple) else list(op.outputs)
+        self.saved_inputs = [n for n in self.users if n in self.inputs]
+        self.saved_outputs = [n for n in self.users if n in outputs]
+        self.values = [n for n in self.users if n not in self.inputs and n not in outputs]
+        for n in self.values:
+            stem = n.removesuffix("_shape").removesuffix("_dtype")
+            if n not in op.params and stem not in op.inputs and n not in self.numbers:
+                raise TypeError(f"{op.name}: a rule uses {n!r}, which is neither input, output nor parameter")
+
+    # ---- assembling
+
+    def compile(self) -> None:
+        op = self.op
+        scope = {**SCOPE, "forward": op.forward}
+        scope.update({f"default_{n}": d for n, d in op.defaults.items()})
+        if self.edges:
+            self.compile_node(scope)
+        self.lines = []
+        self.write_function()
+        function = self.execute(scope, "")
+        function.__qualname__ = function.__name__ = op.name
+        function.__module__ = "undertow"
+        if self.numbers:
+            op.function.__globals__[f"{op.name}_number"] = function
+        else:
+            op.function = function
+
+    def execute(self, scope: dict[str, Any], part: str) -> Any:
+        source = "\n".join(self.lines) + "\n"
+        filename = f"<undertow {self.name}{part}>"
+        linecache.cache[filename] = len(source), None, source.splitlines(True), filename
+        exec(compile(source, filename, "exec"), scope)
+        if not part and not self.numbers:
+            self.op.source = source  # type: ignore[attr-defined]
+        return scope["pull" if part else self.name]
+
+    def add(self, line: str, depth: int = 1) -> None:
+        self.lines.append("    " * depth + line)
+
+    # ---- the function
+
+    def write_function(self) -> None:
+        op = self.op
+        self.lines.append(f"def {self.name}({self.signature()}):")
+        arguments = ", ".join([*op.inputs, *op.params])
+        self.add("_state = current()")
+        if not self.numbers:
+            self.write_aliases()
+            self.add("if _state.intercept is not None:")
+            self.add(f"return _state.intercept({op.name}, ({', '.join(self.ordered_arguments())},))", 2)
+        if op.number and not self.numbers:
+            other = op.number
+            self.add(f"if type({other}) is float or type({other}) is int:")
+            self.add(f"return {op.name}_number({arguments})", 2)
+        self.write_operands()
+        self.write_forward()
+        self.write_recording()
+
+    def signature(self) -> str:
+        op = self.op
+        parts, starred = [], False
+        for n in [*op.inputs, *op.params] if self.numbers else self.ordered_arguments():
+            if n in op.keyword_only and not starred and not self.numbers:
+                parts.append("*")
+                starred = True
+            parts.append(f"{n}=default_{n}" if n in op.defaults else n)
+        aliases = [a for d, a in (("dim", "axis"), ("keepdim", "keepdims")) if d in op.params]
+        if aliases and not self.numbers:
+            parts += ([] if starred else ["*"]) + [f"{a}=None" for a in aliases]
+        return ", ".join(parts)
+
+    def ordered_arguments(self) -> list[str]:
+        import inspect
+
+        return list(inspect.signature(self.op.forward).parameters)[1:]
+
+    def write_aliases(self) -> None:
+        for dim, axis in (("dim", "axis"), ("keepdim", "keepdims")):
+            if dim in self.op.params:
+                self.add(f"if {axis} is not None: {dim} = {axis}")
+
+    def write_operands(self) -> None:
+        op, inputs = self.op, self.inputs
+        self.add("try:")
+        for i in inputs:
+            none = f"None if {i} is None else " if i in op.optional else ""
+            self.add(f"{i}_array = {none}{i}._array", 2)
+        self.add("except AttributeError:")
+        names = ", ".join(inputs)
+        self.add(f"{names}, = as_operands({op.name!r}, {tuple(inputs)!r}, ({names},), {op.optional!r})", 2)
+        for i in inputs:
+            none = f"None if {i} is None else " if i in op.optional else ""
+            self.add(f"{i}_array = {none}{i}._array", 2)
+        self.add(f"_xp = {inputs[0]}._xp")
+        required = [i for i in inputs if i not in op.optional]
+        if len(required) > 1:
+            self.add(f"if {' or '.join(f'{i}._xp is not _xp' for i in required[1:])}:")
+            self.add(f"_xp = same_device({op.name!r}, ({', '.join(required)},))", 2)
+        taking_part = [i for i in required if i in (self.edges or inputs)] if op.promote else []
+        if op.promote and len(taking_part) > 1:
+            arrays = [f"{i}_array" for i in taking_part]
+            same = " or ".join(f"{a}.dtype is not {arrays[0]}.dtype" for a in arrays[1:])
+            self.add(f"if {same}:")
+            self.add(f"{', '.join(arrays)} = promote(({', '.join(taking_part)}), {op.promote!r})", 2)
+
+    def write_forward(self) -> None:
+        op = self.op
+        arguments = ", ".join(
+            f"{n}={n}" if n in op.keyword_only else (f"{n}_array" if n in self.inputs else n)
+            for n in self.ordered_arguments()
+        )
+        if op.batch is ELEMENTWISE:
+            self.add("try:")
+            self.add(f"_out = forward(_xp, {arguments})", 2)
+            self.add("except (OverflowError, TypeError, ValueError) as _error:")
+            self.add(f"explain(_error, {op.name!r}, ({''.join(i + '_array, ' for i in self.inputs)}))", 2)
+            self.add("raise", 2)
+        else:
+            self.add(f"_out = forward(_xp, {arguments})")
+        if op.promote and self.edges:
+            first = self.edges[0] + "_array"
+            if self.numbers:
+                number = self.numbers[0]
+                self.add(f"if _out.dtype is not {first}.dtype:")
+                self.add(f"{first} = promote_number({first}, {number}, {op.promote!r})", 2)
+                self.add(f"_out = forward(_xp, {arguments})", 2)
+            elif op.promote == "float":
+                taking_part = [f"{i}_array" for i in self.edges if i not in op.optional]
+                self.add(f"if _out.dtype is not {first}.dtype and {first}.dtype.kind not in 'fc':")
+                for a in taking_part:
+                    self.add(f"{a} = float_array({a})", 2)
+                self.add(f"_out = forward(_xp, {arguments})", 2)
+        if op.outputs is None:
+            self.add("if type(_out) is not _xp.ndarray: _out = _xp.asarray(_out)")
+
+    def write_recording(self) -> None:
+        op = self.op
+        if not self.edges:
+            self.write_plain_result()
+            return
+        for i in self.edges:
+            none = f"None if {i} is None else " if i in op.optional else ""
+            self.add(f"{i}_edge = {none}{i}._edge")
+            present = f"{i} is not None and " if i in op.optional else ""
+            self.add(f"if {present}{i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})")
+        no_edge = " and ".join(f"{i}_edge is None" for i in self.edges)
+        condition = f"({no_edge}) or not _state.grad_enabled"
+        if op.check_output:
+            condition += " or _out.dtype.kind not in 'fc'"
+        self.add(f"if {condition}:")
+        self.write_plain_result(2)
+        for i in self.edges:
+            self.write_leaf_edge(i)
+        self.write_node()
+        self.write_recorded_result()
+
+    def write_leaf_edge(self, i: str) -> None:
+        # the common case of leaf_edge(): the leaf's AccumulateGrad node exists
+        self.add(f"if {i}_edge is LEAF:")
+        self.add(f"_extra = {i}._extra", 2)
+        self.add(f"{i}_edge = None if _extra is None or _extra.accumulate is None else _extra.accumulate()", 2)
+        self.add(f"if {i}_edge is None: {i}_edge = leaf_edge({i})", 2)
+
+    def write_plain_result(self, depth: int = 1) -> None:
+        op = self.op
+        if op.outputs is not None:
+            self.add("return tuple([Tensor(_a if type(_a) is _xp.ndarray else _xp.asarray(_a), _xp) for _a in _out])",
+                     depth)  # fmt: skip
+            if op.kind == "view":
+                self.lines.pop()
+                self.add("_results = tuple([Tensor(_a, _xp) for _a in _out])", depth)
+                self.write_view_attachment("_results", depth)
+                self.add("return _results", depth)
+            return
+        self.write_tensor("None", depth)
+        if op.kind == "view":
+            self.write_view_attachment("_result", depth)
+        self.add("return _result", depth)
+
+    def write_tensor(self, edge: str, depth: int = 1) -> None:
+        # object.__new__ and four stores take half the time of calling Tensor(...)
+        self.add("_result = new(Tensor)", depth)
+        self.add("_result._array = _out", depth)
+        self.add("_result._xp = _xp", depth)
+        self.add(f"_result._edge = {edge}", depth)
+        self.add("_result._extra = None", depth)
+
+    def write_view_attachment(self, result: str, depth: int = 1) -> None:
+        op = self.op
+        arguments = "".join(f"{n}, " for n in op.params)
+        self.add(f"attach_view({result}, {op.inputs[0]}, {op.name}, ({arguments}), _state)", depth)
+
+    def write_node(self) -> None:
+        op = self.op
+        self.add("_node = new(Backward)")
+        next_edges = "".join((f"{i}_edge, " if i not in self.numbers else "None, ") for i in op.edges)
+        self.add(f"_node.next_edges = ({next_edges})")
+        self.add("_node.sequence_nr = next_sequence_nr()")
+        for n in self.saved_inputs:
+            # the version is 0 unless somebody changed the tensor, or shares its memory
+            version = (
+                f"0 if {n}._extra is None or ({n}._extra.counter is None and {n}._extra.view is None) "
+                f"else version_of({n})"
+            )
+            unused = self.saving_condition(n)
+            if n in op.optional:
+                unused = f"{n} is None" + (f" or {unused}" if unused else "")
+            if unused:
+                self.add(f"if {unused}: _node.saved_{n} = None")
+                self.add("else:")
+            depth = 2 if unused else 1
+            self.add(f"_node.saved_{n} = {n}", depth)
+            self.add(f"_node.version_{n} = {version}", depth)
+        for n in self.saved_outputs:
+            value = "_out" if op.outputs is None else f"_out[{list(op.outputs or ()).index(n)}]"
+            unused = self.saving_condition(n)
+            self.add(f"_node.saved_{n} = " + (f"None if {unused} else {value}" if unused else value))
+        values = "".join(self.value_of(n) + ", " for n in self.values)
+        self.add(f"_node.params = ({values})")
+        if op.outputs is None:
+            self.add("_node.shape = _out.shape")
+            self.add("_node.dtype = _out.dtype")
+        else:
+            self.add("_out = tuple([_a if type(_a) is _xp.ndarray else _xp.asarray(_a) for _a in _out])")
+            self.add("_node.shape = [_a.shape for _a in _out]")
+            self.add("_node.dtype = [_a.dtype for _a in _out]")
+        self.add("_node.extra = None")
+        self.add("if _state.record is not None: _state.record(_node, _state)")
+
+    def saving_condition(self, name: str) -> str:
+        """When the value need not be saved: none of the inputs whose rule uses it wants a gradient."""
+        users = dict.fromkeys(self.users[name])
+        if len(users) == len(self.edges):
+            return ""
+        return " and ".join(f"{u}_edge is None" for u in users)
+
+    def value_of(self, name: str) -> str:
+        op = self.op
+        if name in op.params or name in self.numbers:
+            return name
+        if name.endswith("_shape"):
+            i = name.removesuffix("_shape")
+            value = "()" if i in self.numbers else f"{i}_array.shape"
+        else:
+            i = name.removesuffix("_dtype")
+            value = "None" if i in self.numbers else f"{i}._array.dtype"
+        return f"(None if {i} is None else {value})" if i in op.optional else value
+
+    def write_recorded_result(self) -> None:
+        op = self.op
+        if op.outputs is None:
+            self.write_tensor("_node")
+            if op.kind == "view":
+                self.write_view_attachment("_result")
+            self.add("return _result")
+            return
+        if isinstance(op.outputs, tuple) and op.nondifferentiable:
+            edges = "".join("None, " if n in op.nondifferentiable else f"OutputEdge((_node, {k})), "
+                            for k, n in enumerate(op.outputs))  # fmt: skip
+            self.add(f"_results = tuple([Tensor(_a, _xp, _e) for _a, _e in zip(_out, ({edges}))])")
+        else:
+            self.add("_results = tuple([Tensor(_a, _xp, OutputEdge((_node, _k))) for _k, _a in enumerate(_out)])")
+        if op.kind == "view":
+            self.write_view_attachment("_results")
+        self.add("return _results")
+
+    # ---- the Node
+
+    def compile_node(self, scope: dict[str, Any]) -> None:
+        op = self.op
+        self.lines = []
+        self.write_pull()
+        rules = {"*": op.vjp.rule} if hasattr(op.vjp, "rule") else op.vjp
+        node_scope = {**scope, **{f"rule_{'joint' if i == '*' else i}": rule for i, rule in rules.items()}}
+        pull = self.execute(node_scope, " backward")
+        slots = [f"saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs]]
+        members = {
+            "__slots__": tuple(slots + [f"version_{n}" for n in self.saved_inputs]),
+            "__module__": "undertow",
+            "pull": pull,
+            "saved_slots": tuple(slots),
+            "op_name": op.name,
+            "multiple_outputs": op.outputs is not None,
+            "saved_names": self.saved_names(),
+            "op": op,
+        }
+        name = op.number_node_name if self.numbers else op.node_name
+        scope["Backward"] = type(name, (CompiledNode,), members)
+        if not self.numbers:
+            op.node_class = scope["Backward"]
+
+    def saved_names(self) -> dict[str, tuple[str, Any]]:
+        """PyTorch's `_saved_*` names -> (kind, place)."""
+        found: dict[str, tuple[str, Any]] = {}
+        for n in self.saved_inputs:
+            found[public_name(n)] = "input", n
+        for n in self.saved_outputs:
+            found["result" if n == "out" else n] = "output", (n, self.output_nr(n))
+        for k, n in enumerate(self.values):
+            if n.endswith("_shape"):
+                found[public_name(n.removesuffix("_shape")) + "_sym_sizes"] = "value", k
+            else:
+                found[public_name(n)] = "value", k
+        return found
+
+    def write_pull(self) -> None:
+        op = self.op
+        self.lines.append("def pull(self, xp, g, edges, keep):")
+        if op.outputs is not None and self.single_gradient() is not None:
+            self.add(f"g = g[{self.single_gradient()}]")
+            self.add(f"if g is None: return [{'None, ' * len(op.edges)}]")
+        if self.saved_inputs or self.saved_outputs:
+            self.write_unpacking()
+        if self.values:
+            self.add(f"{''.join(n + ', ' for n in self.values)} = self.params")
+        names = op.rule_names()
+        if "*" in names:
+            arguments = "".join(f", {n}" for n in names["*"])
+            needs = "".join(f"edges[{k}] is not None, " for k in range(len(op.edges)))
+            self.add(f"return list(rule_joint(xp, g, ({needs}){arguments}))")
+            return
+        if len(self.edges) > 1:
+            self.add(f"{''.join(f'{i}_edge, ' for i in op.edges)} = edges")
+        gradients = []
+        for i in op.edges:
+            if i in self.numbers:
+                gradients.append("None")
+                continue
+            call = f"rule_{i}(xp, g{''.join(', ' + n for n in names[i])})"
+            if is_identity(op.vjp[i]):
+                call = "g"
+            gradients.append(call if len(self.edges) == 1 else f"None if {i}_edge is None else {call}")
+        self.add(f"return [{', '.join(gradients)}]")
+
+    def single_gradient(self) -> int | None:
+        """The number of the only differentiable output, if there is just one."""
+        outputs = self.op.outputs
+        if not isinstance(outputs, tuple):
+            return None
+        differentiable = [k for k, n in enumerate(outputs) if n not in self.op.nondifferentiable]
+        return differentiable[0] if len(differentiable) == 1 else None
+
+    def output_nr(self, name: str) -> int:
+        return self.op.outputs.index(name) if isinstance(self.op.outputs, tuple) else 0
+
+    def write_unpacking(self) -> None:
+        for n in [*self.saved_inputs, *self.saved_outputs]:
+            self.add(f"{n} = self.saved_{n}")
+        for n in self.saved_inputs:
+            # FREED and SavedTensor have an _extra with a counter, so this finds everything out of the ordinary
+            self.add(f"if {n} is not None:")
+            self.add(f"_extra = {n}._extra", 2)
+            self.add("if _extra is not None and (_extra.counter is not None or _extra.view is not None):", 2)
+            self.add(f"{n} = unpack_input(self, {n!r}, {n}, self.version_{n})", 3)
+            self.add(f"if xp is not recorded: {n} = {n}._array", 2)
+        for n in self.saved_outputs:
+            nr = self.output_nr(n)
+            self.add(f"if self.extra is not None or {n} is FREED: {n} = unpack_output(self, {nr}, {n!r}, {n})")
+            if n in self.op.nondifferentiable:
+                self.add(f"if xp is recorded and {n} is not None: {n} = Tensor({n}, xp.arrays)")
+            else:
+                self.add(f"if xp is recorded and {n} is not None: {n} = self.output_tensor({nr}, {n}, xp.arrays)")
+        released = " = ".join(f"self.saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs])
+        self.add(f"if not keep: {released} = FREED")
+
+
+def is_identity(rule: Any) -> bool:
+    """Whether a rule is `lambda xp, g: g`, which need not be called."""
+    return rule.__code__.co_code == _IDENTITY.__code__.co_code and rule.__code__.co_varnames == ("xp", "g")
+
+
+def _IDENTITY(xp: Any, g: Any) -> Any:
+    return g
+
+
+def public_name(name: str) -> str:
+    return {"input": "self", "out": "result"}.get(name, name)

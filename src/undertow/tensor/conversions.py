@@ -1,0 +1,302 @@
+"""From tensors to Python and NumPy values, and what a tensor says about its memory.
+
+Plain functions with the tensor first; `methods.py` makes them methods. Conversions that give another tensor, and so have
+a derivative, are operations: see ops/conversions.py.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.errors import warn_once
+from undertow.tensor.metadata import Size
+from undertow.tensor.tensor import Tensor, current_edge
+
+
+class memory_format:
+    """The order in which a tensor's elements lie in memory: an argument of `empty_like`, `clone`, `contiguous`, ..."""
+
+    __slots__ = ("name", "order")
+
+    def __init__(self, name: str, order: str) -> None:
+        self.name = name
+        self.order = order  # NumPy's letter for it
+
+    def __repr__(self) -> str:
+        return f"undertow.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format = memory_format("contiguous_format", "C")
+preserve_format = memory_format("preserve_format", "K")
+
+
+def memory_order(format: memory_format | None) -> str:
+    """NumPy's letter for a memory format; None keeps the order there is."""
+    if format is None:
+        return "K"
+    if not isinstance(format, memory_format):
+        raise TypeError(
+            f"memory_format must be undertow.contiguous_format or undertow.preserve_format, got {format!r}"
+        )
+    return format.order
+
+
+# ---- to Python numbers
+
+
+def item(self: Tensor) -> Any:
+    """The single element as a Python number; no gradient flows through it.
+
+    >>> import undertow as ut
+    >>> ut.tensor([2.5]).item()
+    2.5
+    """
+    if self._array.size != 1:
+        raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
+    return self._array.item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+    return self._array.tolist()
+
+
+def python_number(self: Tensor, complex_: bool = False) -> Any:
+    """The single element, for `float(t)` and its kin: a real number unless `complex_`."""
+    if self._array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    if current_edge(self) is not None:
+        warn_once(
+            "scalar-of-tensor-that-requires-grad",
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+            "Consider using tensor.detach() first.",
+        )
+    number = self._array.item()
+    if not complex_ and isinstance(number, complex):
+        if number.imag:
+            raise RuntimeError(
+                f"value cannot be converted to type double without overflow: {number} has an imaginary part. "
+                "Use complex(tensor), or tensor.real."
+            )
+        return number.real
+    return number
+
+
+def to_bool(self: Tensor) -> bool:
+    """`bool(tensor)`, of a single element."""
+    size = self._array.size
+    if size != 1:
+        what = "no values" if size == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(self._array.item())
+
+
+def to_int(self: Tensor) -> int:
+    """`int(tensor)`; ValueError for NaN, OverflowError for infinity."""
+    return int(python_number(self))
+
+
+def to_float(self: Tensor) -> float:
+    """`float(tensor)`."""
+    return float(python_number(self))
+
+
+def to_complex(self: Tensor) -> complex:
+    """`complex(tensor)`."""
+    return complex(python_number(self, complex_=True))
+
+
+def to_index(self: Tensor) -> int:
+    """What makes `values[tensor]` and `range(tensor)` work: an integer of a single element."""
+    if self._array.size != 1 or self._array.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self._array.item())
+
+
+# ---- to arrays
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """The tensor as a NumPy array that shares its memory.
+
+    force  allow tensors that require grad: their history is left behind
+    """
+    if not force and current_edge(self) is not None:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    return self._array.view()  # a view, so that setting its shape cannot change the tensor's
+
+
+# ---- as a container
+
+
+def length(self: Tensor) -> int:
+    """`len(tensor)`: the size of the first dimension."""
+    if self._array.ndim == 0:
+        raise TypeError("len() of a 0-d tensor")
+    return int(self._array.shape[0])
+
+
+def contains(self: Tensor, element: Any) -> bool:
+    """`element in tensor`: whether any element (after broadcasting) is equal to it."""
+    if not isinstance(element, (Tensor, bool, int, float, complex, self._xp.generic)):
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+    return bool((self._array == (element._array if isinstance(element, Tensor) else element)).any())
+
+
+def identity_hash(self: Tensor) -> int:
+    """`hash(tensor)`: of the object, because `==` compares elements."""
+    return id(self)
+
+
+# ---- shape and memory
+
+
+def pick(values: tuple[int, ...], dim: Any) -> int:
+    """The entry for a dimension that may be negative."""
+    try:
+        dim = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}") from None
+    ndim = len(values)
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if not -ndim <= dim < ndim:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
+        )
+    return values[dim]
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or its entry for one dimension."""
+    return Size(self._array.shape) if dim is None else pick(self._array.shape, dim)
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """How many elements to move in memory for one step along each dimension, or along one."""
+    array = self._array
+    strides = tuple([n // array.itemsize for n in array.strides])
+    return strides if dim is None else pick(strides, dim)
+
+
+def storage_offset(self: Tensor) -> int:
+    """How many elements the first one lies behind the start of the memory that the tensor is a view of."""
+    view = None if self._extra is None else self._extra.view
+    if view is None or not self._array.size:
+        return 0
+    return int((self._array.ctypes.data - view.base._array.ctypes.data) // self._array.itemsize)
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element; 0 for a tensor without elements."""
+    return int(self._array.ctypes.data) if self._array.size else 0
+
+
+def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
+    """Whether the elements lie in memory without gaps, in the order of the dimensions."""
+    return memory_order(memory_format) == "K" or bool(self._array.flags.c_contiguous)
+
+
+def dim(self: Tensor) -> int:
+    """The number of dimensions."""
+    return int(self._array.ndim)
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return int(self._array.size)
+
+
+def element_size(self: Tensor) -> int:
+    """The number of bytes of one element."""
+    return int(self._array.itemsize)
+
+
+def nbytes(self: Tensor) -> int:
+    """The number of bytes of all elements."""
+    return int(self._array.nbytes)
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether both tensors have the same shape."""
+    return bool(self._array.shape == other._array.shape)
+
+
+# ---- kinds
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a real floating-point one."""
+    return bool(input._array.dtype.kind == "f")
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return bool(input._array.dtype.kind == "c")
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input._array.dtype.kind in "ifc"
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether `obj` is an undertow Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def type_name(self: Tensor) -> str:
+    """The legacy name of the tensor's type: 'undertow.FloatTensor'."""
+    return "undertow." + dtypes.TENSOR_TYPE_NAMES[self._array.dtype]
+
+
+def get_device(self: Tensor) -> int:
+    """The number of the device; -1 on the CPU."""
+    index = self._xp.device.index
+    return -1 if self._xp.device.type == "cpu" or index is None else int(index)
+
+
+# ---- to methods
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS = {
+    "__bool__": to_bool,
+    "__complex__": to_complex,
+    "__contains__": contains,
+    "__float__": to_float,
+    "__hash__": identity_hash,
+    "__index__": to_index,
+    "__int__": to_int,
+    "__len__": length,
+    "data_ptr": data_ptr,
+    "dim": dim,
+    "element_size": element_size,
+    "get_device": get_device,
+    "is_complex": is_complex,
+    "is_contiguous": is_contiguous,
+    "is_floating_point": is_floating_point,
+    "is_nonzero": to_bool,
+    "is_same_size": is_same_size,
+    "is_signed": is_signed,
+    "item": item,
+    "ndimension": dim,
+    "nelement": numel,
+    "numel": numel,
+    "numpy": numpy,
+    "size": size,
+    "storage_offset": storage_offset,
+    "stride": stride,
+    "tolist": tolist,
+}
+
+#: attribute -> getter; read-only properties
+PROPERTIES = {"itemsize": element_size, "nbytes": nbytes}

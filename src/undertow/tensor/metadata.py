@@ -1,0 +1,146 @@
+"""The small facts a tensor carries beside its array: sizes, version counters, and what only some tensors need."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from undertow.tensor.tensor import Tensor
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
+
+    >>> import undertow as ut
+    >>> ut.zeros(2, 3).shape.numel()
+    6
+    """
+
+    def __new__(cls, sizes: Any = ()) -> Size:
+        sizes = tuple(sizes)
+        for n in sizes:
+            if not hasattr(n, "__index__"):
+                raise TypeError(f"Size() takes an iterable of 'int' (item is '{type(n).__name__}')")
+        return super().__new__(cls, sizes)
+
+    def numel(self) -> int:
+        n = 1
+        for size in self:
+            n *= size
+        return n
+
+    def __repr__(self) -> str:
+        return f"undertow.Size({list(self)})"
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __getitem__(self, index: Any) -> Any:
+        item = tuple.__getitem__(self, index)
+        return Size(item) if isinstance(index, slice) else item
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+class VersionCounter:
+    """How often the memory behind a tensor was changed in place, and where it was last done.
+
+    One counter is shared by a base, its views and its detached twins. It is made when first needed: a tensor without
+    one is at version 0 and shares its memory with no other tensor.
+    """
+
+    __slots__ = ("code", "lasti", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.code: Any = None
+        self.lasti = 0
+
+    def bump(self) -> None:
+        self.value += 1
+        frame: Any = sys._getframe(1)
+        while frame is not None and "/undertow/" in frame.f_code.co_filename.replace("\\", "/"):
+            frame = frame.f_back
+        if frame is not None:
+            self.code, self.lasti = frame.f_code, frame.f_lasti
+
+    def last_change(self) -> str | None:
+        """Where the last change was made, as file:line, or None."""
+        if self.code is None:
+            return None
+        positions = list(self.code.co_positions())
+        line = positions[self.lasti // 2][0] if self.lasti // 2 < len(positions) else self.code.co_firstlineno
+        return f"made at {self.code.co_filename}:{line} in {self.code.co_name}"
+
+
+class View:
+    """That a tensor shows part of another's memory, and how to look at it again.
+
+    base      the tensor whose memory it is; never itself a view
+    replay    base tensor -> the same view of it, recorded like any op
+    creation  how the view came to be, which decides what an in-place change to it may do
+    version   the version of the memory that the tensor's edge belongs to (Note [Stale views])
+    """
+
+    __slots__ = ("base", "creation", "replay", "version")
+
+    def __init__(self, base: Tensor, replay: Any, creation: str, version: int) -> None:
+        self.base = base
+        self.replay = replay
+        self.creation = creation
+        self.version = version
+
+
+class Rare:
+    """The facts that few tensors have. Defaults live on the class, so that making one costs nothing."""
+
+    hooks: Any = None  # a leaf's tensor hooks; those of other tensors belong to their node
+    post_accumulate_hooks: Any = None
+    retains_grad = False
+    inference = False
+    is_number = False  # wraps a Python number: lowest class in type promotion
+    grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
+
+
+def _rare(name: str) -> Any:
+    """A property of Extra that is kept in its Rare."""
+
+    def read(self: Extra) -> Any:
+        return getattr(Rare if self.rare is None else self.rare, name)
+
+    def write(self: Extra, value: Any) -> None:
+        if self.rare is None:
+            self.rare = Rare()
+        setattr(self.rare, name, value)
+
+    return property(read, write)
+
+
+class Extra:
+    """What a tensor needs only once it is a leaf in a graph, changed in place, viewed, or hooked.
+
+    counter     the version counter of its memory, once anybody needs one
+    view        the View, if the tensor is one
+    accumulate  weak reference to a leaf's AccumulateGrad node
+    grad        the accumulated gradient
+    rare        None, or the Rare that holds the properties below
+    """
+
+    # slots, because every recorded op on a leaf or view reads the first three
+    __slots__ = ("accumulate", "counter", "grad", "rare", "view")
+
+    def __init__(self) -> None:
+        self.counter: VersionCounter | None = None
+        self.view: View | None = None
+        self.accumulate: Any = None
+        self.grad: Tensor | None = None
+        self.rare: Rare | None = None
+
+    hooks = _rare("hooks")
+    post_accumulate_hooks = _rare("post_accumulate_hooks")
+    retains_grad = _rare("retains_grad")
+    inference = _rare("inference")
+    is_number = _rare("is_number")
+    grad_dtype = _rare("grad_dtype")

@@ -1,0 +1,46 @@
+"""No operation is forgotten: each has a sample row, its rules, and every row belongs to one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.systems import all_cases
+from tests.samples import all_samples
+from undertow.ops.declare import REGISTRY
+
+#: operations that no row can describe -> why, and where they are tested instead
+ELSEWHERE: dict[str, str] = {}
+
+PRIMITIVE = ("primitive", "variadic", "view")
+
+
+@pytest.fixture(scope="module")
+def reached() -> set[str]:
+    """The declared operations that run when the rows do, also underneath composites."""
+    return {call.op.name for case in all_cases() for call in case.calls}
+
+
+def test_every_public_operation_has_a_row() -> None:
+    sampled = {sample.op for sample in all_samples()}
+    public = {name for name in REGISTRY if not name.startswith("_")}
+    assert sorted(public - sampled - set(ELSEWHERE)) == []
+
+
+def test_every_declared_operation_is_reached(reached: set[str]) -> None:
+    declared = {name for name, op in REGISTRY.items() if op.kind != "composite"}
+    assert sorted(declared - reached - set(ELSEWHERE)) == []
+
+
+def test_every_row_names_an_operation() -> None:
+    assert sorted({sample.op for sample in all_samples()} - set(REGISTRY)) == []
+
+
+def test_the_list_of_exceptions_is_not_stale() -> None:
+    sampled = {sample.op for sample in all_samples()}
+    assert sorted(name for name in ELSEWHERE if name in sampled or name not in REGISTRY) == []
+
+
+def test_every_primitive_declares_its_rules() -> None:
+    declared = [op for op in REGISTRY.values() if op.kind in PRIMITIVE]
+    assert sorted(op.name for op in declared if op.jvp is None) == []
+    assert sorted(op.name for op in declared if op.batch is None) == []

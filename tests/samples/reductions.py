@@ -1,0 +1,65 @@
+"""Rows for undertow.ops.reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.samples import Sample, booleans, constant, integers, normal, positive
+
+WITH_NAN = [[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [0.5, -1.5, 4.0]]
+
+SAMPLES = [
+    Sample("sum", normal(3, 4), complex=True, note="all"),
+    Sample("sum", normal(), note="0-d"),
+    Sample("sum", normal(), kwargs={"dim": -1}, note="0-d dim"),
+    Sample("sum", normal(0, 3), kwargs={"dim": 0}, note="of nothing"),
+    Sample("sum", normal(3, 4), 1, complex=True, note="dim"),
+    Sample("sum", normal(2, 3, 4), (0, -1), note="dims"),
+    Sample("sum", normal(2, 3, 4), (0, -1), True, note="dims kept"),
+    Sample("sum", normal(2, 3), kwargs={"dim": None, "keepdim": True}, note="all kept"),
+    Sample("sum", normal(2, 3), kwargs={"dim": ()}, note="no dims means all"),
+    Sample("sum", normal(2, 3), kwargs={"axis": 0, "keepdims": True}, note="NumPy's names"),
+    Sample("sum", booleans(2, 3), note="bools"),
+    Sample("sum", integers(2, 3), kwargs={"dim": 1}, note="integers"),
+    Sample("sum", normal(2, 3), kwargs={"dim": 0, "dtype": np.float64}, note="dtype",
+           reference=lambda torch, x, dim, dtype: torch.sum(x, dim, dtype=torch.float64)),
+    Sample("sum_to", normal(2, 3, 4), (3, 1), reference=lambda torch, x, shape: x.sum_to_size(shape)),
+    Sample("mean", normal(3, 4), complex=True, note="all"),
+    Sample("mean", normal(), note="0-d"),
+    Sample("mean", normal(3, 4), -1, complex=True, note="dim"),
+    Sample("mean", normal(2, 3, 4), (0, 2), True, note="dims kept"),
+    Sample("mean", integers(2, 3), kwargs={"dtype": np.float64}, note="integers",
+           reference=lambda torch, x, dtype: torch.mean(x, dtype=torch.float64)),
+    Sample("nansum", constant(WITH_NAN), kink=True, note="all"),
+    Sample("nansum", constant(WITH_NAN), 1, kink=True, note="dim"),
+    Sample("nansum", normal(3, 4), (0, 1), True, note="dims kept"),
+    Sample("nanmean", constant(WITH_NAN), kink=True, note="all"),
+    Sample("nanmean", constant(WITH_NAN), 0, True, kink=True, note="dim kept"),
+    Sample("nanmean", normal(3, 4), (-1,), note="no NaN"),
+    Sample("prod", positive(3, 2), complex=True, note="all"),
+    Sample("prod", positive(), note="0-d"),
+    Sample("prod", normal(3, 4), 1, complex=True, note="dim"),
+    Sample("prod", normal(2, 3, 2), -2, True, note="dim kept"),
+    Sample("prod", normal(), 0, note="0-d dim"),
+    Sample("prod", normal(0, 3), 0, note="of nothing"),
+    Sample("prod", constant([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0]]), note="zeros, all"),
+    Sample("prod", constant([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0], [1.0, 2.0, 3.0]]), 1, note="zeros, dim"),
+    Sample("prod", normal(2, 3, 2), kwargs={"dim": (0, 2)}, note="dims",
+           reference=lambda torch, x, dim: x.prod(2).prod(0)),
+    Sample("prod", integers(2, 3, low=1), note="integers"),
+    Sample("logsumexp", normal(3, 4), 1, complex=True, note="dim"),
+    Sample("logsumexp", normal(2, 3, 4), (0, -1), True, note="dims kept"),
+    Sample("logsumexp", normal(), 0, note="0-d"),
+    Sample("logsumexp", normal(3, 0), 0, note="of no columns"),
+    Sample("logsumexp", constant([[1000.0, 999.0], [-np.inf, 1.0]]), 1, kink=True, note="far out"),
+    Sample("any", booleans(3, 4), note="all"),
+    Sample("any", normal(3, 4), 1, note="dim"),
+    Sample("any", booleans(2, 3, 4), (0, -1), True, note="dims kept"),
+    Sample("any", booleans(2, 3), kwargs={"dim": ()}, note="no dims"),
+    Sample("all", booleans(3, 4), note="all"),
+    Sample("all", integers(3, 4), -1, note="dim"),
+    Sample("all", booleans(2, 3, 4), (0, 1), True, note="dims kept"),
+    Sample("count_nonzero", integers(3, 4), note="all"),
+    Sample("count_nonzero", normal(3, 4), 1, note="dim"),
+    Sample("count_nonzero", integers(2, 3, 4), (0, -1), note="dims"),
+]  # fmt: skip

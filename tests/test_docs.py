@@ -1,0 +1,68 @@
+"""Every Python example in README.md and docs/ runs, and prints what the page says it prints.
+
+A page is one program: its ```python blocks run in order and share their names.  A ```text block that
+follows a Python block is the exact output of that block; without one, the block must print nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```\n)?", re.M | re.S)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+class Example(NamedTuple):
+    line: int
+    code: str
+    output: str
+
+
+def read_examples(text: str) -> list[Example]:
+    return [
+        Example(text.count("\n", 0, found.start()) + 2, found["code"], found["output"] or "")
+        for found in EXAMPLE.finditer(text)
+    ]
+
+
+def run_page(text: str, name: str) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for example in read_examples(text):
+        padding = "\n" * (example.line - 1)  # so that a traceback shows the line of the page
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(padding + example.code, name, "exec"), names)
+        assert printed.getvalue() == example.output, f"{name}:{example.line} prints something else"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run_and_print_what_they_say(page: Path) -> None:
+    run_page(page.read_text(encoding="utf-8"), str(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_files_exist(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+PAGE = "A page.\n\n```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n{output}\n```\n"
+
+
+def test_the_reader_sees_both_examples() -> None:
+    expected = [Example(4, "x = 2\n", ""), Example(8, "print(x + 1)\n", "3\n")]
+    assert read_examples(PAGE.format(output="3")) == expected
+    run_page(PAGE.format(output="3"), "page.md")
+
+
+def test_a_wrong_output_is_reported_with_its_line() -> None:
+    with pytest.raises(AssertionError, match=re.escape("page.md:8 prints something else")):
+        run_page(PAGE.format(output="4"), "page.md")
