@@ -72,11 +72,12 @@ AUGMENTED = {
 }  # fmt: skip
 
 AUTOGRAD: dict[str, Any] = {
-    "_backward_hooks": property(leaves.get_backward_hooks, leaves.set_backward_hooks),
+    "_backward_hooks": property(leaves.get_backward_hooks, leaves.set_backward_hooks, leaves.refuse_deletion),
     "_base": property(leaves.get_base),
+    "_grad_fn": property(leaves.get_grad_fn, None, leaves.refuse_deletion),
     "_is_view": leaves.is_view,
     "backward": leaves.backward,
-    "data": property(leaves.get_data, leaves.set_data),
+    "data": property(leaves.get_data, leaves.set_data, leaves.refuse_deletion),
     "detach": leaves.detach,
     "detach_": leaves.detach_,
     "grad": property(leaves.get_grad, leaves.set_grad, leaves.delete_grad),
@@ -85,10 +86,11 @@ AUTOGRAD: dict[str, Any] = {
     "is_inference": leaves.is_inference,
     "register_hook": leaves.register_hook,
     "register_post_accumulate_grad_hook": leaves.register_post_accumulate_grad_hook,
-    "requires_grad": property(leaves.get_requires_grad, leaves.set_requires_grad),
+    "requires_grad": property(leaves.get_requires_grad, leaves.set_requires_grad, leaves.refuse_deletion),
     "requires_grad_": leaves.requires_grad_,
     "retain_grad": leaves.retain_grad,
     "retains_grad": property(leaves.get_retains_grad),
+    "volatile": property(leaves.get_volatile),
 }
 
 

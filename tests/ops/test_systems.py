@@ -363,15 +363,23 @@ def test_only_what_rules_name_is_saved(case: Case) -> None:
 
 def check_saved(call: Call, where: tuple[str, int | None], node: Any) -> None:
     op, (name, place) = call.op, where
-    tensors = [s for s in node.saved if not isinstance(s, int) and s is not None]
+    saved = saved_tensors(node)
     if place is not None:
-        assert not tensors or node.saves_tensors
+        assert not saved or node.saves_tensors
         return
     named = op.rule_names()["*" if isinstance(op.vjp, Joint) else name]
     outputs = op.outputs if isinstance(op.outputs, tuple) else ("out",)
     given = {n for n in op.inputs if call.values[n] is not None and not is_plain_number(call, n)}
     expected = (given | set(outputs)) & set(named)
-    assert len(tensors) == len(expected), f"{op.name} saved {len(tensors)} tensors for {name}, not {expected}"
+    assert len(saved) == len(expected), f"{op.name} saved {len(saved)} tensors for {name}, not {expected}"
+
+
+def saved_tensors(node: Any) -> list[Any]:
+    """Every tensor or array in the node's slots."""
+    slots = {slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())}
+    values = [getattr(node, slot, None) for slot in slots - {"__weakref__"}]
+    values += [v for value in values if isinstance(value, tuple) for v in value]
+    return [v for v in values if isinstance(v, Tensor | np.ndarray)]
 
 
 def is_plain_number(call: Call, name: str) -> bool:

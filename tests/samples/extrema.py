@@ -58,8 +58,24 @@ SAMPLES = [
             ((integers(3, 4), 0), "integers", {}),
         )
     ],
-    Sample("value_selecting_reduction_backward", normal(3), integers(3, high=4), (3, 4), 1, False, note="dim gone",
-           reference=False),
-    Sample("value_selecting_reduction_backward", normal(3, 1), integers(3, 1, high=4), (3, 4), -1, True,
-           note="dim kept", reference=False),
-]  # fmt: skip
+    Sample(
+        "value_selecting_reduction_backward",
+        normal(3),
+        integers(3, high=4),
+        (3, 4),
+        1,
+        False,
+        note="dim gone",
+        reference=False,
+    ),
+    Sample(
+        "value_selecting_reduction_backward",
+        normal(3, 1),
+        integers(3, 1, high=4),
+        (3, 4),
+        -1,
+        True,
+        note="dim kept",
+        reference=False,
+    ),
+]

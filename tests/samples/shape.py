@@ -27,6 +27,7 @@ JOINING = [
     Sample("cat", [x, normal(0), normal(1, 4)], note="empty_vector"),
     Sample("cat", [normal(0), normal(0)], note="nothing"),
     Sample("cat", [x, integers(1, 4)], note="promoted"),
+    Sample("cat", [x, constant([[1 + 2j, 3j, 4, -1j]])], note="mixed"),
     Sample("cat", (x,), kwargs={"dim": 1}, note="keyword"),
     Sample("cat", [x, x], kwargs={"axis": 1}, note="axis"),
     Sample("concat", [x, x], 1),
@@ -35,6 +36,7 @@ JOINING = [
     Sample("stack", [x, x, x], -1, note="last"),
     Sample("stack", [scalar, scalar], note="scalars"),
     Sample("stack", [vector, integers(4)], 1, note="promoted"),
+    Sample("stack", [vector, constant([1 + 2j, 3j, 4, -1j])], note="mixed"),
     Sample("hstack", [x, normal(3, 1)], complex=True),
     Sample("hstack", [scalar, vector], note="vectors"),
     Sample("vstack", [x, vector]),
@@ -127,9 +129,13 @@ PADDING = [
 ]  # fmt: skip
 
 CASTS = [
-    Sample("to_dtype", x, "complex128", note="to_complex", reference=lambda torch, x, d: x.to(torch.complex128)),
+    Sample(
+        "to_dtype", x, "complex128", note="to_complex", reference=lambda torch, x, d: x.to(torch.complex128)
+    ),
     Sample("to_dtype", x, "float64", note="same", reference=lambda torch, x, d: x.to(torch.float64)),
-    Sample("to_dtype", x, "int64", note="to_integer", kink=True, reference=lambda torch, x, d: x.to(torch.int64)),
+    Sample(
+        "to_dtype", x, "int64", note="to_integer", kink=True, reference=lambda torch, x, d: x.to(torch.int64)
+    ),
 ]
 
 SAMPLES = [*JOINING, *REPEATING, *MOVING, *PADDING, *CASTS]

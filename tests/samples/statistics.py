@@ -41,7 +41,9 @@ SAMPLES = [
             ((integers(7),), "integers", {}),
         )
     ],
-    Sample("mode", constant([[1.0, 1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 1.0, 1.0, 3.0]]), kink=True, note="last dim"),
+    Sample(
+        "mode", constant([[1.0, 1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 1.0, 1.0, 3.0]]), kink=True, note="last dim"
+    ),
     Sample("mode", integers(6, 3), 0, True, note="dim kept"),
     Sample("mode", distinct(3, 4), note="no repetition"),
     Sample("mode", distinct(), note="0-d"),
@@ -60,10 +62,21 @@ SAMPLES = [
         )
     ],
     *[
-        Sample("quantile", distinct(3, 5), fraction(2).without_gradient(), 1,
-               kwargs={"interpolation": how}, note=how)
+        Sample(
+            "quantile",
+            distinct(3, 5),
+            fraction(2).without_gradient(),
+            1,
+            kwargs={"interpolation": how},
+            note=how,
+        )
         for how in ("linear", "lower", "higher", "midpoint", "nearest")
     ],
-    Sample("percentile", distinct(3, 4), 30.0, kwargs={"axis": 1},
-           reference=lambda torch, x, q, axis: torch.quantile(x, q / 100, axis)),
-]  # fmt: skip
+    Sample(
+        "percentile",
+        distinct(3, 4),
+        30.0,
+        kwargs={"axis": 1},
+        reference=lambda torch, x, q, axis: torch.quantile(x, q / 100, axis),
+    ),
+]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.samples import Array, Sample, normal
+from undertow.ops.strided import Geometry
 
 
 def strided(ut: Any, x: Any, *args: Any) -> Any:
@@ -95,12 +96,22 @@ PARTS = [
     Sample("select", y3, 1, 2, complex=True),
     Sample("select", y3, -1, -2, note="negative"),
     Sample("select", normal(3), 0, 1, note="to_scalar"),
-    Sample("select_backward", normal(2, 4), (2, 3, 4), 1, -1, complex=True, reference=aten("select_backward")),
+    Sample(
+        "select_backward", normal(2, 4), (2, 3, 4), 1, -1, complex=True, reference=aten("select_backward")
+    ),
     Sample("slice", y3, 2, 1, 4, 2, complex=True, reference=aten("slice")),
     Sample("slice", y3, -1, None, -1, note="open", reference=lambda torch, x, d, a, b: x[..., a:b]),
     Sample("slice", y3, 0, 5, 9, note="beyond", reference=aten("slice")),
     Sample(
-        "slice_backward", normal(2, 3, 2), (2, 3, 4), 2, 1, 4, 2, complex=True, reference=aten("slice_backward")
+        "slice_backward",
+        normal(2, 3, 2),
+        (2, 3, 4),
+        2,
+        1,
+        4,
+        2,
+        complex=True,
+        reference=aten("slice_backward"),
     ),
     Sample("narrow", y3, 1, 1, 2, complex=True),
     Sample("narrow", y3, -1, -3, 2, note="negative"),
@@ -110,14 +121,23 @@ PARTS = [
     Sample("diagonal", y3, -1, -1, 1, note="negative"),
     Sample("diagonal", x, 9, note="empty"),
     Sample(
-        "diagonal_backward", normal(3, 2), (2, 3, 4), 1, 0, 2, complex=True, reference=aten("diagonal_backward")
+        "diagonal_backward",
+        normal(3, 2),
+        (2, 3, 4),
+        1,
+        0,
+        2,
+        complex=True,
+        reference=aten("diagonal_backward"),
     ),
     Sample("unfold", y3, 2, 3, 1, complex=True, reference=method("unfold")),
     Sample("unfold", y3, 1, 1, 2, note="apart", reference=method("unfold")),
     Sample("unfold", normal(7), -1, 3, 2, note="overlapping", reference=method("unfold")),
     Sample("unfold", scalar, 0, 1, 1, note="scalar", reference=method("unfold")),
     Sample("unfold", normal(3), 0, 0, 1, note="empty", reference=method("unfold")),
-    Sample("unfold_backward", normal(2, 3, 3), (2, 7), 1, 3, 2, complex=True, reference=aten("unfold_backward")),
+    Sample(
+        "unfold_backward", normal(2, 3, 3), (2, 7), 1, 3, 2, complex=True, reference=aten("unfold_backward")
+    ),
 ]
 
 SEVERAL = [
@@ -190,7 +210,13 @@ SIZES = [
 
 def strides(name: str, call: Any, view: Any, x: Array, *args: Any, **options: Any) -> Sample:
     return Sample(
-        "as_strided", x, *args, note=name, call=call, reference=lambda torch, x, *a: view(x).as_strided(*a), **options
+        "as_strided",
+        x,
+        *args,
+        note=name,
+        call=call,
+        reference=lambda torch, x, *a: view(x).as_strided(*a),
+        **options,
     )
 
 
@@ -209,4 +235,23 @@ STRIDES = [
     Sample("as_strided", x, (3, 3), (2, 1), 3, note="outside", call=offset_strided, reference=False),
 ]
 
-SAMPLES = [*EXTENT, *ORDER, *PARTS, *SEVERAL, *SIZES, *STRIDES]
+WIDE, WINDOWS = Geometry((3, 4), (4, 1), 0), Geometry((3, 4), (2, 1), 1)
+SHOWN_TWICE = Geometry((3, 2), (1, 0), 0)
+
+KERNELS = [
+    Sample("as_strided_backward", x, WIDE, WINDOWS, complex=True, reference=False),
+    Sample(
+        "as_strided_backward", normal(2), SHOWN_TWICE, Geometry((2,), (2,), 0), note="shared", reference=False
+    ),
+    Sample("as_strided_gather", x, WIDE, WINDOWS, complex=True, reference=False),
+    Sample(
+        "as_strided_gather",
+        normal(3, 2),
+        SHOWN_TWICE,
+        Geometry((2,), (2,), 0),
+        note="shared",
+        reference=False,
+    ),
+]
+
+SAMPLES = [*EXTENT, *ORDER, *PARTS, *SEVERAL, *SIZES, *STRIDES, *KERNELS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,16 +10,19 @@ from typing import Any
 
 from undertow.autograd.backward import backward as run_backward
 from undertow.backend import dtypes
-from undertow.errors import warn_once
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, tensor_hooks_of
 from undertow.graph.node import Node
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
+from undertow.tensor.metadata import DEFAULT
 
 # ---- requires_grad
 
 
 def get_requires_grad(self: Tensor) -> bool:
-    return current_edge(self) is not None
+    if self._edge is not None:
+        return True
+    view = None if self._extra is None else self._extra.view
+    return view is not None and view.creation is DEFAULT and current_edge(self) is not None
 
 
 def set_requires_grad(self: Tensor, value: bool) -> None:
@@ -51,12 +55,12 @@ def get_grad(self: Tensor) -> Tensor | None:
     extra = self._extra
     grad = None if extra is None else extra.grad
     if grad is None and self._edge is not None and self._edge is not LEAF and not (extra and extra.retains_grad):
-        warn_once(
-            "grad-of-non-leaf",
+        warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
             "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
             "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
             "you access the leaf Tensor instead.",
+            stacklevel=2,
         )
     return grad
 
@@ -125,6 +129,16 @@ def set_grad_dtype(self: Tensor, dtype: Any) -> None:
 
 
 # ---- graph
+
+
+def refuse_deletion(self: Tensor) -> None:
+    """The deleter of attributes that a tensor always has."""
+    raise RuntimeError("this attribute of a Tensor cannot be deleted")
+
+
+def get_volatile(self: Tensor) -> bool:
+    warnings.warn("volatile was removed (Variable.volatile is always False): use no_grad()", stacklevel=2)
+    return False
 
 
 def get_grad_fn(self: Tensor) -> Node | None:

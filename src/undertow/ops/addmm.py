@@ -10,6 +10,7 @@ from undertow.ops.arithmetic import add, mul
 from undertow.ops.declare import primitive
 from undertow.ops.einsum import einsum_batched, einsum_pair
 from undertow.ops.matmul import check_bmm, check_inner, check_mv, multiply_batches, padded
+from undertow.ops.recorded import recorded
 from undertow.ops.rules.batching import in_front
 
 
@@ -65,6 +66,7 @@ def scaled(xp: Any, x: Any, factor: Any) -> Any:
 
 def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule for a product that is the einsum `equation` of the last two operands."""
+    rank = len(equation.partition("->")[2])
 
     def batch(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         input, first, second, beta, alpha = args
@@ -73,7 +75,8 @@ def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
         else:
             product = einsum_batched(equation, (first, second), in_dims[1:3])
         if in_dims[0] is not None:
-            input = padded(in_front(input, in_dims[0]), len(equation.partition("->")[2]))
+            input = padded(in_front(input, in_dims[0]), rank)
+            product = product if beta else recorded.broadcast_to(product, (input.shape[0], *product.shape[-rank:]))
         product = mul(product, alpha) if alpha != 1 else product
         if beta == 0:
             return product, 0

@@ -295,31 +295,40 @@ def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ign
     return out
 
 
+def unless_ignored(xp: Any, x: Any, target: Any, ignore_index: int) -> Any:
+    return xp.where(xp.not_equal(target, ignore_index), x, 0)
+
+
+def softmax_slope(xp: Any, x: Any, input: Any) -> Any:
+    """The derivative of softmax(input) along x, which is symmetric."""
+    axis = class_axis(input.shape)
+    return xp.softmax_backward_data(x, xp.softmax(input, axis), axis)
+
+
 def wide(xp: Any, x: Any) -> Any:
     """With a dimension for the classes."""
     return xp.expand_dims(x, 0 if x.ndim == 0 else 1)
 
 
-# grad_output * (softmax(input) - 1 at the target); ignored targets have grad_output 0
+# grad_output * (softmax(input) - 1 at the target), and 0 for ignored targets
 cross_entropy_backward = primitive(
     "cross_entropy_backward",
     forward=softmax_minus_target,
     vjp={
-        "grad_output": lambda xp, g, target, input, ignore_index: above_chosen(xp, g, input, target, ignore_index),
+        "grad_output": lambda xp, g, target, input, ignore_index: (
+            unless_ignored(xp, above_chosen(xp, g, input, target, ignore_index), target, ignore_index)
+        ),
         "target": None,
-        "input": lambda xp, g, grad_output, input: (
-            xp.softmax_backward_data(
-                g * wide(xp, grad_output), xp.softmax(input, class_axis(input.shape)), class_axis(input.shape)
-            )
+        "input": lambda xp, g, grad_output, target, input, ignore_index: (
+            softmax_slope(xp, g * wide(xp, unless_ignored(xp, grad_output, target, ignore_index)), input)
         ),
     },
     jvp={
         "grad_output": lambda xp, t, target, input, ignore_index: (
             xp.cross_entropy_backward(t, target, input, ignore_index)
         ),
-        "input": lambda xp, t, grad_output, input: (
-            wide(xp, grad_output)
-            * xp.softmax_backward_data(t, xp.softmax(input, class_axis(input.shape)), class_axis(input.shape))
+        "input": lambda xp, t, grad_output, target, input, ignore_index: (
+            wide(xp, unless_ignored(xp, grad_output, target, ignore_index)) * softmax_slope(xp, t, input)
         ),
     },
     batch=batch_classes,

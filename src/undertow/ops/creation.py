@@ -332,7 +332,9 @@ def full(
     if dtype is None:
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
-    return leaf(xp.full(sequence_shape("full", size), fit(number, dtype), dtype), xp, requires_grad)
+    array = xp.empty(sequence_shape("full", size), dtype)
+    array.fill(fit(number, dtype))
+    return leaf(array, xp, requires_grad)
 
 
 @composite

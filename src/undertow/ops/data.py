@@ -48,9 +48,8 @@ def is_foreign_array(data: Any) -> bool:
 
 def read(data: Any, dtype: Any = None) -> Any:
     """A new array of the data, which is anything but a Tensor."""
-    if is_foreign_array(data):
-        array = adopt(cpu.asarray(data))
-        return cpu.array(array, dtype=dtype)
+    if type(data) is not list and type(data) not in NUMBERS and is_foreign_array(data):
+        return cpu.array(adopt(cpu.asarray(data)), dtype=dtype)
     types: set[Any] = set()
     measure(data, 0, types, typed=dtype is not None)
     if dtype is None:

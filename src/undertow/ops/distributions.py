@@ -184,6 +184,8 @@ def integer_bounds(dtype: Any) -> tuple[int, int]:
 
 def random_range(dtype: Any, low: int | None, high: int | None) -> tuple[int, int]:
     """What `random_(low, high)` draws from: without bounds, all non-negative integers that the dtype holds exactly."""
+    if dtype.kind == "c":
+        raise unsupported("random_kernel_cpu", dtype)
     if high is None and low is None and dtype.kind == "f":
         return 0, 2 ** (cpu.finfo(dtype).nmant + 1) + 1
     if high is None:

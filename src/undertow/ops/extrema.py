@@ -1,5 +1,8 @@
-"""Largest and smallest elements. Where only the value is asked for, ties share the gradient evenly; where the index
-is given too, the element at that index gets all of it."""
+"""Largest and smallest elements.
+
+Where only the value is asked for, ties share the gradient evenly; where the index is given too, the element at
+that index gets all of it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def require_order(name: str, input: Any) -> None:
         )
 
 
-def require_elements(name: str, shape: tuple[int, ...], dim: Dims, error: type[Exception] = RuntimeError) -> None:
+def require_elements(name: str, shape: Any, dim: Dims, error: type[Exception] = RuntimeError) -> None:
     """An extreme of no elements does not exist."""
     axes = reduced_axes(dim, len(shape))
     empty = [d for d in axes if shape[d] == 0]
@@ -79,10 +82,8 @@ def even(name: str, ufunc: str) -> Any:
     return primitive(
         name,
         forward=extreme(name, ufunc),
-        vjp={
-            "input": lambda xp, g, input, out, dim, keepdim: spread_evenly(xp, g, input, out, dim, keepdim)
-        },
-        jvp={"input": lambda xp, t, input, out, dim, keepdim: read_evenly(xp, t, input, out, dim, keepdim)},
+        vjp={"input": spread_evenly},
+        jvp={"input": read_evenly},
         batch=REDUCTION,
     )
 
@@ -101,29 +102,21 @@ def aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool =
     return tuple([forward(xp, input, dim, keepdim) for forward in forwards])
 
 
-def aminmax_gradient(xp: Any, g: Any, input: Any, outs: tuple[Any, Any], dim: Any, keepdim: bool) -> Any:
-    parts = [
-        spread_evenly(xp, one, input, out, dim, keepdim)
-        for one, out in zip(g, outs, strict=True)
-        if one is not None
-    ]
+def aminmax_gradient(xp: Any, g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+    flowing = [(one, out) for one, out in zip(g, (min, max), strict=True) if one is not None]
+    parts = [spread_evenly(xp, one, input, out, dim, keepdim) for one, out in flowing]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+def aminmax_tangents(xp: Any, t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+    return tuple([read_evenly(xp, t, input, out, dim, keepdim) for out in (min, max)])
 
 
 aminmax_dim = primitive(
     "_aminmax_dim",
     forward=aminmax_forward,
-    vjp={
-        "input": lambda xp, g, input, min, max, dim, keepdim: aminmax_gradient(
-            xp, g, input, (min, max), dim, keepdim
-        )
-    },
-    jvp={
-        "input": lambda xp, t, input, min, max, dim, keepdim: (
-            read_evenly(xp, t, input, min, dim, keepdim),
-            read_evenly(xp, t, input, max, dim, keepdim),
-        )
-    },
+    vjp={"input": aminmax_gradient},
+    jvp={"input": aminmax_tangents},
     batch=REDUCTION,
     node="AminmaxBackward0",
     outputs=("min", "max"),
@@ -207,10 +200,7 @@ def in_front_of_all(tensor: Any, dim: int | None, size: int) -> Any:
 value_selecting_reduction_backward = primitive(
     "value_selecting_reduction_backward",
     forward=scatter_selected,
-    vjp={
-        "grad": lambda xp, g, indices, dim, keepdim: select(xp, g, indices, dim, keepdim),
-        "indices": None,
-    },
+    vjp={"grad": select, "indices": None},
     jvp={
         "grad": lambda xp, t, indices, shape, dim, keepdim: xp.value_selecting_reduction_backward(
             t, indices, shape, dim, keepdim
@@ -226,7 +216,7 @@ SELECTING: dict[str, Any] = {
             g, indices, input_shape, dim, keepdim
         )
     },
-    "jvp": {"input": lambda xp, t, indices, dim, keepdim: select(xp, t, indices, dim, keepdim)},
+    "jvp": {"input": select},
     "batch": REDUCTION,
     "outputs": ("values", "indices"),
     "nondifferentiable": ("indices",),
@@ -285,7 +275,9 @@ def extreme_of(input: Any, dim: Any, keepdim: bool, other: Any, which: str) -> A
         return of_two(input, dim if other is None else other)
     if dim is None:
         if keepdim:
-            raise TypeError(f"{which}(): keepdim needs a `dim`; a{which} keeps all dimensions with keepdim=True")
+            raise TypeError(
+                f"{which}(): keepdim needs a dim; a{which}() keeps all dimensions with keepdim=True"
+            )
         return of_everything(input)
     return getattr(return_types, which)(along(input, dim, keepdim))
 
@@ -309,7 +301,6 @@ def extreme_index(name: str) -> Any:
 
 argmax = nondifferentiable("argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION)
 argmin = nondifferentiable("argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION)
-
 
 
 @adapter("take_along_axis")

@@ -20,7 +20,8 @@ from undertow.ops.declare import primitive
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
-from undertow.tensor import views as creation
+from undertow.tensor.metadata import DEFAULT
+from undertow.tensor.tensor import refusal
 
 copy = primitive(
     "copy",
@@ -59,40 +60,20 @@ def check_in_place(tensor: Tensor, name: str) -> None:
         )
     if not state.grad_enabled:
         return
-    edge = current_edge(tensor)
     view = None if extra is None else extra.view
-    if view is not None and (edge is not None or view.base._edge is not None):
-        if view.base._edge is LEAF:
-            raise RuntimeError(
-                f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: "
-                "change a clone() of it, or do the change under no_grad.)"
-            )
-        if view.creation is not creation.DEFAULT:
-            raise RuntimeError(_refused_view(view.creation, edge, name))
+    if view is not None and view.creation is not DEFAULT and (tensor._edge is not None or view.base._edge is not None):
+        raise RuntimeError(refusal(view.creation, tensor._edge, "is being"))
+    edge = current_edge(tensor)
+    if view is not None and view.base._edge is LEAF:
+        raise RuntimeError(
+            f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a "
+            "clone() of it, or do the change under no_grad.)"
+        )
     if edge is LEAF:
         raise RuntimeError(
             f"a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a clone() of "
             "it, or do the change under no_grad.)"
         )
-
-
-def _refused_view(how: str, edge: Any, name: str) -> str:
-    which = "A view" if edge is None else f"Output {edge[1]} of {edge[0].name()} is a view and is being modified inplace. This view"
-    if how in (creation.NO_GRAD, creation.INFERENCE):
-        return (
-            f"A view was created {how} and is being modified inplace with grad mode enabled. ({name}) Given that this "
-            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
-            "and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
-            "outside (if you want the inplace to be tracked)."
-        )
-    reason = (
-        "is the output of a function that returns multiple views. Such functions do not allow the output views to be "
-        "modified inplace."
-        if how is creation.MULTIPLE_OUTPUTS
-        else f"was created {how} (or because an input was returned as-is) and the autograd logic to handle view+inplace "
-        "would override the custom backward associated with the custom Function, leading to incorrect gradients."
-    )
-    return f"{which} {reason} You should replace the inplace operation by an out-of-place one. ({name})"
 
 
 def write_array(tensor: Tensor, array: Any, name: str) -> None:

@@ -52,7 +52,8 @@ def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
 
 def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
     dim = wrap_dim(dim, g.ndim)
-    gradients, start = [], 0
+    gradients: list[Any] = []
+    start = 0
     for wanted, shape in zip(needs, shapes, strict=True):
         length = 0 if is_skipped(shape) else shape[dim]
         if not wanted:

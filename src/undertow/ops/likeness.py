@@ -12,13 +12,16 @@ from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import Size, Tensor, share_memory
 from undertow.tensor.conversions import memory_order
 
-# operations, so that they see what vmap and forward mode make of their input; the values of the input play no part
-_full_like = nondifferentiable(
-    "_full_like",
-    forward=lambda xp, input, fill_value, dtype, order: xp.full_like(input, fill_value, dtype=dtype, order=order),
-    inputs=("input",),
-    batch=ELEMENTWISE,
-)
+
+
+def _filled(xp: Any, input: Any, fill_value: Any, dtype: Any, order: str) -> Any:
+    out = xp.empty_like(input, dtype=dtype, order=order)
+    out.fill(fill_value)
+    return out
+
+
+# an operation, so that it sees what vmap and forward mode make of its input; the values of the input play no part
+_full_like = nondifferentiable("_full_like", forward=_filled, inputs=("input",), batch=ELEMENTWISE)
 
 
 # ---- the same shape

@@ -366,7 +366,7 @@ def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
     lead = "".join(chr(ord("A") + k) for k in range(input.ndim - 1 - (in_dims[0] is not None)))
     out_label = "o" if weight.ndim - (in_dims[1] is not None) == 2 else ""
     if in_dims[0] is None and in_dims[1] is None:
-        out = op(input, weight)
+        out = op(input, weight, None)
     else:
         out = einsum_batched(f"{lead}i,{out_label}i->{lead}{out_label}", (input, weight), in_dims)
     if bias is None:

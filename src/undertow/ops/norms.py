@@ -89,16 +89,8 @@ def norm_tangent(xp: Any, t: Any, input: Any, out: Any, ord: float, dim: Dims, k
 vector_norm = primitive(
     "_vector_norm",
     forward=norm_forward,
-    vjp={
-        "input": lambda xp, g, input, out, ord, dim, keepdim: norm_gradient(
-            xp, g, input, out, ord, dim, keepdim
-        )
-    },
-    jvp={
-        "input": lambda xp, t, input, out, ord, dim, keepdim: norm_tangent(
-            xp, t, input, out, ord, dim, keepdim
-        )
-    },
+    vjp={"input": norm_gradient},
+    jvp={"input": norm_tangent},
     batch=REDUCTION,
     node="LinalgVectorNormBackward0",
 )
@@ -144,25 +136,25 @@ def dist_gradient(xp: Any, g: Any, input: Any, other: Any, out: Any, p: float) -
     return norm_gradient(xp, g, input - other, out, p, None, False)
 
 
+def dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
+    difference = input - other
+    return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
+
+
 dist = primitive(
     "dist",
     forward=lambda xp, input, other, p=2: norm_forward(xp, input - other, p),
     vjp={
-        "input": lambda xp, g, input, other, out, p: dist_gradient(xp, g, input, other, out, p),
+        "input": dist_gradient,
         "other": lambda xp, g, input, other, out, p: -dist_gradient(xp, g, input, other, out, p),
     },
     jvp={
-        "input": lambda xp, t, input, other, out, p: dist_tangent(xp, t, input, other, out, p),
+        "input": dist_tangent,
         "other": lambda xp, t, input, other, out, p: -dist_tangent(xp, t, input, other, out, p),
     },
     batch=LOOP,
     promote="same",
 )
-
-
-def dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
-    difference = input - other
-    return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
 
 
 def check_points(x1: Any, x2: Any, p: float) -> None:

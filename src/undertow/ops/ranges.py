@@ -62,8 +62,10 @@ def range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
         raise RuntimeError(
             f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}"
         )
+    if dtype is dtypes.int64:
+        return xp.arange(start, end, step, dtype)
     if dtype.kind in "iu":
-        count = -((start - end) // step) if dtype is dtypes.int64 else math.ceil((end - start) / step)
+        count = math.ceil((end - start) / step)
         return (int(start) + int(step) * xp.arange(count, dtype=dtypes.int64)).astype(dtype, copy=False)
     count = math.ceil((end - start) / step)
     return (start + step * xp.arange(count, dtype=dtypes.float64)).astype(dtype, copy=False)

@@ -173,15 +173,27 @@ mean_all = primitive(
 
 
 @composite
-@numpy_spelling
-def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def mean(
+    input: Any,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool | None = None,
+) -> Tensor:
     """The mean over `dim`, or of all elements.
 
     >>> import undertow as ut
     >>> ut.mean(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
     tensor([2., 3.])
     """
-    input = cast(input, dtype)
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
+    if dtype is not None:
+        input = cast(input, dtype)
     return mean_all(input) if dim is None and not keepdim else mean_dims(input, dim, keepdim)
 
 
@@ -273,8 +285,8 @@ prod_dim = primitive(
     forward=lambda xp, input, dim, keepdim=False: in_dtype_of(
         input, accumulate(xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim)
     ),
-    vjp={"input": lambda xp, g, input, out, dim, keepdim: prod_dim_gradient(xp, g, input, out, dim, keepdim)},
-    jvp={"input": lambda xp, t, input, dim, keepdim: prod_dim_tangent(xp, t, input, dim, keepdim)},
+    vjp={"input": prod_dim_gradient},
+    jvp={"input": prod_dim_tangent},
     batch=REDUCTION,
     node="ProdBackward1",
 )

@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import dtypes
 from undertow.errors import UndertowError
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
@@ -73,7 +73,7 @@ _to_copy = primitive(
 @composite
 def to_dtype(input: Any, dtype: Any) -> Any:
     """The tensor in another dtype; the tensor itself if it has that dtype."""
-    dtype = cpu.dtype(dtype)
+    dtype = dtypes.dtype(dtype)
     return input if input.dtype == dtype else _to_copy(input, dtype)
 
 
@@ -147,10 +147,10 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     >>> ut.arange(6).view(2, -1).shape
     undertow.Size([2, 3])
     """
-    if dtype is None and len(shape) == 1 and isinstance(shape[0], (cpu.dtype, type)):
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         dtype = shape[0]
     if dtype is not None:
-        return _view_dtype(input, cpu.dtype(dtype))
+        return _view_dtype(input, dtypes.dtype(dtype))
     return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
 
 

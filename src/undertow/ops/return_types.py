@@ -1,4 +1,4 @@
-"""What operations with several named results return: a tuple whose fields have names, as in torch.return_types."""
+"""What operations with several named results return: tuples with named fields, as in torch.return_types."""
 
 from __future__ import annotations
 

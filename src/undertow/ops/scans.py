@@ -41,14 +41,14 @@ def reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
 cumsum = primitive(
     "cumsum",
     forward=lambda xp, input, dim, dtype=None: scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
-    vjp={"input": lambda xp, g, dim: reversed_cumsum(xp, g, dim)},
+    vjp={"input": reversed_cumsum},
     jvp=LINEAR,
     batch=REDUCTION,
     check_output=True,
 )
 
 
-# ---- linear recurrences: out[k] = coefficients[k] * out[k - 1] + input[k], the derivative of every product scan
+# ---- linear recurrences, out[k] = coefficients[k] * out[k - 1] + input[k]: the derivatives of product scans
 
 
 FORWARDS = slice(None, -1), slice(1, None), slice(None, 1)
@@ -56,7 +56,7 @@ BACKWARDS = slice(1, None), slice(None, -1), slice(-1, None)
 
 
 def shift(xp: Any, input: Any, dim: int, by: int, fill: float) -> Any:
-    """The elements moved by one place along `dim` (by=1: away from the start, -1: back), `fill` in the free place."""
+    """The elements moved by one place along `dim` (1: forth, -1: back), `fill` in the place that is left free."""
     source, target, free = FORWARDS if by == 1 else BACKWARDS
     lead = (slice(None),) * wrap_dim(dim, input.ndim)
     out = xp.empty(input.shape, input.dtype)
@@ -110,7 +110,7 @@ linear_recurrence = primitive(
         "coefficients": lambda xp, g, coefficients, out, dim: (
             reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp.shifted(out, dim, 1, 0))
         ),
-        "input": lambda xp, g, coefficients, dim: reversed_recurrence(xp, g, coefficients, dim),
+        "input": reversed_recurrence,
     },
     jvp={
         "coefficients": lambda xp, t, coefficients, out, dim: xp.linear_recurrence(
@@ -145,8 +145,8 @@ def cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
 cumprod = primitive(
     "cumprod",
     forward=lambda xp, input, dim, dtype=None: scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype)),
-    vjp={"input": lambda xp, g, input, out, dim: cumprod_gradient(xp, g, input, out, dim)},
-    jvp={"input": lambda xp, t, input, out, dim: cumprod_tangent(xp, t, input, out, dim)},
+    vjp={"input": cumprod_gradient},
+    jvp={"input": cumprod_tangent},
     batch=REDUCTION,
     check_output=True,
 )
@@ -199,8 +199,8 @@ def logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any
 logcumsumexp = primitive(
     "logcumsumexp",
     forward=logcumsumexp_forward,
-    vjp={"input": lambda xp, g, input, out, dim: logcumsumexp_gradient(xp, g, input, out, dim)},
-    jvp={"input": lambda xp, t, input, out, dim: logcumsumexp_tangent(xp, t, input, out, dim)},
+    vjp={"input": logcumsumexp_gradient},
+    jvp={"input": logcumsumexp_tangent},
     batch=REDUCTION,
 )
 
@@ -239,7 +239,7 @@ def take_along(xp: Any, input: Any, indices: Any, dim: int) -> Any:
 cummaxmin_backward = primitive(
     "cummaxmin_backward",
     forward=add_along,
-    vjp={"grad": lambda xp, g, indices, dim: take_along(xp, g, indices, dim), "indices": None},
+    vjp={"grad": take_along, "indices": None},
     jvp={"grad": lambda xp, t, indices, dim: xp.cummaxmin_backward(t, indices, dim)},
     batch=REDUCTION,
 )
@@ -251,7 +251,7 @@ def running(name: str, ufunc: str) -> Any:
         f"_{name}_along",
         forward=lambda xp, input, dim: running_extreme(xp, name, getattr(xp, ufunc), input, dim),
         vjp={"input": lambda xp, g, indices, dim: xp.cummaxmin_backward(g, indices, dim)},
-        jvp={"input": lambda xp, t, indices, dim: take_along(xp, t, indices, dim)},
+        jvp={"input": take_along},
         batch=REDUCTION,
         node=f"{name.capitalize()}Backward0",
         outputs=("values", "indices"),
@@ -325,7 +325,7 @@ def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
         if samples is not None and samples.dtype.kind == "b":
             raise RuntimeError(f"{name}: received a bool input for `{argument}`, but bool is not supported")
     if x is not None and dx is not None:
-        raise TypeError(f"{name}(): pass either x (the places of the samples) or dx (their distance), not both")
+        raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
 
 
 def heights(y: Any, dim: int) -> Any:

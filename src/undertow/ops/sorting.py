@@ -74,12 +74,14 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | Non
 @composite
 def msort(input: Any) -> Tensor:
     """The values sorted along the first dimension."""
-    return sort_along(input, 0)[0]  # type: ignore[no-any-return]
+    return sort_along(input, 0)[0]
 
 
 argsort = nondifferentiable(
     "argsort",
-    forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(xp, input, dim, descending)[1],
+    forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(
+        xp, input, dim, descending
+    )[1],
     inputs=("input",),
     batch=REDUCTION,
 )
@@ -91,7 +93,9 @@ def topk_forward(
     refuse("topk", input, "bc")
     axis = wrap_dim(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
-        raise RuntimeError(f"selected index k out of range: k is {k}, the dimension has size {list(input.shape)}")
+        raise RuntimeError(
+            f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}"
+        )
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     indices = xp.take(order(xp, input, axis, largest), xp.arange(k), axis)
@@ -139,11 +143,11 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 # ---- searching
 
 
-def searchsorted_forward(
-    xp: Any, sorted_sequence: Any, input: Any, sorter: Any = None, right: bool = False, out_int32: bool = False
+def search_forward(
+    xp: Any, sorted_sequence: Any, input: Any, sorter: Any = None, right: bool = False, int32: bool = False
 ) -> Any:
     side = "right" if right else "left"
-    dtype = dtypes.int32 if out_int32 else dtypes.int64
+    dtype = dtypes.int32 if int32 else dtypes.int64
     if sorter is not None:
         sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
     if sorted_sequence.ndim == 1:
@@ -155,7 +159,7 @@ def searchsorted_forward(
 
 
 search = nondifferentiable(
-    "_search", searchsorted_forward, ("sorted_sequence", "input", "sorter"), optional=("sorter",), batch=LOOP
+    "_search", search_forward, ("sorted_sequence", "input", "sorter"), optional=("sorter",), batch=LOOP
 )
 
 
@@ -170,8 +174,8 @@ def check_search(boundaries: Any, input: Any) -> None:
         )
     if boundaries.shape[:-1] != input.shape[:-1]:
         raise RuntimeError(
-            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
-            f"tensor and input value tensor must match, but we got {described}"
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+            f"boundaries tensor and input value tensor must match, but we got {described}"
         )
 
 
@@ -215,10 +219,10 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
 
 def no_derivative(name: str) -> Any:
-    """A rule for values whose number depends on the data: an error, rather than a gradient lost in silence."""
+    """A rule for values whose number depends on the data: an error, not a gradient lost in silence."""
 
     def rule(xp: Any, g: Any) -> Any:
-        raise NotDifferentiableError(name, "The number of its results depends on the data. Call detach() first.")
+        raise NotDifferentiableError(name, "Its shape depends on the data. Call detach() on its input first.")
 
     return rule
 
@@ -279,7 +283,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements (or slices along `dim`), sorted; on demand where each one went, and how many there are.
+    """The different elements (or slices along `dim`), sorted; if asked, where each went and how many.
 
     >>> import undertow as ut
     >>> ut.unique(ut.tensor([3, 1, 3]))

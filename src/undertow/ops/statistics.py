@@ -9,7 +9,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
-from undertow.ops.dims import numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.dims import kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.extrema import SELECTING, of_all, require_elements, type_name, with_values
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
@@ -26,8 +26,8 @@ def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdi
     n = reduced_size(input.shape, dim)
     if n - correction <= 0:
         warnings.warn(
-            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
-            "(input numel divided by output numel).",
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction "
+            "factor (input numel divided by output numel).",
             UserWarning,
             stacklevel=6,
         )
@@ -112,16 +112,8 @@ var_dims = primitive(
     forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
         xp, input, dim, correction, keepdim
     ),
-    vjp={
-        "input": lambda xp, g, input, dim, correction, keepdim: var_gradient(
-            xp, g, input, dim, correction, keepdim
-        )
-    },
-    jvp={
-        "input": lambda xp, t, input, dim, correction, keepdim: var_tangent(
-            xp, t, input, dim, correction, keepdim
-        )
-    },
+    vjp={"input": var_gradient},
+    jvp={"input": var_tangent},
     batch=REDUCTION,
     node="VarBackward0",
 )
@@ -220,7 +212,9 @@ def spread(primitive_function: Any, name: str, doc: str) -> Any:
 
 CORRECTED = "divided by n - correction (1 unless given; unbiased=False means 0)."
 var = spread(var_dims, "var", f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}")
-std = spread(std_dims, "std", f"The standard deviation over `dim`, or of all elements; squares are {CORRECTED}")
+std = spread(
+    std_dims, "std", f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}"
+)
 var_mean = spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
 std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
 
@@ -269,7 +263,9 @@ def median_of_all(ignore_nan: bool) -> Any:
 
 
 median_dim = primitive("_median_dim", median_along("median", False), node="MedianBackward1", **SELECTING)
-nanmedian_dim = primitive("_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING)
+nanmedian_dim = primitive(
+    "_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING
+)
 median_all = of_all("_median_all", median_of_all(False), LOOP, "MedianBackward0")
 nanmedian_all = of_all("_nanmedian_all", median_of_all(True), LOOP, "NanmedianBackward0")
 
@@ -312,8 +308,8 @@ def mode_index(xp: Any, input: Any, axis: int) -> Any:
     order = xp.moveaxis(xp.argsort(input, axis, kind="stable"), axis, -1)
     ranked = xp.take_along_axis(xp.moveaxis(input, axis, -1), order, -1)
     places = xp.broadcast_to(xp.arange(ranked.shape[-1]), ranked.shape)
-    starts = xp.where(xp.concatenate([ranked[..., :1] != ranked[..., :1], ranked[..., 1:] != ranked[..., :-1]], -1),
-                      places, 0)  # fmt: skip
+    starts = xp.zeros(ranked.shape, dtypes.int64)
+    starts[..., 1:] = xp.where(ranked[..., 1:] != ranked[..., :-1], places[..., 1:], 0)
     length = places - xp.maximum.accumulate(starts, -1)
     return xp.moveaxis(xp.take_along_axis(order, xp.argmax(length, -1, keepdims=True), -1), -1, axis)
 
@@ -336,12 +332,14 @@ INTERPOLATIONS = ("linear", "midpoint", *NEIGHBOUR)
 
 def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
     if input.dtype not in (dtypes.float32, dtypes.float64):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {type_name(input)}")
+        got = type_name(input)
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {got}")
     if math.prod(input.shape) == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if interpolation not in INTERPOLATIONS:
         raise RuntimeError(
-            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            f"but got {interpolation}"
         )
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
@@ -380,21 +378,27 @@ def at_ranks(ordered: Any, rank: Any) -> Any:
     return recorded.take_along_axis(ordered, recorded.astype(rank, dtypes.int64), ordered.ndim - 1)
 
 
+def rows_along(input: Any, dim: int | None) -> Any:
+    """The elements along `dim` (all of them, if None) as the last dimension."""
+    if dim is None or not input.ndim:
+        return recorded.reshape(input, (-1,))
+    return recorded.moveaxis(input, wrap_dim(dim, input.ndim), -1)
+
+
 def quantiles(
     name: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
 ) -> Any:
     input = as_operand(name, "input", input)
     check_quantile(name, input, q, interpolation)
-    axis = 0 if dim is None else wrap_dim(dim, input.ndim)
-    shape = (1,) * input.ndim if dim is None else tuple([1 if d == axis else n for d, n in enumerate(input.shape)])
-    rows = recorded.reshape(input, (-1,)) if dim is None or not input.ndim else recorded.moveaxis(input, axis, -1)
-    ordered = REGISTRY["sort"].function(rows)[0]
+    gone = reduced_axes(dim, input.ndim)
+    ordered = REGISTRY["sort"].function(rows_along(input, dim))[0]
     if not isinstance(q, Tensor):
         q = Tensor(input._xp.asarray(q, input.dtype), input._xp)
     found = interpolate(ordered, ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)
     found = recorded.moveaxis(found, -1, 0)
+    shape = kept_shape(tuple(input.shape), dim)
     if not keepdim:
-        shape = () if dim is None else tuple([n for d, n in enumerate(shape) if d != axis])
+        shape = tuple([n for d, n in enumerate(shape) if d not in gone])
     return recorded.reshape(found, (found._array.shape[0], *shape) if q.ndim else shape)
 
 

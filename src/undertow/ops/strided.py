@@ -3,14 +3,15 @@
 What as_strided shows depends on where the elements of its input lie, so the input's geometry (shape, strides
 and offset, counted in elements of its memory) is part of the operation. Its gradient goes through a stretch
 of memory of its own: each output element adds its gradient where it was read from, and each input element
-picks up what lies in its place. What lies where several input elements are (an expanded input) is shared among
-them evenly.
+picks up what lies in its place. What lies where several input elements are (an expanded input) is shared
+among them evenly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.declare import view as declare_view
@@ -18,7 +19,8 @@ from undertow.ops.rules import LINEAR, LOOP
 from undertow.ops.sizes import ints
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True)
+class Geometry:
     """Where the elements of an array lie: shape, strides and offset in elements."""
 
     shape: tuple[int, ...]
@@ -113,9 +115,9 @@ def restride(
     memory = memory_of(xp, input)
     if target.bounds()[1] > memory.size and 0 not in size:
         raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {target.offset}, and itemsize "
-            f"{input.itemsize} requiring a storage size of {target.bounds()[1] * input.itemsize} are out of "
-            f"bounds for storage of size {memory.size * input.itemsize}"
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {target.offset}, and "
+            f"itemsize {input.itemsize} requiring a storage size of {target.bounds()[1] * input.itemsize} "
+            f"are out of bounds for storage of size {memory.size * input.itemsize}"
         )
     strides = tuple([s * input.itemsize for s in stride])
     out = xp.lib.stride_tricks.as_strided(memory[target.offset :], size, strides)
@@ -125,11 +127,11 @@ def restride(
 
 
 def read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> Any:
-    """What as_strided of `source` shows, for elements that lie otherwise: a copy, which cannot be written to."""
+    """What as_strided of `source` shows, for elements that lie otherwise: a copy, which cannot be changed."""
     if not target.lies_in(source, xp):
         raise RuntimeError(
-            f"as_strided: memory was read that lies outside of the tensor ({target} of {source}), and cannot be "
-            "read again for a tensor laid out otherwise"
+            f"as_strided: memory was read that lies outside of the tensor ({target} of {source}), and "
+            "cannot be read again for a tensor laid out otherwise"
         )
     out = carry(xp, input, source, target, source)
     out.flags.writeable = False
@@ -148,7 +150,8 @@ def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
     low, high = source.bounds()
     if 0 not in size and not low <= target.bounds()[0] <= target.bounds()[1] <= high:
         raise RuntimeError(
-            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} would read outside of the example"
+            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} would read outside of an "
+            "example"
         )
     if steps != source.strides:
         examples = REGISTRY["unbind"].function(input, batch)
@@ -179,8 +182,8 @@ def as_strided(
 ) -> Any:
     """A view of the memory behind `input` with any sizes, strides and offset, all counted in elements.
 
-    Elements may appear more than once (then the view is read-only); none may lie outside the memory. Gradients
-    reach all memory of the tensor that `input` is a view of.
+    Elements may appear more than once (then the view is read-only); none may lie outside the memory.
+    Gradients reach all memory of the tensor that `input` is a view of.
     """
     size, stride = ints((size,)), ints((stride,))
     if len(size) != len(stride):

@@ -203,16 +203,16 @@ class Build:
         if not self.edges:
             self.write_plain_result()
             return
+        self.add("if not _state.grad_enabled:")
+        self.write_plain_result(2)
         for i in self.edges:
             none = f"None if {i} is None else " if i in op.optional else ""
             self.add(f"{i}_edge = {none}{i}._edge")
             present = f"{i} is not None and " if i in op.optional else ""
             self.add(f"if {present}{i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})")
         no_edge = " and ".join(f"{i}_edge is None" for i in self.edges)
-        condition = f"({no_edge}) or not _state.grad_enabled"
-        if op.check_output:
-            condition += " or _out.dtype.kind not in 'fc'"
-        self.add(f"if {condition}:")
+        unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fc'" if op.check_output else no_edge
+        self.add(f"if {unrecorded}:")
         self.write_plain_result(2)
         for i in self.edges:
             self.write_leaf_edge(i)

@@ -11,6 +11,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.errors import warn_once
+from undertow.modes import current
 from undertow.tensor.metadata import Size
 from undertow.tensor.tensor import Tensor, current_edge
 
@@ -126,7 +127,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
 
     force  allow tensors that require grad: their history is left behind
     """
-    if not force and current_edge(self) is not None:
+    if not force and current().grad_enabled and current_edge(self) is not None:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

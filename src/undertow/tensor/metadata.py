@@ -75,6 +75,14 @@ class VersionCounter:
         return f"made at {self.code.co_filename}:{line} in {self.code.co_name}"
 
 
+#: how a view came to be (`View.creation`); all but the first restrict in-place changes
+DEFAULT = "default"
+NO_GRAD = "in no_grad mode"
+INFERENCE = "in inference mode"
+MULTIPLE_OUTPUTS = "by a function that returns multiple views"
+CUSTOM_FUNCTION = "inside a custom Function"
+
+
 class View:
     """That a tensor shows part of another's memory, and how to look at it again.
 

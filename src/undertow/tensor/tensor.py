@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.modes import State, current, set_state
-from undertow.tensor.metadata import Extra, Size, VersionCounter
+from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD, Extra, Size, VersionCounter
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
@@ -65,7 +65,7 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        edge = current_edge(self)
+        edge = self._edge
         return edge is None or edge is LEAF
 
     @property
@@ -96,6 +96,8 @@ def current_edge(tensor: Tensor) -> Any:
     if counter is None or counter.value == view.version or tensor._edge is LEAF:
         return tensor._edge
     if view.base._edge is not None:
+        if view.creation is not DEFAULT:
+            raise RuntimeError(refusal(view.creation, tensor._edge, "its base or another view of its base has been"))
         outer = current()
         set_state(State())
         try:
@@ -104,6 +106,35 @@ def current_edge(tensor: Tensor) -> Any:
             set_state(outer)
     view.version = counter.value
     return tensor._edge
+
+
+def refusal(how: str, edge: Any, event: str) -> str:
+    """Why an in-place change that concerns a view made in a special way cannot be followed.
+
+    event  "is being", or "its base or another view of its base has been"
+    """
+    if how is NO_GRAD or how is INFERENCE:
+        block = "no_grad block" if how is NO_GRAD else "inference_mode block"
+        return (
+            f"A view was created {how} and {event} modified inplace with grad mode enabled. Given that this use case is "
+            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
+            f"inplace either both inside the {block} (if you don't want the inplace to be tracked) or both outside (if "
+            "you want the inplace to be tracked)."
+        )
+    name = "" if edge is None or edge is LEAF else edge[0].name().rstrip("0123456789").removesuffix("Backward")
+    which = f"Output {edge[1]} of {name} is a view and {event} modified inplace. " if name else ""
+    if how is MULTIPLE_OUTPUTS:
+        reason = (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+            "views to be modified inplace."
+        )
+    else:
+        reason = (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+            "leading to incorrect gradients."
+        )
+    return f"{which}{reason} You should replace the inplace operation by an out-of-place one."
 
 
 def extra_of(tensor: Tensor) -> Extra:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.tensor.metadata import Extra, View
+from undertow.tensor.metadata import CUSTOM_FUNCTION as CUSTOM_FUNCTION
+from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD, Extra, View
 from undertow.tensor.tensor import Tensor, version_of
 
 
@@ -22,14 +23,6 @@ class Replay:
             if output is not None:
                 base = base[output]  # type: ignore[index]
         return base
-
-
-#: what `View.creation` says, and what an in-place change of such a view is answered with when it must be refused
-DEFAULT = "default"
-NO_GRAD = "in no_grad mode"
-INFERENCE = "in inference mode"
-MULTIPLE_OUTPUTS = "by a function that returns multiple views"
-CUSTOM_FUNCTION = "inside a custom Function"
 
 
 def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any) -> None:

@@ -21,7 +21,9 @@ _profiler_enabled = late("profiler.is_enabled", "profiler.profiler_enabled")
 def _force_original_view_tracking(mode: bool) -> Any:
     """undertow's switch; without one, views are never replayed and switching that off has nothing to do."""
     try:
-        switch = lookup("autograd.force_original_view_tracking", "autograd.graph.force_original_view_tracking")
+        switch = lookup(
+            "autograd.force_original_view_tracking", "autograd.graph.force_original_view_tracking"
+        )
     except AttributeError:
         if mode:
             raise

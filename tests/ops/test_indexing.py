@@ -1,0 +1,437 @@
+"""`x[index]` and `x[index] = value` against PyTorch: values, nodes, memory, gradients, errors."""
+
+from __future__ import annotations
+
+import warnings
+from types import EllipsisType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.autograd.gradcheck import gradcheck, gradgradcheck
+from undertow.ops import positions
+
+
+class Index:
+    """`at[1:, None]` is that index."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+class T:
+    """Stands in an index for a tensor of either library."""
+
+    def __init__(self, data: Any, dtype: str = "int64") -> None:
+        self.array = np.array(data, dtype)
+
+
+at = Index()
+MASK4 = T([True, False, True, True], "bool")
+MASK45 = T(np.arange(20).reshape(4, 5) % 3 == 0, "bool")
+
+BASIC = [
+    at[0], at[-1], at[3], at[0, 1], at[0, 1, 2], at[...], at[:], at[:, :], at[()], at[1:3], at[:3], at[1:], at[::2],
+    at[1:4:2], at[-3:-1], at[2:1], at[10:], at[-10:2], at[0:4], at[0:4, 0], at[:, 1], at[:, :, 2], at[..., 0],
+    at[0, ..., 0], at[..., 1:3, 0], at[None], at[None, 0], at[:, None], at[..., None], at[None, ..., None], at[0, None],
+    at[1:, None, 2], at[..., ...], at[np.int64(1)], at[np.array(1)], at[T(2)], at[T(1, "int8")], at[T(1), T(2)],
+    at[T(1):], at[: T(2), np.int32(0)],
+]  # fmt: skip
+
+ADVANCED = [
+    at[[0, 2]], at[[0, 2],], at[[]], at[[-1, 0]], at[[1, 1, 1]], at[range(2)], at[(0, 1), (1, 2)], at[T([0, 2])],
+    at[T([1, 1, 3, 1])], at[T([[0, 1], [1, 1]])], at[T([0, 3], "int32")], at[T([])], at[np.array([0, 3, 3])],
+    at[np.array([1, 2], "int16")], at[True], at[False], at[T(True, "bool")], at[np.array(False)], at[:, True],
+    at[True, [0, 1]], at[[0, 1], True], at[:, [0, 0, 4]], at[:, :, [3, 0]], at[..., [1, 1]], at[[0, 1], [1, 2]],
+    at[[0, 0], [1, 1]], at[:, [0, 1], [1, 2]], at[[0, 1], :, [1, 2]], at[[0, 0], :, [1, 1]],
+    at[T([[0], [1]]), T([[1, 2, 2]])], at[[0, 1], [1, 2], [0, 3]], at[0, [1, 2]], at[[1, 2], 0], at[[1, 2], 0, [1, 1]],
+    at[1:, [0, 1]], at[[0, 1], 1:3], at[[0, 1], None], at[None, [0, 1]], at[None, [0, 1], None], at[:, None, [1, 2]],
+    at[[0, 1], None, [1, 2]], at[[0, 1], ..., [1, 2]], at[..., [0, 1], 0], at[0, ..., [1, 1]], at[T(1), T([1, 2])],
+    at[MASK4], at[MASK4, 0], at[MASK4, 1:3], at[MASK4, :, [1, 2, 3]], at[MASK4, None], at[MASK45], at[MASK45, 0],
+    at[MASK45, [1]], at[None, MASK45], at[[True, False, False, True]], at[np.array([True, False, True, False])],
+    at[:, T([True, False, True, False, True], "bool")], at[..., T([True, False, False, True], "bool")],
+    at[0, T([True, False, True, False, True], "bool")], at[T(np.zeros((4, 5, 4)), "bool")],
+    at[T(np.ones((4, 5, 4)), "bool")], at[T([False] * 4, "bool")], at[MASK4, T([0, 1, 1])], at[[[0, 1], [1, 2]],],
+    at[1:3, [1, 1], :2], at[::2, [0, 4], 1::2],
+]  # fmt: skip
+
+SHAPE = (4, 5, 4)
+
+
+def show(index: Any) -> str:
+    """A short name for an index."""
+    if isinstance(index, tuple):
+        return "(" + ",".join(show(i) for i in index) + ")"
+    if isinstance(index, slice):
+        return ":".join("" if p is None else show(p) for p in (index.start, index.stop, index.step)).rstrip(":") or ":"
+    if isinstance(index, T):
+        return f"T{index.array.dtype.kind}{'x'.join(map(str, index.array.shape))}"
+    if isinstance(index, EllipsisType):
+        return "..."
+    return str(index).replace(" ", "") if not isinstance(index, np.ndarray) else f"np{index.tolist()}"
+
+
+def made(index: Any, make: Any) -> Any:
+    """The index with every T replaced by a tensor."""
+    if isinstance(index, T):
+        return make(index.array.copy())
+    if isinstance(index, tuple):
+        return tuple(made(i, make) for i in index)
+    if isinstance(index, slice):
+        return slice(made(index.start, make), made(index.stop, make), made(index.step, make))
+    return index
+
+
+def ut_index(index: Any) -> Any:
+    return made(index, ut.tensor)
+
+
+def torch_index(torch: ModuleType, index: Any) -> Any:
+    return made(index, torch.from_numpy)
+
+
+def every(indices: list[Any]) -> Any:
+    return pytest.mark.parametrize("index", indices, ids=[f"{k}-{show(i)}" for k, i in enumerate(indices)])
+
+
+def source(shape: tuple[int, ...] = SHAPE, complex_: bool = False) -> Any:
+    values = np.random.default_rng(3).standard_normal(shape)
+    return values + 1j * values[::-1] if complex_ else values
+
+
+def leaf(array: Any) -> Any:
+    return ut.tensor(array, requires_grad=True)
+
+
+def chain(tensor: Any) -> list[str]:
+    """The names of the nodes behind a tensor, following first inputs."""
+    names, node = [], tensor.grad_fn
+    while node is not None:
+        names.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    return names
+
+
+def same(got: Any, wanted: Any) -> None:
+    got, wanted = got.detach().numpy(), wanted.detach().resolve_conj().numpy()
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype
+    np.testing.assert_allclose(got, wanted, 1e-12, 1e-12)
+
+
+# ---- reading
+
+
+@every(BASIC + ADVANCED)
+def test_values_and_nodes(torch: ModuleType, index: Any) -> None:
+    mine, its = leaf(source()), torch.tensor(source(), requires_grad=True)
+    got, wanted = mine[ut_index(index)], its[torch_index(torch, index)]
+    same(got, wanted)
+    assert chain(got)[:-1] == [name.split("::")[-1] for name in chain(wanted)][:-1]
+
+
+@every(BASIC + ADVANCED)
+@pytest.mark.parametrize("complex_", [False, True], ids=["real", "complex"])
+def test_gradients(torch: ModuleType, index: Any, complex_: bool) -> None:
+    array = source(complex_=complex_)
+    results = []
+    for x, key, weight in (
+        (leaf(array), ut_index(index), lambda y: ut.tensor(weights(y.shape))),
+        (torch.tensor(array, requires_grad=True), torch_index(torch, index), lambda y: torch.tensor(weights(y.shape))),
+    ):
+        y = x[key]
+        loss = (y * y * y * weight(y)).abs().sum() if complex_ else (y * y * y * weight(y)).sum()
+        library = ut if isinstance(x, ut.Tensor) else torch
+        (first,) = library.autograd.grad(loss, x, create_graph=True)
+        (second,) = library.autograd.grad((first * first).abs().sum(), x)
+        results.append((first, second))
+    for got, wanted in zip(*results, strict=True):
+        same(got, wanted)
+
+
+def weights(shape: Any) -> Any:
+    return np.random.default_rng(4).standard_normal(tuple(shape))
+
+
+@every(ADVANCED)
+def test_gradient_against_differences(index: Any) -> None:
+    x = leaf(source())
+    assert gradcheck(lambda x: x[ut_index(index)], (x,), check_forward_ad=False)
+    assert gradgradcheck(lambda x: x[ut_index(index)], (x,))
+
+
+@every(BASIC)
+def test_basic_indexing_shows_the_same_memory(index: Any) -> None:
+    x = ut.tensor(source())
+    view = x[ut_index(index)]
+    assert view._is_view() and view._base is x
+    if view.numel():
+        before = x.clone()
+        view.add_(100.0)
+        assert (x != before).sum().item() == view.numel()
+
+
+@every(ADVANCED)
+def test_advanced_indexing_copies(index: Any) -> None:
+    x = ut.tensor(source())
+    found = x[ut_index(index)]
+    assert not np.shares_memory(found.numpy(), x.numpy())
+    assert found.numpy().flags.c_contiguous
+
+
+@every([at[0], at[...], at[None], at[1:, 0], at[[0, 1]], at[:, [1, 1]], at[MASK4], at[T(1)]])
+def test_other_dtypes(torch: ModuleType, index: Any) -> None:
+    for dtype in ("bool", "uint8", "int32", "int64", "float16", "float32", "complex64"):
+        array = (source() * 10).astype(dtype)
+        same(ut.tensor(array)[ut_index(index)], torch.tensor(array)[torch_index(torch, index)])
+
+
+@pytest.mark.parametrize("index", [at[...], at[()], at[None], at[True], at[False], at[None, ..., None]], ids=show)
+def test_zero_dimensions(torch: ModuleType, index: Any) -> None:
+    mine, its = leaf(2.5), torch.tensor(2.5, requires_grad=True)
+    same(mine[index], its[index])
+    mine[index].sum().backward()
+    its[index].sum().backward()
+    same(mine.grad, its.grad)
+
+
+def test_layout_of_the_source_does_not_matter(torch: ModuleType) -> None:
+    for index in ADVANCED:
+        array = source((4, 5, 4)).transpose(2, 1, 0)
+        mine, its = leaf(array).permute(0, 1, 2), torch.tensor(array)
+        same(mine[ut_index(index)], its[torch_index(torch, index)])
+
+
+# ---- what is kept
+
+
+def test_index_saves_indices_and_sizes_only() -> None:
+    x, i = leaf(source()), ut.tensor([0, 1])
+    node = x[:, i].grad_fn
+    assert node._saved_indices[0] is None and node._saved_indices[1] is i
+    assert node._saved_self_sym_sizes == SHAPE
+    assert all(s is i or isinstance(s, int) for s in node.saved)
+    assert node._raw_saved_indices[1] is node._raw_saved_indices[1]
+    with pytest.raises(RuntimeError, match="None is forbidden"):
+        node._raw_saved_indices[0].register_hooks(lambda x: x, lambda x: x)
+
+
+def test_saved_indices_die_with_the_graph() -> None:
+    x = leaf(source())
+    y = x[[0, 1]]
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="after they have already been freed"):
+        y.grad_fn._saved_indices
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_a_changed_index_is_noticed() -> None:
+    x, i = leaf(source()), ut.tensor([0, 1])
+    y = x[i]
+    i.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_changed_array_does_no_harm() -> None:
+    x, i = leaf(source()), np.array([0, 1])
+    y = x[i]
+    i += 1
+    y.sum().backward()
+    assert x.grad[0].sum().item() == 20 and x.grad[2].sum().item() == 0
+
+
+# ---- errors
+
+
+ERRORS = [
+    (at[4], IndexError, "index 4 is out of bounds for dimension 0 with size 4"),
+    (at[-5], IndexError, "index -5 is out of bounds for dimension 0 with size 4"),
+    (at[0, 9], IndexError, "index 9 is out of bounds for dimension 1 with size 5"),
+    (at[:, 0, 9], IndexError, "index 9 is out of bounds for dimension 2 with size 4"),
+    (at[T(7)], IndexError, "index 7 is out of bounds for dimension 0 with size 4"),
+    (at[0, 0, 0, 0], IndexError, "too many indices for tensor of dimension 3"),
+    (at[[0], [0], [0], [0]], IndexError, "too many indices for tensor of dimension 3"),
+    (at[[0, 9]], IndexError, "index 9 is out of bounds for dimension 0 with size 4"),
+    (at[[-5]], IndexError, "index -5 is out of bounds for dimension 0 with size 4"),
+    (at[[0, 1], [0, 1, 2]], IndexError,
+     r"shape mismatch: indexing tensors could not be broadcast together with shapes \[2\], \[3\]"),
+    (at[T([True, False, True], "bool")], IndexError,
+     r"The shape of the mask \[3\] at index 0 does not match the shape of the indexed tensor \[4, 5, 4\] at index 0"),
+    (at[:, T([True] * 4, "bool")], IndexError,
+     r"The shape of the mask \[4\] at index 0 does not match the shape of the indexed tensor \[4, 5, 4\] at index 1"),
+    (at[T(np.ones((4, 4)), "bool")], IndexError,
+     r"The shape of the mask \[4, 4\] at index 1 does not match the shape of the indexed tensor \[4, 5, 4\] at index 1"),
+    (at[::-1], ValueError, "step must be greater than zero"),
+    (at[0, ::-2], ValueError, "step must be greater than zero"),
+    (at[::0], ValueError, "slice step cannot be zero"),
+    (at[1.5], IndexError, "only integers, slices .* are valid indices"),
+    (at[{}], IndexError, "only integers, slices .* are valid indices"),
+    (at[1:"a"], TypeError, "slice indices must be integers or None or have an __index__ method"),
+    (at[T([1.5], "float32")], IndexError, "tensors used as indices must be long, int, byte or bool tensors"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("index", "error", "message"), ERRORS, ids=[show(e[0]) for e in ERRORS])
+def test_errors(torch: ModuleType, index: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ut.tensor(source())[ut_index(index)]
+    with pytest.raises(error, match=message):
+        torch.tensor(source())[torch_index(torch, index)]
+
+
+def test_a_real_dimension_is_named(torch: ModuleType) -> None:
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 1 with size 5"):
+        ut.tensor(source())[:, [9]]
+
+
+def test_numbers_that_are_not_whole_are_refused() -> None:
+    with pytest.raises(IndexError, match="tensors used as indices must be"):
+        ut.tensor(source())[[1.5]]
+    with pytest.raises(TypeError, match="str"):
+        ut.tensor(source())["a"]
+
+
+def test_errors_of_a_number() -> None:
+    x = ut.tensor(1.0)
+    with pytest.raises(IndexError, match="invalid index of a 0-dim tensor"):
+        x[0]
+    with pytest.raises(IndexError, match=r"slice\(\) cannot be applied to a 0-dim tensor"):
+        x[:]
+    with pytest.raises(IndexError, match="too many indices for tensor of dimension 0"):
+        x[[]]
+
+
+def test_lists_that_pytorch_takes_for_tuples(torch: ModuleType) -> None:
+    for index in ([[0, 1], [1, 2]], [slice(0, 2), [1, 2]], [None, 0], [slice(1, 2)]):
+        with pytest.warns(UserWarning, match="non-tuple sequence for multidimensional indexing"):
+            got = ut.tensor(source())[index]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            same(got, torch.tensor(source())[index])
+
+
+def test_bytes_are_a_mask() -> None:
+    x = ut.tensor(source())
+    for mask in (ut.tensor([1, 0, 1, 0], dtype=ut.uint8), np.array([1, 0, 1, 0], "uint8")):
+        with pytest.warns(UserWarning, match="uint8 is now deprecated"):
+            assert tuple(x[mask].shape) == (2, 5, 4)
+
+
+# ---- writing
+
+
+def values_for(shape: tuple[int, ...]) -> list[Any]:
+    """Values that broadcast to `shape`."""
+    full = np.random.default_rng(5).standard_normal(shape)
+    found = [np.float64(7.0), full, full[None]]
+    return found if not shape else [*found, full[..., :1], full[:1]]
+
+
+@every(BASIC + [i for i in ADVANCED if not isinstance(i, bool)])
+def test_setitem(torch: ModuleType, index: Any) -> None:
+    if has_duplicates(torch, index):
+        return
+    shape = tuple(torch.tensor(source())[torch_index(torch, index)].shape)
+    for value in values_for(shape):
+        results = []
+        for library, key in ((ut, ut_index(index)), (torch, torch_index(torch, index))):
+            x = library.tensor(source(), requires_grad=True)
+            v = library.tensor(np.asarray(value), requires_grad=True)
+            y = x * 2
+            y[key] = v
+            loss = (y * y * y).sum()
+            first = library.autograd.grad(loss, (x, v), create_graph=True)
+            second = library.autograd.grad((first[0] ** 2).sum() + (first[1] ** 2).sum(), (x, v))
+            results.append([y, *first, *second])
+        for got, wanted in zip(*results, strict=True):
+            same(got, wanted)
+
+
+def has_duplicates(torch: ModuleType, index: Any) -> bool:
+    chosen = torch.arange(4 * 5 * 4).reshape(SHAPE)[torch_index(torch, index)]
+    return int(chosen.numel()) != int(chosen.unique().numel())
+
+
+@every(BASIC + [i for i in ADVANCED if not isinstance(i, bool)])
+def test_setitem_without_gradients(torch: ModuleType, index: Any) -> None:
+    if has_duplicates(torch, index):
+        return
+    mine, its = ut.tensor(source()), torch.tensor(source())
+    before = mine._version
+    mine[ut_index(index)] = 5
+    its[torch_index(torch, index)] = 5
+    same(mine, its)
+    assert mine._version == before + 1
+
+
+def test_of_several_writes_the_last_remains_and_has_the_gradient() -> None:
+    x, v = leaf(np.zeros(3)), leaf(np.array([1.0, 2.0, 3.0]))
+    y = x * 1
+    y[[0, 2, 0]] = v
+    assert y.tolist() == [3.0, 0.0, 2.0]
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0]
+    assert v.grad.tolist() == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_last_write_in_any_layout(order: Any) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        i, j = (np.asarray(rng.integers(-3, 3, (4, 5)), order=order) for _ in range(2))
+        v = leaf(np.asarray(rng.standard_normal((4, 5)), order=order))
+        x = leaf(rng.standard_normal((3, 3)))
+        indices = (ut.tensor(i), ut.tensor(j))
+        assert gradcheck(lambda x, v: ut.index_put(x, indices, v), (x, v), check_forward_ad=False)
+        assert gradgradcheck(lambda x, v: ut.index_put(x, indices, v), (x, v))
+
+
+def test_setitem_errors(torch: ModuleType) -> None:
+    for library in (ut, torch):
+        x = library.zeros(3, 4)
+        with pytest.raises(RuntimeError, match=r"shape mismatch: value tensor of shape \[3\] cannot be broadcast"):
+            x[library.tensor([0, 1])] = library.ones(3)
+        with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+            x[library.tensor([0, 1])] = library.ones(4, dtype=library.float64)
+        with pytest.raises(RuntimeError, match=r"The expanded size of the tensor \(4\) must match the existing size"):
+            x[0] = library.ones(3)
+        with pytest.raises(TypeError, match="can't assign a list"):
+            x[0] = [1.0, 2.0, 3.0, 4.0]
+        with pytest.raises(IndexError, match="index 5 is out of bounds"):
+            x[library.tensor([5])] = 1.0
+        leaf = library.zeros(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            leaf[0] = 1.0
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            leaf[library.tensor([0])] = 1.0
+
+
+# ---- kernels
+
+
+@pytest.mark.parametrize("rows", [1, 5, 300])
+@pytest.mark.parametrize("width", [1, 3, 64, 200])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+def test_add_at_repeated_positions(rows: int, width: int, dtype: str) -> None:
+    rng = np.random.default_rng(rows * width)
+    index = rng.integers(-7, 7, rows)
+    values = (rng.standard_normal((rows, width)) * 9).astype(dtype)
+    start = (rng.standard_normal((7, width)) * 9).astype(dtype)
+    wanted = start.copy()
+    np.add.at(wanted, index, values)
+    got = positions.add_at(ut.backend.cpu, start.copy(), (index,), values)
+    np.testing.assert_allclose(got, wanted, 1e-4 if dtype == "float32" else 1e-12, 1e-4 if dtype == "float32" else 1e-12)
+
+
+def test_flat_positions_are_where_indexing_reads() -> None:
+    numbered = np.arange(80).reshape(SHAPE)
+    for index in ADVANCED:
+        items = made(index, lambda a: a)
+        key = tuple(np.asarray(i) if isinstance(i, list) else i for i in (items if isinstance(items, tuple) else (items,)))
+        if all(isinstance(i, np.ndarray) and i.ndim and i.dtype != np.float64 or i == slice(None) for i in key):
+            key = tuple(positions.ALL if isinstance(i, slice) else i for i in key)
+            found = positions.flat_positions(ut.backend.cpu, SHAPE, key)
+            np.testing.assert_array_equal(np.broadcast_to(found, numbered[key].shape), numbered[key])
