@@ -81,10 +81,13 @@ class Outcome(unittest.TestResult):
 
 
 def _innermost(tb) -> str:
-    frames = traceback.extract_tb(tb)
-    if not frames:
+    """File and line where it was raised, not counting the assertion methods themselves."""
+    places = [(frame.filename.split(os.sep), frame.lineno) for frame in traceback.extract_tb(tb)]
+    telling = [place for place in places if not {"unittest", "testing"} & set(place[0])]
+    if not telling:
         return ""
-    return f"{os.path.join(*frames[-1].filename.split(os.sep)[-2:])}:{frames[-1].lineno}"
+    path, line = telling[-1]
+    return f"{os.path.join(*path[-2:])}:{line}"
 
 
 def run_one(case: unittest.TestCase) -> dict[str, object]:

@@ -21,7 +21,9 @@ from undertow.interop.dlpack import from_dlpack
 from undertow.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from undertow.ops.generator import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from undertow.tensor import Size, Tensor
-from undertow.tensor.conversions import is_complex, is_floating_point, is_tensor, numel
+from undertow.tensor.conversions import (
+    contiguous_format, is_complex, is_floating_point, is_tensor, memory_format, numel, preserve_format,
+)  # fmt: skip
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
 
 __version__ = "0.1.0"

@@ -95,6 +95,18 @@ class InvalidGradientError(AutogradError):
         )
 
 
+class IncompatibleViewError(UndertowError, RuntimeError):
+    """No strides show the tensor's memory under the sizes asked for."""
+
+    def __init__(self, shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+        self.shape, self.size = shape, size
+        super().__init__(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            f"across two contiguous subspaces): sizes {list(shape)} cannot become {list(size)} without "
+            "copying. Use .reshape(...) instead."
+        )
+
+
 _always_warn = [False]
 _already_warned: set[str] = set()
 

@@ -11,7 +11,7 @@ from typing import Any
 from undertow.autograd import graph, leaves
 from undertow.graph.node import Node
 from undertow.interop import dlpack, numpy_protocol, pickling
-from undertow.ops import REGISTRY, conversions, indexing, inplace
+from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness
 from undertow.ops import random as random_ops
 from undertow.tensor import Tensor, display
 from undertow.tensor import conversions as facts
@@ -144,6 +144,7 @@ attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 attach(facts.METHODS)
 attach(conversions.METHODS)
+attach(likeness.METHODS)
 attach(random_ops.METHODS)
 attach({"__repr__": display.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
@@ -152,5 +153,6 @@ attach(dlpack.METHODS)
 attach(AUTOGRAD)
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
+Node._register_hook_dict = leaves.register_node_hook_dict  # type: ignore[attr-defined]
 Node.register_hook = leaves.register_node_hook  # type: ignore[attr-defined]
 Node.register_prehook = leaves.register_node_prehook  # type: ignore[attr-defined]

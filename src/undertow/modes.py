@@ -17,29 +17,49 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: the function that State.record holds when it holds one; the graph installs it
+_recorder: list[Any] = [None]
+
+
+def install_recorder(function: Callable[[Any, State], None]) -> None:
+    _recorder[0] = function
+
+
 class State:
     """The switches of one thread. Never changed after construction: `replace` makes another.
 
     grad_enabled  whether operations record a graph
     intercept     None, or a function `(op, args, kwargs) -> result` that every op call is handed to
-    record        None, or a function `(node, state)` shown every node the moment it is recorded
+    record        None, or (when something below wants it) a function `(node, state)` shown every recorded node
     inference     whether inference mode is on
+    multithreading  whether a backward pass may use threads other than the caller's
+    saved_hooks   pairs (pack, unpack) of saved-tensor hooks; the last one counts
+    no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
     """
 
-    __slots__ = ("_grad_twin", "grad_enabled", "inference", "intercept", "record")
+    FIELDS = ("grad_enabled", "intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks")
+    __slots__ = (*FIELDS, "_grad_twin", "record")
 
     def __init__(
-        self, grad_enabled: bool = True, intercept: Any = None, record: Any = None, inference: bool = False
+        self,
+        grad_enabled: bool = True,
+        intercept: Any = None,
+        inference: bool = False,
+        multithreading: bool = True,
+        saved_hooks: tuple[Any, ...] = (),
+        no_saved_hooks: str | None = None,
     ) -> None:
         self.grad_enabled = grad_enabled
         self.intercept = intercept
-        self.record = record
         self.inference = inference
+        self.multithreading = multithreading
+        self.saved_hooks = saved_hooks
+        self.no_saved_hooks = no_saved_hooks
+        self.record = _recorder[0] if saved_hooks else None
         self._grad_twin: State | None = None
 
     def replace(self, **changes: Any) -> State:
-        fields = {name: getattr(self, name) for name in ("grad_enabled", "intercept", "record", "inference")}
-        return State(**{**fields, **changes})
+        return State(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
 
     def with_grad(self, enabled: bool) -> State:
         """This state with grad mode on or off; the twin is made once, so toggling allocates nothing."""
@@ -215,3 +235,33 @@ class set_grad_enabled(_Switch):
 
     def clone(self) -> set_grad_enabled:
         return type(self)(self.mode)
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether backward passes started by this thread may use other threads."""
+    return current().multithreading
+
+
+class set_multithreading_enabled(_Switch):
+    """Whether a backward pass may use device threads, or runs on the calling thread alone, in a fixed order.
+
+    At once as a call, until the end of the block as a context manager.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._outer = current().multithreading
+        set_state(current().replace(multithreading=self.mode))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        set_state(current().replace(multithreading=self._outer))
+
+    def clone(self) -> set_multithreading_enabled:
+        return type(self)(self.mode)
+
+    def __call__(self, function: F) -> F:
+        set_state(current().replace(multithreading=self._outer))
+        return super().__call__(function)

@@ -1,4 +1,7 @@
-"""Where a node is not called what PyTorch calls it, and why: (operation, PyTorch's name) -> the name here."""
+"""Where a node is not called what PyTorch calls it, and why: (operation, PyTorch's name) -> the name here.
+
+Several names are joined by " or ".
+"""
 
 from __future__ import annotations
 
@@ -29,4 +32,51 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("percentile", "SqueezeBackward4"): "ViewBackward0",
     # PyTorch has no derivative of bincount: the row compares with index_add
     ("bincount", "IndexAddBackward0"): "BincountBackward0",
+    # one node for a product of stacks, an einsum or a linear layer, where PyTorch folds, multiplies and unfolds
+    ("matmul", "SqueezeBackward4"): "SqueezeBackward1",
+    ("matmul", "UnsafeViewBackward0"): "BmmBackward0 or SqueezeBackward1",
+    ("matmul", "CloneBackward0"): "BmmBackward0",
+    ("matmul_stacks", "UnsafeViewBackward0"): "BmmBackward0",
+    ("linear", "AddmmBackward0"): "LinearBackward0",
+    ("linear", "MmBackward0"): "LinearBackward0",
+    ("linear", "MvBackward0"): "LinearBackward0",
+    ("linear", "DotBackward0"): "LinearBackward0",
+    ("linear", "ViewBackward0"): "LinearBackward0",
+    ("linear", "UnsafeViewBackward0"): "LinearBackward0",
+    ("bilinear", "ViewBackward0"): "EinsumBackward0",
+    ("einsum_pair", "ViewBackward0"): "EinsumBackward0",
+    ("einsum", "ViewBackward0"): "EinsumBackward0",
+    ("einsum", "MulBackward0"): "EinsumBackward0",
+    ("einsum", "PermuteBackward0"): "DiagonalBackward0",
+    ("tensordot", "ViewBackward0"): "EinsumBackward0",
+    ("inner", "ViewBackward0"): "EinsumBackward0",
+    ("kron", "UnsafeViewBackward0"): "ViewBackward0",
+    ("linalg_multi_dot", "ViewBackward0"): "MmBackward0 or SqueezeBackward2",
+    ("chain_matmul", "ViewBackward0"): "MmBackward0",
+    # made of other operations here
+    ("glu", "GluBackward0"): "MulBackward0",
+    ("soft_margin_loss", "SoftMarginLossBackward0"): "NegBackward0 or MeanBackward0 or SumBackward0",
+    ("pairwise_distance", "NormBackward1"): "LinalgVectorNormBackward0",
+    # weights are factors of the losses here, and so have gradients
+    ("binary_cross_entropy", "BinaryCrossEntropyBackward0"): (
+        "BinaryCrossEntropyBackward0 or MulBackward0 or MeanBackward0 or SumBackward0"
+    ),
+    ("binary_cross_entropy_with_logits", "BinaryCrossEntropyWithLogitsBackward0"): (
+        "BinaryCrossEntropyWithLogitsBackward0 or SubBackward0 or MulBackward0 or MeanBackward0 or SumBackward0"
+    ),
+    # one node for every number of dimensions, and one for log_softmax and nll_loss together
+    ("nll_loss", "ViewBackward0"): "NllLossBackward0",
+    ("nll_loss", "NllLoss2DBackward0"): "NllLossBackward0",
+    ("cross_entropy", "NllLossBackward0"): "CrossEntropyBackward0",
+    ("cross_entropy", "NllLoss2DBackward0"): "CrossEntropyBackward0",
+    ("cross_entropy", "ViewBackward0"): "CrossEntropyBackward0",
+    # reduced last here
+    ("cross_entropy", "AddBackward0"): "SubBackward0 or DivBackward0 or SumBackward0",
+    ("cross_entropy", "DivBackward1"): "DivBackward0",
+    ("cross_entropy", "NegBackward0"): "SumBackward0 or NegBackward0",
+    ("smooth_l1_loss", "AbsBackward0"): "SmoothL1LossBackward0",
+    ("smooth_l1_loss", "MeanBackward0"): "SmoothL1LossBackward0",
+    ("smooth_l1_loss", "SumBackward0"): "SmoothL1LossBackward0",
+    # the row compares with relu6, because PyTorch's own derivative is of single precision
+    ("hardsigmoid", "DivBackward0"): "HardsigmoidBackward0",
 }

@@ -23,6 +23,7 @@ from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.modes import current, no_grad, set_state
 from undertow.ops.declare import Op
+from undertow.ops.rules.calls import by_name
 from undertow.tensor import LEAF, Tensor
 
 NumpyArray = np.ndarray[Any, Any]
@@ -298,7 +299,7 @@ class Case:
 
         def catch(function: Any, args: tuple[Any, ...]) -> Any:
             op: Op = function.op
-            values = dict(zip(argument_names(op), args, strict=True))
+            values = by_name(op, args)
             set_state(outer)
             try:
                 result = function(**values)
@@ -314,12 +315,6 @@ class Case:
         finally:
             set_state(outer)
         return found
-
-
-def argument_names(op: Op) -> list[str]:
-    import inspect
-
-    return list(inspect.signature(op.forward).parameters)[1:]
 
 
 def substitute_tensors(values: dict[str, Any], change: Callable[[Tensor], Any]) -> dict[str, Any]:

@@ -11,7 +11,9 @@ import pytest
 
 import undertow as ut
 from undertow.autograd.gradcheck import gradcheck, gradgradcheck
+from undertow.graph.saved import SavedTensor
 from undertow.ops import positions
+from undertow.ops.positions import ALL
 
 
 class Index:
@@ -213,8 +215,7 @@ def test_index_saves_indices_and_sizes_only() -> None:
     assert node._saved_self_sym_sizes == SHAPE
     assert all(s is i or isinstance(s, int) for s in node.saved)
     assert node._raw_saved_indices[1] is node._raw_saved_indices[1]
-    with pytest.raises(RuntimeError, match="None is forbidden"):
-        node._raw_saved_indices[0].register_hooks(lambda x: x, lambda x: x)
+    assert all(isinstance(saved, SavedTensor) for saved in node._raw_saved_indices)
 
 
 def test_saved_indices_die_with_the_graph() -> None:
@@ -426,12 +427,113 @@ def test_add_at_repeated_positions(rows: int, width: int, dtype: str) -> None:
     np.testing.assert_allclose(got, wanted, 1e-4 if dtype == "float32" else 1e-12, 1e-4 if dtype == "float32" else 1e-12)
 
 
+PLAIN = [
+    ([0, 2, 2],), (ALL, [4, 0]), (ALL, ALL, [1, -1]), ([[0, 1], [-1, 1]],), ([0, 1], [1, -2]), (ALL, [0, 1], [1, 2]),
+    ([0, 1], ALL, [1, 2]), ([[0], [1]], [[1, 2, 2]]), ([0, 1], [1, 2], [0, 3]), ([],), (MASK4.array,),
+    (MASK45.array, [1]), (MASK4.array, ALL, [1, 2, 3]), (ALL, np.array([True, False, True, True, False])),
+]  # fmt: skip
+
+
 def test_flat_positions_are_where_indexing_reads() -> None:
     numbered = np.arange(80).reshape(SHAPE)
-    for index in ADVANCED:
-        items = made(index, lambda a: a)
-        key = tuple(np.asarray(i) if isinstance(i, list) else i for i in (items if isinstance(items, tuple) else (items,)))
-        if all(isinstance(i, np.ndarray) and i.ndim and i.dtype != np.float64 or i == slice(None) for i in key):
-            key = tuple(positions.ALL if isinstance(i, slice) else i for i in key)
-            found = positions.flat_positions(ut.backend.cpu, SHAPE, key)
-            np.testing.assert_array_equal(np.broadcast_to(found, numbered[key].shape), numbered[key])
+    for items in PLAIN:
+        key = tuple(i if isinstance(i, (slice, np.ndarray)) else np.array(i, "int64") for i in items)
+        found = positions.flat_positions(ut.backend.cpu, SHAPE, key)
+        np.testing.assert_array_equal(np.broadcast_to(found, numbered[key].shape), numbered[key])
+
+
+# ---- embedding, scatter_reduce: what no row can say
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=["padding", "frequency"])
+def test_embedding_gradient(torch: ModuleType, options: dict[str, Any]) -> None:
+    indices, weight = np.array([[0, 1, 1], [2, 0, 0]]), source((4, 70))
+    results = []
+    for library in (ut, torch):
+        w = library.tensor(weight, requires_grad=True)
+        out = library.embedding(w, library.tensor(indices), **options)
+        (out * library.tensor(weights(out.shape))).sum().backward()
+        results.append((out, w.grad))
+    for got, wanted in zip(*results, strict=True):
+        same(got, wanted)
+
+
+def test_second_derivatives_of_products_with_two_zeros_are_refused(torch: ModuleType) -> None:
+    for library in (ut, torch):
+        x = library.ones(2, dtype=library.float64, requires_grad=True)
+        src = library.tensor([0.0, 0.0, 2.0], dtype=library.float64, requires_grad=True)
+        out = library.scatter_reduce(x, 0, library.tensor([0, 0, 1]), src, "prod")
+        (first,) = library.autograd.grad(out.sum(), src, create_graph=True)
+        assert first.tolist() == [0.0, 0.0, 1.0]
+        with pytest.raises(RuntimeError, match="Double backward is unsupported for"):
+            library.autograd.grad(first.sum(), src)
+
+
+def test_an_excluded_self_takes_no_share() -> None:
+    x, src = leaf(np.array([3.0, 1.0])), leaf(np.array([3.0, 2.0]))
+    out = ut.scatter_reduce(x, 0, ut.tensor([0, 0]), src, "amax", include_self=False)
+    out.sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0]
+    assert src.grad.tolist() == [1.0, 0.0]
+
+
+INTEGER_REDUCTIONS = [(r, s) for r in ("sum", "prod", "mean", "amax", "amin") for s in (True, False)]
+
+
+@pytest.mark.parametrize(("reduce", "include_self"), INTEGER_REDUCTIONS)
+def test_scatter_reduce_of_integers(torch: ModuleType, reduce: str, include_self: bool) -> None:
+    rng = np.random.default_rng(1)
+    x, index, src = rng.integers(-9, 9, (4, 3)), rng.integers(0, 4, (5, 3)), rng.integers(-9, 9, (5, 3))
+    got, wanted = (
+        lib.scatter_reduce(*(lib.tensor(x), 0, lib.tensor(index), lib.tensor(src), reduce), include_self=include_self)
+        for lib in (ut, torch)
+    )
+    same(got, wanted)
+
+
+CALLS: list[tuple[str, Any, type[Exception], str]] = [
+    ("gather", lambda m, x: m.gather(x, 1, m.tensor([[4, 0]])), RuntimeError, "index 4 is out of bounds for dimension 1 with size 4"),
+    ("gather negative", lambda m, x: m.gather(x, 0, m.tensor([[-1]])), RuntimeError, "index -1 is out of bounds for dimension 0"),
+    ("gather float", lambda m, x: m.gather(x, 0, m.tensor([[0.0]])), RuntimeError, r"gather\(\): Expected dtype int32/int64 for index"),
+    ("gather dims", lambda m, x: m.gather(x, 0, m.tensor([0])), RuntimeError, "Index tensor must have the same number of dimensions as input tensor"),
+    ("gather size", lambda m, x: m.gather(x, 0, m.zeros(2, 5, dtype=m.int64)), RuntimeError, r"Size does not match at dimension 1 expected index \[2, 5\]"),
+    ("gather dim", lambda m, x: m.gather(x, 2, m.tensor([[0]])), IndexError, r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"),
+    ("scatter", lambda m, x: m.scatter(x, 0, m.tensor([[3]]), 1.0), RuntimeError, "index 3 is out of bounds for dimension 0 with size 3"),
+    ("scatter src", lambda m, x: m.scatter(x, 0, m.tensor([[0, 1]]), m.ones(1, 1)), RuntimeError, r"Expected index \[1, 2\] to be no larger than self"),
+    ("scatter dtype", lambda m, x: m.scatter(x, 0, m.tensor([[0]]), m.ones(1, 1, dtype=m.float64)), RuntimeError, r"Expected self.dtype to be equal to src.dtype"),
+    ("scatter dims", lambda m, x: m.scatter(x, 0, m.tensor([[0]]), m.tensor(1.0)), RuntimeError, "Index tensor must have the same number of dimensions as src tensor"),
+    ("scatter complex", lambda m, x: m.scatter(x, 0, m.tensor([[0]]), 1j), RuntimeError, "value cannot be converted to type"),
+    ("scatter reduce", lambda m, x: m.scatter(x, 0, m.tensor([[0]]), 1.0, reduce="foo"), RuntimeError, "reduce argument must be either add or multiply."),
+    ("scatter_add number", lambda m, x: m.scatter_add(x, 0, m.tensor([[0]]), 1.0), TypeError, "argument 'src' .*must be Tensor, not float"),
+    ("scatter_reduce", lambda m, x: m.scatter_reduce(x, 0, m.tensor([[0]]), x, "foo"), RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin"),
+    ("index_reduce", lambda m, x: m.index_reduce(x, 0, m.tensor([0]), x[:1], "sum"), RuntimeError, "Expected reduce to be one of prod, mean, amax or amin but got sum"),
+    ("index_select", lambda m, x: m.index_select(x, 0, m.tensor([3])), IndexError, "index out of range in self"),
+    ("index_select matrix", lambda m, x: m.index_select(x, 0, m.tensor([[0]])), IndexError, "Index is supposed to be a vector"),
+    ("index_select dtype", lambda m, x: m.index_select(x, 0, m.tensor([0.0])), RuntimeError, "Expected dtype int32 or int64 for index"),
+    ("index_add", lambda m, x: m.index_add(x, 0, m.tensor([3]), x[:1]), (RuntimeError, IndexError), "index 3 is out of bounds|index out of range"),
+    ("index_add count", lambda m, x: m.index_add(x, 0, m.tensor([0]), x), RuntimeError, r"Number of indices \(1\) should be equal to source.size\(dim\)"),
+    ("index_add shape", lambda m, x: m.index_add(x, 0, m.tensor([0]), x[:1, :2]), RuntimeError, "source tensor shape must match self tensor shape, excluding the specified dimension"),
+    ("index_add dtype", lambda m, x: m.index_add(x, 0, m.tensor([0]), m.ones(1, 4, dtype=m.float64)), RuntimeError, "must have the same scalar type"),
+    ("index_copy", lambda m, x: m.index_copy(x, 0, m.tensor([3]), x[:1]), IndexError, r"index_copy_\(\): index 3 is out of bounds for dimension 0 with size 3"),
+    ("index_copy count", lambda m, x: m.index_copy(x, 0, m.tensor([0]), x), IndexError, r"Number of indices \(1\) should be equal to source.size\(dim\)"),
+    ("index_fill", lambda m, x: m.index_fill(x, 0, m.tensor([3]), 1.0), IndexError, "index 3 is out of bounds for dimension 0 with size 3"),
+    ("index_fill vector", lambda m, x: m.index_fill(x, 0, m.tensor([0]), m.ones(1)), RuntimeError, "only supports a 0-dimensional value tensor, but got tensor with 1 dimension"),
+    ("masked_fill", lambda m, x: m.masked_fill(x, x, 1.0), RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype"),
+    ("masked_fill vector", lambda m, x: m.masked_fill(x, x > 0, m.ones(1)), RuntimeError, "only supports a 0-dimensional value tensor"),
+    ("masked_fill shape", lambda m, x: m.masked_fill(x, x[:2] > 0, 1.0), RuntimeError, r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"),
+    ("masked_select", lambda m, x: m.masked_select(x, m.tensor([1, 0, 1, 0])), RuntimeError, "masked_select: expected BoolTensor for mask"),
+    ("masked_scatter", lambda m, x: m.masked_scatter(x, x < 99, m.ones(2)), RuntimeError, "Number of elements of source < number of ones in mask"),
+    ("take", lambda m, x: m.take(x, m.tensor([12])), IndexError, "out of range: tried to access index 12 on a tensor of 12 elements."),
+    ("put", lambda m, x: m.Tensor.put(x, m.tensor([0, 1]), m.ones(3)), IndexError, "Expected source and index to have the same number of elements"),
+    ("embedding", lambda m, x: m.embedding(x, m.tensor([3])), IndexError, "index out of range in self"),
+    ("unravel_index", lambda m, x: m.unravel_index(m.tensor([0.0]), (2, 2)), TypeError, "expected 'indices' to be integer dtype"),
+    ("tril_indices", lambda m, x: m.tril_indices(-1, 2), RuntimeError, "row must be non-negative"),
+    ("take_along_dim", lambda m, x: m.take_along_dim(x, m.tensor([0]), 0), RuntimeError, "input and indices should have the same number of dimensions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [c[1:] for c in CALLS], ids=[c[0] for c in CALLS])
+def test_errors_of_functions(torch: ModuleType, call: Any, error: Any, message: str) -> None:
+    for library in (torch, ut):
+        with pytest.raises(error, match=message):
+            call(library, library.ones(3, 4))

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 
 from undertow import ops
+from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
 from undertow.ops.operands import result_type
 from undertow.tensor import LEAF, Tensor
 
 NAMES = [
-    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+    "bool", "uint8", "int8", "int16", "int32", "int64",
+    "float16", "float32", "float64", "complex64", "complex128",
 ]  # fmt: skip
 NUMBERS = [True, 2, 2.5, 2 + 1j]
-BINARY = ["add", "mul", "true_divide", "pow", "maximum", "minimum", "eq", "lt", "remainder", "atan2", "xlogy", "where"]
-FORMS = ["tensor tensor", "tensor 0-d", "0-d tensor", "0-d 0-d", "tensor number", "number tensor", "0-d number"]
+BINARY = ["add", "mul", "true_divide", "pow", "remainder", "atan2", "xlogy", "maximum", "minimum", "eq", "lt"]
+TERNARY = ["where"]
+FORMS = [f"{a} {b}" for a in ("tensor", "0-d") for b in ("tensor", "0-d", "number")] + ["number tensor"]
 
 
 def values(form: str) -> list[Any]:
@@ -56,7 +59,7 @@ def as_tensor(array: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("forms", FORMS)
-@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("op", BINARY + TERNARY)
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_result_dtypes(torch: ModuleType, op: str, forms: str) -> None:
     wrong, compared = [], 0
@@ -74,9 +77,9 @@ def test_result_dtypes(torch: ModuleType, op: str, forms: str) -> None:
 
 def takes_no_number(op: str, forms: str) -> bool:
     """Where PyTorch refuses Python numbers altogether."""
-    first, second = forms.split()
-    tensors_only = ("maximum", "minimum", "atan2")
-    return (first == "number" and op in (*tensors_only, "eq", "lt")) or (second == "number" and op in tensors_only)
+    if op in ("maximum", "minimum", "atan2"):
+        return "number" in forms
+    return op in ("eq", "lt") and forms.startswith("number")
 
 
 def describe(operand: Any) -> str:
@@ -112,6 +115,17 @@ def test_can_cast(torch: ModuleType) -> None:
         assert dtypes.can_cast(a, b) == torch.can_cast(getattr(torch, a), getattr(torch, b)), f"{a} to {b}"
 
 
+@pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparisons_of_mixed_dtypes(torch: ModuleType, op: str) -> None:
+    for a, b in product(NAMES, NAMES):
+        if "complex" in a + b and op not in ("eq", "ne"):
+            continue
+        x, y = (np.array(v).astype(n) for n, v in ((a, [0, 1, 2, 100, 3]), (b, [0, 2, 1, 100, 3])))
+        got = getattr(ops, op)(as_tensor(x), as_tensor(y))._array
+        wanted = getattr(torch, op)(torch.from_numpy(x), torch.from_numpy(y))
+        assert got.dtype == bool and got.tolist() == wanted.tolist(), f"{a}, {b}"
+
+
 def test_numpy_scalars_promote_as_python_numbers() -> None:
     single = Tensor(np.ones(2, np.float32), cpu)
     assert ops.mul(single, np.float64(2)).dtype == np.float32
@@ -121,8 +135,6 @@ def test_numpy_scalars_promote_as_python_numbers() -> None:
 
 @pytest.mark.parametrize("op", ["mul", "true_divide", "pow", "atan2", "maximum", "add"])
 def test_gradients_keep_the_dtypes_of_the_inputs(op: str) -> None:
-    from undertow.autograd.backward import grad
-
     floats = [n for n in NAMES if n.startswith("float")]
     for a, b in product(floats, floats):
         x, y = (Tensor(np.array([1.5, 2.0], n), cpu, LEAF) for n in (a, b))
@@ -135,7 +147,8 @@ def test_the_default_dtype_decides_for_integers_and_numbers() -> None:
     whole = Tensor(np.array([1, 2]), cpu)
     dtypes.set_default_dtype(np.float64)
     try:
-        assert ops.sin(whole).dtype == ops.true_divide(whole, 2).dtype == ops.mul(whole, 0.5).dtype == np.float64
+        assert ops.sin(whole).dtype == ops.true_divide(whole, 2).dtype == np.float64
+        assert ops.mul(whole, 0.5).dtype == np.float64
         assert ops.where(ops.gt(whole, 1), 1.0, 0.0).dtype == np.float64
         assert ops.mul(whole, 1j).dtype == np.complex128
     finally:

@@ -375,11 +375,11 @@ def check_saved(call: Call, where: tuple[str, int | None], node: Any) -> None:
 
 
 def saved_tensors(node: Any) -> list[Any]:
-    """Every tensor or array in the node's slots."""
+    """Every tensor or array in the node's slots, once."""
     slots = {slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())}
     values = [getattr(node, slot, None) for slot in slots - {"__weakref__"}]
     values += [v for value in values if isinstance(value, tuple) for v in value]
-    return [v for v in values if isinstance(v, Tensor | np.ndarray)]
+    return list({id(v): v for v in values if isinstance(v, Tensor | np.ndarray)}.values())
 
 
 def is_plain_number(call: Call, name: str) -> bool:
@@ -408,7 +408,7 @@ def test_node_names(torch: ModuleType, case: Case) -> None:
     for result, wanted in zip(results, expected, strict=True):
         if isinstance(result, Tensor) and result.grad_fn is not None:
             name = type(wanted.grad_fn).__name__
-            assert type(result.grad_fn).__name__ == OTHER_NAMES.get((case.sample.op, name), name)
+            assert type(result.grad_fn).__name__ in OTHER_NAMES.get((case.sample.op, name), name).split(" or ")
 
 
 def is_one_of(tensor: Tensor, tensors: list[Tensor]) -> bool:

@@ -19,7 +19,8 @@ SAMPLES = [
     *(Sample(name, integers(3, 4), 1, note="number") for name in [*ORDER[:4], *EQUALITY[:2]]),
     *(Sample(name, distinct(3, 4), integers(4), note="mixed") for name in [*ORDER[:4], *EQUALITY[:2]]),
     *(Sample(name, ODD, ODD, kink=True, note="nan") for name in [*ORDER[:4], *EQUALITY[:2]]),
-    *(Sample(name, constant([1 + 2j, 2 + 0j]), constant([1 + 2j, 1j]), kink=True, note="complex") for name in EQUALITY[:2]),
+    *(Sample(name, constant([1 + 2j, 2 + 0j]), constant([1 + 2j, 1j]), kink=True, note="complex")
+      for name in EQUALITY[:2]),
     *(Sample(name, integers(3, 4, high=2), booleans(4)) for name in LOGIC),
     *(Sample(name, distinct(3, 4), booleans(4), note="floats") for name in LOGIC),
     Sample("logical_not", integers(3, 4, high=2)),

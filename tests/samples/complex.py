@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.samples import Sample, constant, distinct, normal, positive
 
+
 def viewed_pairs(library: Any, pairs: Any) -> Any:
     """The last dimension must be contiguous, whatever the memory layout of the input."""
     return library.view_as_complex(library.mul(pairs, 1.0))

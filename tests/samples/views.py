@@ -243,6 +243,10 @@ KERNELS = [
     Sample(
         "as_strided_backward", normal(2), SHOWN_TWICE, Geometry((2,), (2,), 0), note="shared", reference=False
     ),
+    Sample(
+        "clone_as", x, Geometry((3, 4), (1, 3), 0), complex=True, reference=lambda torch, x, layout: x.clone()
+    ),
+    Sample("clone_as", x, None, note="row_major", reference=lambda torch, x, layout: x.clone()),
     Sample("as_strided_gather", x, WIDE, WINDOWS, complex=True, reference=False),
     Sample(
         "as_strided_gather",

@@ -40,18 +40,18 @@ class _Absent(type):
     """A class that can be named, imported and inherited from, and does nothing else."""
 
     def __getattr__(cls, name: str) -> Any:
-        raise AttributeError(f"undertow has no {cls.path}")
+        raise AttributeError(cls.reason)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise AttributeError(f"undertow has no {cls.path}")
+        raise AttributeError(cls.reason)
 
 
 def late(*paths: str) -> Any:
     """`lookup`, but a stand-in that raises when used instead of an error now: for names that files import."""
     try:
         return lookup(*paths)
-    except AttributeError:
-        return _Absent(paths[0].rpartition(".")[2], (), {"path": paths[0]})
+    except Exception as error:  # also what a broken submodule raises when it is imported
+        return _Absent(paths[0].rpartition(".")[2], (), {"reason": str(error)})
 
 
 def forward(*prefixes: str) -> Any:

@@ -219,7 +219,8 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
             leaves.append(edge[0])
         else:
             others.append((target, edge))
-    captured = _execute(edges, grads, keep, create_graph, captures=[e for _, e in others], targets=leaves)
+    nodes = leaves + [edge[0] for _, edge in others]
+    captured = _execute(edges, grads, keep, create_graph, captures=[e for _, e in others], targets=nodes)
     for (target, _), found in zip(others, captured, strict=True):
         if found is not None and isinstance(target, Tensor):
             _add_to_grad(target, found if isinstance(found, Tensor) else Tensor(found, target._xp), create_graph)

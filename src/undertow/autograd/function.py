@@ -349,6 +349,9 @@ def _wrap_outputs(cls: Any, node: FunctionNode, inputs: dict[int, Any], output: 
         results.append(wrapped[id(out)])
     if recording:
         _save(node, inputs, wrapped)
+        state = current()
+        if state.record is not None:
+            state.record(node, state)
     return results[0] if single else tuple(results)
 
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import abc
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd.edges import GradientEdge as GradientEdge
 from undertow.autograd.edges import get_gradient_edge as get_gradient_edge
+from undertow.autograd.saved_tensors import are_saved_tensors_hooks_enabled as are_saved_tensors_hooks_enabled
+from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disable_saved_tensors_hooks
+from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
+from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
+from undertow.engine.engine import engine, execution_order
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from undertow.modes import current
+from undertow.graph.saved import SavedTensor as SavedTensor
 from undertow.ops.recorded import recorded
 from undertow.tensor import Tensor, counter_of
 
@@ -97,10 +106,10 @@ def is_graph_kept() -> bool:
 def will_execute_node(node: Any) -> bool:
     """Whether the running backward pass has run, or will run, `node`."""
     task = current_task()
-    if task is None:
-        raise RuntimeError("will_execute_node should only be called during the backward pass: no pass is running")
     if not isinstance(node, _node.Node):
         raise RuntimeError(f"will_execute_node expects an grad_fn, but got {type(node).__name__}")
+    if task is None:
+        raise RuntimeError("will_execute_node should only be called during the backward pass: no pass is running")
     if task.exec_info is None:
         return node in task.dependencies
     info = task.exec_info.get(node)
@@ -114,7 +123,97 @@ def will_execute_node(node: Any) -> bool:
     return info.needed
 
 
+def current_graph_task_execution_order() -> list[_node.Node]:
+    """The nodes of the running backward pass in the order they run in; needs multithreading switched off."""
+    task = current_task()
+    if task is None:
+        raise RuntimeError("current_graph_task_execution_order should only be called during the backward pass")
+    if current().multithreading:
+        raise RuntimeError(
+            "current_graph_task_execution_order expects the current backward to be executed with multithreading "
+            "disabled, e.g. by running: with undertow.autograd.set_multithreading_enabled(False): ..."
+        )
+    return execution_order(task)
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call `callback()` once, when the backward pass that is running in this thread has finished."""
+    engine.queue_callback(callback)
+
+
+class MultiGradHook:
+    """One hook on several tensors; see `register_multi_grad_hook`. Counts per backward pass, under a lock."""
+
+    def __init__(self, tensors: Sequence[Tensor], function: Callable[[Any], None], mode: str) -> None:
+        self.function = function
+        self.mode = mode
+        self.nodes = [get_gradient_edge(t).node for t in tensors]
+        # Guards `expected` and `arrived`: passes of several threads, and device threads of one pass, come here at once.
+        self.lock = threading.Lock()
+        self.expected: dict[int, int] = {}
+        self.arrived: dict[int, list[Any]] = {}
+        self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]  # type: ignore[attr-defined]
+
+    def arrival(self, index: int) -> Callable[[Any], None]:
+        def hook(grad: Any) -> None:
+            due = self.collect(index, grad)
+            if due is not None:
+                self.function(due)
+
+        return hook
+
+    def collect(self, index: int, grad: Any) -> Any:
+        """What the user's function is to be called with now, or None."""
+        task = current_graph_task_id()
+        with self.lock:
+            if task not in self.arrived:
+                self.arrived[task] = [None] * len(self.nodes)
+                self.expected[task] = sum(_is_reached(node) for node in self.nodes) if self.mode == "all" else 1
+                queue_callback(lambda: self.forget(task))
+                if self.mode == "any":
+                    return grad
+            if self.mode == "any":
+                return None
+            self.arrived[task][index] = grad
+            self.expected[task] -= 1
+            return list(self.arrived[task]) if self.expected[task] == 0 else None
+
+    def forget(self, task: int) -> None:
+        with self.lock:
+            self.arrived.pop(task, None)
+            self.expected.pop(task, None)
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def _is_reached(node: _node.Node) -> bool:
+    """Whether a gradient arrives at the node in the running pass: it runs, or is captured on its way in."""
+    task = current_task()
+    assert task is not None
+    return node in task.dependencies and (task.exec_info is None or node in task.exec_info)
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all") -> Any:
+    """Call `fn` once per backward pass, when gradients of several tensors are there.
+
+    mode  "all": when all gradients that this pass computes have come; `fn` gets a list, None for the others
+          "any": at the first one; `fn` gets that gradient
+
+    >>> import undertow as ut
+    >>> a, b = ut.ones(2, requires_grad=True), ut.ones(2, requires_grad=True)
+    >>> handle = ut.autograd.graph.register_multi_grad_hook((a, b), lambda grads: print(len(grads)))
+    >>> (a * b).sum().backward()
+    2
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    return MultiGradHook(tensors, fn, mode)
+
+
 __all__ = [
-    "GradientEdge", "Node", "call_node", "current_graph_task_id", "current_node", "get_gradient_edge",
-    "increment_version", "is_graph_kept", "will_execute_node",
+    "GradientEdge", "Node", "call_node", "current_graph_task_execution_order",
+    "current_graph_task_id", "current_node", "get_gradient_edge",
+    "increment_version", "is_graph_kept", "queue_callback", "register_multi_grad_hook", "will_execute_node",
 ]  # fmt: skip

@@ -282,3 +282,10 @@ def register_node_hook(self: Node, hook: Callable[..., Any]) -> RemovableHandle:
 def register_node_prehook(self: Node, hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(grad_outputs)` before the node runs; it may return replacements."""
     return add_hook(hooks_of(self).pre, hook)
+
+
+def register_node_hook_dict(self: Node, tensor: Tensor) -> None:
+    """Run the hooks in `tensor._backward_hooks` on the tensor's gradient, also those added to it later."""
+    hooks = get_backward_hooks(tensor)
+    if hooks is not None:
+        hooks_of(self).tensor.setdefault(tensor.output_nr, hooks)

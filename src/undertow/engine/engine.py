@@ -5,6 +5,10 @@ nothing is left. In an ordinary pass gradients are bare arrays and `xp` a backen
 (create_graph) they are Tensors and `xp` the recorded operations. The loop does not know the difference, apart from one
 flag: arrays may be added in place.
 
+Note [Reentrant backward]: a backward pass may be started from inside another: from a Function's backward, a hook, an
+unpack hook. It runs nested, on the same thread, with a GraphTask of its own. Python limits how deep a thread may call,
+so every MAX_DEPTH levels the nested pass moves to a thread of the re-entrant pool, while its parent waits.
+
 Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
 apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
 """
@@ -20,12 +24,16 @@ from undertow.backend import cpu
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, expected
+from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
 from undertow.modes import current, set_state
 
 getrefcount = sys.getrefcount
+
+#: how many nested passes share a thread. See Note [Reentrant backward].
+MAX_DEPTH = 60
 
 #: references to an unshared gradient inside `_run`: the loop variable and getrefcount's argument
 _UNSHARED = 2
@@ -72,16 +80,11 @@ class Engine:
         compute_dependencies(task, root, _lowest_sequence_nr(captures, targets) if pruned else 0)
         if pruned:
             init_to_execute(task, root, captures, targets)
-        outer_state = current()
-        set_current_task(task)
-        set_state(outer_state.with_grad(create_graph))
-        try:
-            with cpu.errstate(all="ignore"):
-                _run(task, root)
-                _run_callbacks(task)
-        finally:
-            set_state(outer_state)
-            set_current_task(task.outer)
+        task.root = root
+        if task.depth and task.depth % MAX_DEPTH == 0:
+            reentrant_pool.run(lambda: _run_to_the_end(task, root))
+        else:
+            _run_to_the_end(task, root)
         return task.captured
 
     def queue_callback(self, callback: Callable[[], None]) -> None:
@@ -96,6 +99,19 @@ class Engine:
 
 
 engine = Engine()
+
+
+def _run_to_the_end(task: GraphTask, root: GraphRoot) -> None:
+    outer_state = current()
+    set_current_task(task)
+    set_state(outer_state.with_grad(task.create_graph))
+    try:
+        with cpu.errstate(all="ignore"):
+            _run(task, root)
+            _run_callbacks(task)
+    finally:
+        set_state(outer_state)
+        set_current_task(task.outer)
 
 
 def _run_callbacks(task: GraphTask) -> None:
@@ -160,6 +176,24 @@ def _topological_order(task: GraphTask, root: Node) -> list[Node]:
                 if not waiting[edge[0]]:
                     stack.append(edge[0])
     return order
+
+
+def execution_order(task: GraphTask) -> list[Node]:
+    """The nodes of a task in the order in which it runs them."""
+    again = GraphTask(task.keep_graph, task.create_graph, task.xp, None)
+    assert task.root is not None
+    compute_dependencies(again, task.root, 0)
+    order: list[Node] = []
+    again.ready_queue.push(task.root, None)
+    while len(again.ready_queue):
+        node = again.ready_queue.pop()[2]
+        order.append(node)
+        for edge in node.next_edges:
+            if edge is not None and (task.exec_info is None or edge[0] in task.exec_info):
+                again.dependencies[edge[0]] -= 1
+                if not again.dependencies[edge[0]]:
+                    again.ready_queue.push(edge[0], None)
+    return order[1:]
 
 
 # ---- running
@@ -265,14 +299,15 @@ def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Any, unshared: boo
     """Run an AccumulateGrad node: hooks of the leaf, accumulation, hooks again. See Note [Hook order]."""
     extra = node.variable._extra
     if node.extra is not None or (extra is not None and extra.rare is not None):
-        evaluate(task, node, grad)
+        evaluate(task, node, grad, unshared)
     elif grad is not None:
         node.accumulate(grad, unshared)
 
 
-def evaluate(task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
+def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
     """Run one node with everything that may hang on it: hooks, captures, undefined gradients, chosen inputs.
 
+    unshared: nobody outside the engine holds `grad`.
     Returns its results and the edges they are for (None where nobody wants one).
     """
     edges = _wanted_edges(task, node)
@@ -293,7 +328,11 @@ def evaluate(task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[A
                 shape, dtype = expected(node, nr)
                 grads[nr] = conform(node, nr, g, shape, dtype, xp)
         has_post_hooks = node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post
-        results = _apply(task, node, grads, edges, keep=task.keep_graph or bool(has_post_hooks))
+        if type(node) is AccumulateGrad:
+            _accumulate(task, node, grads, unshared if grads[0] is grad else not task.create_graph)
+            results = []
+        else:
+            results = _pull(task, node, grads, edges, keep=task.keep_graph or bool(has_post_hooks))
         if has_post_hooks:
             results = run_post_hooks(node, results, grads, xp)
             if not task.keep_graph:
@@ -303,16 +342,18 @@ def evaluate(task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[A
         task.node = None
 
 
-def _apply(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: bool) -> list[Any]:
+def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshared: bool) -> None:
+    """`unshared` is what is known of the array; a hook that returned it may have kept it."""
+    if grads[0] is not None:
+        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= _UNSHARED + 2)
+        node.run_post_accumulate_hooks()
+
+
+def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: bool) -> list[Any]:
     if not node.wants_undefined and all(g is None for g in grads):
         if not keep:
             node.release()
         return [None] * len(edges)
-    if type(node) is AccumulateGrad:
-        if grads[0] is not None:
-            node.accumulate(grads[0], False)
-            node.run_post_accumulate_hooks()
-        return []
     return node.pull(task.xp, grads if node.multiple_outputs else grads[0], edges, keep)
 
 

@@ -48,6 +48,7 @@ class GraphTask:
     ready_queue     the nodes that can run now
     final_callbacks what runs when the last node has
     node            the node being run by the general path, None between nodes
+    root            the GraphRoot above the roots of this pass
     outer           the task in whose node this one was started, or None (constant)
     depth           how many tasks it is nested in (constant)
     """
@@ -65,6 +66,7 @@ class GraphTask:
         self.final_callbacks: list[Callable[[], None]] = []
         self.node: Node | None = None
         self.outer = outer
+        self.root: Node | None = None
         self.depth = 0 if outer is None else outer.depth + 1
 
 

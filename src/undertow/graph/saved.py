@@ -7,12 +7,16 @@ custom Functions, saved-tensor hooks.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
-from undertow.graph.node import Node, install_saved_attribute
-from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, version_of
+from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra
+from undertow.modes import current, install_recorder, set_state
+from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, share_memory, version_of
 
 
 def describe(tensor: Tensor) -> str:
@@ -100,20 +104,15 @@ def unpack_output(node: Node, nr: int, argument: str, array: Any) -> Any:
     return array
 
 
-def unpack(node: Node) -> Any:
-    """The saved values of a node that keeps them in one tuple."""
-    if node.saved is None:
-        raise GraphFreedError(node.name())
-    return node.saved
-
-
 class SavedTensor:
     """One saved tensor of a node: `grad_fn._raw_saved_self`.
 
     The tensor itself for an input; for an output its array and the node, because keeping the tensor would be a cycle.
+    With hooks, what the pack hook made of it, and enough to give the unpacked tensor its place in the graph.
     """
 
-    __slots__ = ("_argument", "_array", "_expected", "_node", "_nr", "_released", "_tensor", "_xp")
+    __slots__ = ("_argument", "_array", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed", "_state",
+                 "_tensor", "_xp")  # fmt: skip
 
     _extra = _unusual()
 
@@ -123,14 +122,18 @@ class SavedTensor:
         self._expected = 0 if tensor is None else version_of(tensor)
         self._array: Any = None
         self._xp: Any = None
-        self._node: Any = None
         self._nr = 0
-        self._released = False
+        self._is_output = False
+        self._state = "plain"  # "plain", "hooked" or "freed"
+        self._packed: Any = None
+        self._hook: Any = None
+        self._edge: Any = None
 
     @classmethod
     def of_output(cls, output: Tensor, argument: str = "result") -> SavedTensor:
         """Save an output of the node that is saving it."""
         saved = cls(None, argument)
+        saved._is_output = True
         saved._array, saved._xp = output._array, output._xp
         saved._nr = output._edge[1]
         counter = counter_of(output)
@@ -138,11 +141,50 @@ class SavedTensor:
         output._edge[0].watch_output(saved._nr, counter)
         return saved
 
+    @property
+    def data(self) -> Any:
+        """What is kept: the packed object if there are hooks, the tensor otherwise."""
+        return self._packed if self._state == "hooked" else self._plain_data()
+
+    @property
+    def unpack_hook(self) -> Any:
+        return self._hook
+
+    def _plain_data(self) -> Tensor | None:
+        return Tensor(self._array, self._xp) if self._is_output else self._tensor
+
+    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        """Keep `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that gives it back when it is needed."""
+        if not callable(pack_hook) or not callable(unpack_hook):
+            raise TypeError("register_hooks(): incompatible function arguments: it takes two functions, pack and unpack")
+        if self._state == "freed":
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+                "backward through the graph a second time or if you need to access saved variables after calling "
+                "backward."
+            )
+        if self._state == "hooked":
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
+                "hooks is allowed at a time."
+            )
+        data = self._plain_data()
+        if data is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        self._packed = pack(pack_hook, data)
+        if not self._is_output:
+            self._edge = gradient_edge(data)
+        self._hook, self._state, self._xp = unpack_hook, "hooked", data._xp
+        self._tensor = self._array = None
+
     def unpack(self, node: Node | None = None) -> Tensor | None:
         """The tensor, if it is still the one that was saved."""
-        if self._released:
+        if self._state == "freed":
             raise GraphFreedError("a node" if node is None else node.name())
-        if self._array is not None:
+        if self._state == "hooked":
+            return self._unpack_hooked(node)
+        if self._is_output:
             assert node is not None
             twin = node.output_tensor(self._nr, self._array, self._xp)
             if version_of(twin) != self._expected:
@@ -152,9 +194,65 @@ class SavedTensor:
             raise_mutated(node if node is not None else _Anonymous(), self._argument, self._tensor, self._expected)
         return self._tensor
 
+    def _unpack_hooked(self, node: Node | None) -> Tensor:
+        found = self._hook(self._packed)
+        if not isinstance(found, Tensor):
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(found).__name__}"
+            )
+        twin = Tensor(found._array, found._xp)
+        if self._is_output and node is not None:
+            twin._edge = OutputEdge((node, self._nr)) if node.multiple_outputs else node
+        elif type(self._edge) is AccumulateGrad:
+            twin._edge = LEAF  # a second handle of the same leaf: its gradient goes where the leaf's goes
+            extra_of(twin).accumulate = weakref.ref(self._edge)
+        else:
+            twin._edge = self._edge
+        return twin
+
     def release(self) -> None:
-        self._tensor = self._array = None
-        self._released = True
+        self._tensor = self._array = self._packed = self._hook = self._edge = None
+        self._state = "freed"
+
+
+def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
+    """Call a pack hook on the data, without recording; it must not change what it is given."""
+    shown = Tensor(data._array, data._xp)
+    share_memory(data, shown)
+    before = version_of(shown)
+    outer = current()
+    set_state(outer.with_grad(False))
+    try:
+        packed = pack_hook(shown)
+    finally:
+        set_state(outer)
+    if version_of(shown) != before:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
+            "modified by in-place operations as this can lead to unexpected side-effects. Change a clone() instead."
+        )
+    return packed
+
+
+def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+    """Put every saved tensor of a node that was just recorded through a pair of hooks."""
+    if isinstance(node, CompiledNode):
+        for key, (kind, place) in node.saved_names.items():
+            if kind != "value":
+                slot = getattr(node, f"saved_{place if kind == 'input' else place[0]}")
+                if slot is not None and not _is_number(slot):
+                    raw_saved(node, key, kind, place).register_hooks(pack_hook, unpack_hook)
+        node_extra(node)  # so that the generated code asks unpack_output
+        return
+    for saved in node.saved or ():
+        if isinstance(saved, SavedTensor):
+            saved.register_hooks(pack_hook, unpack_hook)
+
+
+def _is_number(value: Any) -> bool:
+    extra = value._extra if isinstance(value, Tensor) else None
+    return extra is not None and extra.is_number
 
 
 class _Anonymous(Node):
@@ -205,3 +303,12 @@ def list_of(node: Node) -> str:
 
 
 install_saved_attribute(saved_attribute)
+
+
+def record(node: Node, state: Any) -> None:
+    """What happens to every node recorded while saved-tensor hooks are on."""
+    if state.saved_hooks:
+        pack_node(node, *state.saved_hooks[-1])
+
+
+install_recorder(record)

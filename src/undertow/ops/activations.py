@@ -14,6 +14,7 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.elementwise import abs, sigmoid, tanh, unary
 from undertow.ops.operands import as_operand
+from undertow.ops.parts import narrow
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
 
@@ -83,12 +84,19 @@ relu = unary(
     promote=None,
 )
 
-threshold = unary(
-    "threshold",
+# its parameter has the name of the function, so the primitive needs another
+_threshold = unary(
+    "_threshold",
     forward=lambda xp, input, threshold, value: xp.where(input <= threshold, input.dtype.type(value), input),
     vjp=lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
     promote=None,
 )
+
+
+@composite
+def threshold(input: Any, threshold: float, value: float) -> Any:
+    """input where it is above the threshold, else `value`."""
+    return _threshold(input, threshold, value)
 
 
 def leaky(xp: Any, input: Any, negative_slope: float = 0.01) -> Any:
@@ -375,5 +383,5 @@ def glu(input: Any, dim: int = -1) -> Any:
     size = input.shape[axis]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
-    first, second = recorded.narrow(input, axis, 0, size // 2), recorded.narrow(input, axis, size // 2, size // 2)
+    first, second = narrow(input, axis, 0, size // 2), narrow(input, axis, size // 2, size // 2)
     return mul(first, sigmoid(second))

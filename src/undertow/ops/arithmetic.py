@@ -20,8 +20,8 @@ def is_integral(value: Any) -> bool:
 def times_alpha(input: Any, other: Any, alpha: Any) -> Any:
     if isinstance(alpha, float | complex) and is_integral(input) and is_integral(other):
         raise RuntimeError(
-            "For integral input tensors, argument alpha must not be a floating point number. Convert the tensors "
-            "to a floating-point dtype first."
+            "For integral input tensors, argument alpha must not be a floating point number. Convert the "
+            "tensors to a floating-point dtype first."
         )
     if isinstance(alpha, complex) and input.dtype.kind != "c":
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
@@ -45,8 +45,8 @@ def negative(xp: Any, input: Any) -> Any:
         return xp.negative(input)
     except TypeError:
         raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
-            "use the `~` or `logical_not()` operator instead."
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+            "mask, use the `~` or `logical_not()` operator instead."
         ) from None
 
 
@@ -240,8 +240,8 @@ def not_implemented(name: str) -> Any:
 
     def rule(xp: Any, g: Any) -> Any:
         raise NotImplementedError(
-            f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the inputs "
-            "if that is what you want."
+            f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the "
+            "inputs if that is what you want."
         )
 
     return rule

@@ -45,7 +45,7 @@ _where = primitive(
 
 @composite
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """Elements of `input` where the condition holds, of `other` elsewhere; given the condition alone, its places.
+    """Elements of `input` where the condition holds, of `other` elsewhere; given that alone, its places.
 
     >>> import undertow as ut
     >>> ut.where(ut.tensor([True, False]), ut.tensor([1.0, 2.0]), 0).tolist()

@@ -107,8 +107,8 @@ def imag(input: Any) -> Any:
     input = as_operand("imag", "input", input)
     if not is_complex(input):
         raise RuntimeError(
-            "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real tensor is "
-            "zero."
+            "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real "
+            "tensor is zero."
         )
     return _imag(input)
 
@@ -123,8 +123,8 @@ def pairs_of_parts(xp: Any, input: Any) -> Any:
 def complex_of_pairs(xp: Any, input: Any) -> Any:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(
-            "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type: "
-            + dtypes.SCALAR_NAMES[input.dtype]
+            "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type"
+            f": {dtypes.SCALAR_NAMES[input.dtype]}"
         )
     if input.ndim == 0:
         raise RuntimeError("Input tensor must have one or more dimensions")

@@ -75,10 +75,10 @@ def sequence_shape(function: str, size: Any) -> tuple[int, ...]:
 
 def as_number(function: str, name: str, value: Any) -> Any:
     """A Python number from a number, a NumPy scalar, or a 0-d tensor that no gradient is asked of."""
-    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, cpu.generic):
-        return value
     if isinstance(value, cpu.generic) and value.dtype.kind in "biufc":
         return value.item()
+    if isinstance(value, (bool, int, float, complex)):
+        return value
     if isinstance(value, Tensor) and value._array.ndim == 0 and current_edge(value) is None:
         return value._array.item()
     cure = " (a 0-d tensor must not require grad: detach() it)" if isinstance(value, Tensor) else ""

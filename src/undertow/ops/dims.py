@@ -26,7 +26,7 @@ def wrap_dims(dims: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
     """One, several or all (None) dimensions, counted from the front, each at most once."""
     if dims is None:
         return tuple(range(ndim))
-    if not isinstance(dims, Iterable):
+    if type(dims) is int or not isinstance(dims, Iterable):
         return (wrap_dim(dims, ndim),)
     wrapped = tuple([wrap_dim(d, ndim) for d in dims])
     if len(set(wrapped)) != len(wrapped):

@@ -194,8 +194,8 @@ def logistic(xp: Any, input: Any) -> Any:
     """1 / (1 + exp(-input)), by way of exp(-|input|), which cannot overflow."""
     if input.dtype.kind == "c":
         return 1 / (1 + xp.exp(-input))
-    small = xp.exp(xp.copysign(input, -1))
-    return xp.where(input < 0, small, 1) / (small + 1)
+    small = xp.exp(-xp.abs(input))
+    return xp.maximum(small, input >= 0) / (small + 1)
 
 
 sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: g * xp.conj(out * (1 - out)))
@@ -233,8 +233,8 @@ def direction(xp: Any, input: Any) -> Any:
 def sign_of_real(xp: Any, input: Any) -> Any:
     if input.dtype.kind == "c":
         raise NotImplementedError(
-            "Unlike NumPy, sign is not intended to support complex numbers (it is not clear which of their signs is "
-            "meant). Please use sgn instead."
+            "Unlike NumPy, sign is not intended to support complex numbers, whose sign could mean several "
+            "things. Please use sgn instead."
         )
     return direction(xp, input)
 

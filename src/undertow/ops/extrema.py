@@ -51,9 +51,11 @@ def extreme(name: str, ufunc: str) -> Any:
     """The forward of amax, amin, max and min."""
 
     def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+        axes = None if dim is None else reduced_axes(dim, input.ndim)
         require_order(name, input)
-        require_elements(name, input.shape, dim)
-        return getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        if not input.size:
+            require_elements(name, input.shape, dim)
+        return getattr(xp, ufunc).reduce(input, axes, keepdims=keepdim)
 
     return forward
 
@@ -229,22 +231,23 @@ def with_values(xp: Any, input: Any, indices: Any, axis: int, keepdim: bool) -> 
     return (values, indices) if keepdim else (xp.squeeze(values, axis), xp.squeeze(indices, axis))
 
 
-def extreme_along(name: str, choose: str) -> Any:
+def extreme_along(name: str, ufunc: str, choose: str) -> Any:
     """The forward of max and min along a dimension."""
 
     def forward(xp: Any, input: Any, dim: int, keepdim: bool = False) -> Any:
-        require_order(name, input)
         axis = wrap_dim(dim, input.ndim)
+        require_order(name, input)
         if input.ndim == 0:
             return input.copy(), xp.zeros((), dtypes.int64)
         require_elements(name, input.shape, axis)
-        return with_values(xp, input, getattr(xp, choose)(input, axis, keepdims=True), axis, keepdim)
+        values = getattr(xp, ufunc).reduce(input, axis, keepdims=keepdim)
+        return values, getattr(xp, choose)(input, axis, keepdims=keepdim)
 
     return forward
 
 
-max_dim = primitive("_max_dim", extreme_along("max", "argmax"), node="MaxBackward0", **SELECTING)
-min_dim = primitive("_min_dim", extreme_along("min", "argmin"), node="MinBackward0", **SELECTING)
+max_dim = primitive("_max_dim", extreme_along("max", "maximum", "argmax"), node="MaxBackward0", **SELECTING)
+min_dim = primitive("_min_dim", extreme_along("min", "minimum", "argmin"), node="MinBackward0", **SELECTING)
 
 
 @composite
@@ -256,30 +259,22 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
     >>> ut.max(ut.tensor([[1.0, 3.0], [4.0, 2.0]]), dim=1).values
     tensor([3., 4.])
     """
-    return extreme_of(input, dim, keepdim, other, "max")
+    if other is not None or isinstance(dim, Tensor):
+        return recorded.maximum(input, dim if other is None else other)
+    if dim is None and not keepdim:
+        return max_all(input)
+    return return_types.max(max_dim(input, dim, keepdim))
 
 
 @composite
 @numpy_spelling
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements."""
-    return extreme_of(input, dim, keepdim, other, "min")
-
-
-def extreme_of(input: Any, dim: Any, keepdim: bool, other: Any, which: str) -> Any:
-    of_two, of_everything, along = {
-        "max": (recorded.maximum, max_all, max_dim),
-        "min": (recorded.minimum, min_all, min_dim),
-    }[which]
     if other is not None or isinstance(dim, Tensor):
-        return of_two(input, dim if other is None else other)
-    if dim is None:
-        if keepdim:
-            raise TypeError(
-                f"{which}(): keepdim needs a dim; a{which}() keeps all dimensions with keepdim=True"
-            )
-        return of_everything(input)
-    return getattr(return_types, which)(along(input, dim, keepdim))
+        return recorded.minimum(input, dim if other is None else other)
+    if dim is None and not keepdim:
+        return min_all(input)
+    return return_types.min(min_dim(input, dim, keepdim))
 
 
 # ---- indices alone

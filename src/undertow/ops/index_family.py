@@ -164,7 +164,7 @@ zeros_for = nondifferentiable(
     "zeros_for",
     forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
     inputs=("input",),
-    batch=lambda call, args, in_dims: (call(*args), None),
+    batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
 )
 
 for _name, _kernel in {"index_at": index_at, "index_into_zeros": index_into_zeros, "index_written": index_written,

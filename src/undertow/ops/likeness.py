@@ -152,3 +152,7 @@ def new(input: Tensor, *args: Any) -> Tensor:
         share_memory(args[0], alias)
         return alias
     return new_empty(input, *(args or (0,)))
+
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS = {"new": new}

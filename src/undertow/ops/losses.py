@@ -72,11 +72,13 @@ def gathered(xp: Any, values: Any, reduction: str) -> Any:
 def batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The losses of all elements at once, then reduced for each example."""
     input, target, *params = args
-    rank = max(x.ndim - (d is not None) for x, d in zip((input, target), in_dims, strict=False))
-    aligned = [
-        x if d is None else padded(in_front(x, d), rank)
+    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
+    batched = [
+        recorded.broadcast_to(x, (size, *x.shape)) if d is None else in_front(x, d)
         for x, d in zip((input, target), in_dims, strict=False)
     ]
+    rank = max(x.ndim for x in batched) - 1
+    aligned = [padded(x, rank) for x in batched]
     place = next(k for k, p in enumerate(params) if p in REDUCTIONS)
     reduction, params[place] = params[place], "none"
     losses = op(*aligned, *params)

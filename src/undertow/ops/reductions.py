@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
 from undertow.ops.operands import float_array
@@ -54,17 +54,29 @@ def cast(input: Any, dtype: Any) -> Any:
 # ---- sum
 
 
+#: FEW_ONES[dtype][n]: n ones. For a few numbers, a dot product takes half the time of np.add.reduce.
+FEW_ONES = {d: [cpu.ones(n, d) for n in range(33)] for d in dtypes.ALL if d.kind in "fc" and d != dtypes.float16}
+
+
 def sum_all_forward(xp: Any, input: Any) -> Any:
-    if input.dtype in ACCUMULATOR:
+    ones = FEW_ONES.get(input.dtype)
+    if ones is None:
         return in_dtype_of(input, accumulate(xp.add, input, None))
+    if input.size <= 32 and xp is cpu:
+        return input.ravel().dot(ones[input.size])
     return xp.add.reduce(input, axis=None)
+
+
+def sum_dims_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    axes = reduced_axes(dim, input.ndim)
+    if input.dtype in ACCUMULATOR:
+        return in_dtype_of(input, accumulate(xp.add, input, axes, keepdim))
+    return xp.add.reduce(input, axes, keepdims=keepdim)
 
 
 sum_dims = primitive(
     "_sum_dims",
-    forward=lambda xp, input, dim=None, keepdim=False: in_dtype_of(
-        input, accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
-    ),
+    forward=sum_dims_forward,
     vjp={
         "input": lambda xp, g, input_shape, dim, keepdim: xp.broadcast_to(
             restore(xp, g, input_shape, dim, keepdim), input_shape
@@ -149,6 +161,12 @@ def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -
     return in_dtype_of(input, total / n if n else total * xp.nan)
 
 
+def mean_all_forward(xp: Any, input: Any) -> Any:
+    if input.dtype in FEW_ONES and input.size:
+        return sum_all_forward(xp, input) / input.size
+    return mean_forward(xp, input)
+
+
 mean_dims = primitive(
     "_mean_dims",
     forward=mean_forward,
@@ -164,7 +182,7 @@ mean_dims = primitive(
 
 mean_all = primitive(
     "_mean_all",
-    forward=lambda xp, input: mean_forward(xp, input),
+    forward=mean_all_forward,
     vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g / math.prod(input_shape), input_shape)},
     jvp=LINEAR,
     batch=over_rows(mean_dims),

@@ -9,7 +9,7 @@ from operator import mul
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.errors import UndertowError
+from undertow.errors import IncompatibleViewError
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
@@ -17,19 +17,6 @@ from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.shifted import shifted
 from undertow.ops.sizes import infer_sizes, ints
 from undertow.ops.views import unsqueeze
-
-
-class IncompatibleViewError(UndertowError, RuntimeError):
-    """No strides show the tensor's memory under the sizes asked for."""
-
-    def __init__(self, shape: tuple[int, ...], size: tuple[int, ...]) -> None:
-        self.shape, self.size = shape, size
-        super().__init__(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
-            f"across two contiguous subspaces): sizes {list(shape)} cannot become {list(size)} without "
-            "copying. Use .reshape(...) instead."
-        )
-
 
 # ---- copies
 

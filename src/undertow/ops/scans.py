@@ -27,7 +27,7 @@ def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
     axis = wrap_dim(dim, input.ndim)
     accumulator = None if dtype is not None and dtype.kind != "f" else ACCUMULATOR.get(input.dtype)
     if input.ndim == 0:
-        return input.astype(accumulator or input.dtype)
+        return in_dtype_of(input, input.astype(accumulator or input.dtype))
     return in_dtype_of(input, ufunc.accumulate(input, axis, accumulator or input.dtype))
 
 
@@ -153,12 +153,12 @@ cumprod = primitive(
 
 
 def logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
+    axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind not in "fc":
         raise NotImplementedError(
             f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input)}'. "
             "Convert the tensor to a floating point dtype first."
         )
-    axis = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.copy()
     if input.dtype.kind == "f":
@@ -210,8 +210,8 @@ logcumsumexp = primitive(
 
 def running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
     """Running extremes and the latest place of each; a NaN stays."""
-    require_order(name, input)
     axis = wrap_dim(dim, input.ndim)
+    require_order(name, input)
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     values = ufunc.accumulate(input, axis)

@@ -70,11 +70,11 @@ _group_sizes = nondifferentiable(
 def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
     """How much of the gradient of a maximum or minimum input and src get: evenly shared by all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
-    attained = input == result
+    attained = xp.array(input == result, order="C")
     if not include_self:
         attained.reshape(-1)[positions.reshape(-1)] = False
     src_attained = src == result.reshape(-1).take(positions)
-    number = add_flat(xp, attained.astype(input.dtype), positions, src_attained)
+    number = add_flat(xp, attained.astype(input.dtype, order="C"), positions, src_attained)
     return attained / number, src_attained / number.reshape(-1).take(positions)
 
 

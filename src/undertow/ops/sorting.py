@@ -46,8 +46,8 @@ def order(xp: Any, input: Any, axis: int, descending: bool) -> Any:
 
 
 def sort_forward(xp: Any, input: Any, dim: int = -1, descending: bool = False) -> Any:
-    refuse("Sort", input, "c")
     axis = wrap_dim(dim, input.ndim)
+    refuse("Sort", input, "c")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     indices = order(xp, input, axis, descending)
@@ -90,8 +90,8 @@ argsort = nondifferentiable(
 def topk_forward(
     xp: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Any:
-    refuse("topk", input, "bc")
     axis = wrap_dim(dim, input.ndim)
+    refuse("topk", input, "bc")
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError(
             f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}"
@@ -118,10 +118,10 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 
 
 def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    if input.dtype.kind in "bc":
-        raise NotImplementedError(f"\"kthvalue_cpu\" not implemented for '{type_name(input)}'")
     axis = wrap_dim(dim, input.ndim)
     require_elements("kthvalue", input.shape, axis)
+    if input.dtype.kind in "bc":
+        raise NotImplementedError(f"\"kthvalue_cpu\" not implemented for '{type_name(input)}'")
     if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}")
     if input.ndim == 0:
@@ -236,11 +236,21 @@ def runs(xp: Any, rows: Any) -> tuple[Any, Any, Any]:
     return rows[starts], xp.cumsum(new) - 1, xp.diff(xp.append(starts, n))
 
 
+def slice_dim(shape: tuple[int, ...], dim: int) -> int:
+    """The dimension whose slices are compared; they must have elements."""
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    axis = wrap_dim(dim, len(shape))
+    if 0 in shape[:axis] + shape[axis + 1 :]:
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    return axis
+
+
 def unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
+    axis = None if dim is None else slice_dim(input.shape, dim)
     if input.dtype.kind == "c":
         raise NotImplementedError(f"\"unique\" not implemented for '{type_name(input)}'")
-    axis = None if dim is None else wrap_dim(dim, input.ndim)
-    rows = input.reshape(-1) if axis is None else xp.moveaxis(xp.atleast_1d(input), axis, 0)
+    rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)
     if consecutive:
         values, inverse, counts = runs(xp, rows)
     else:

@@ -36,7 +36,7 @@ def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdi
     distance = exact - mean
     squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
     total = xp.add.reduce(squares, axes, keepdims=keepdim)
-    return over_freedom(xp, total, n, correction), mean if keepdim else xp.squeeze(mean, axes)
+    return over_freedom(xp, total, n, correction), mean.reshape(total.shape)
 
 
 def over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
@@ -57,8 +57,8 @@ def var_forward(
     var, mean = moments(xp, name, input, dim, correction, keepdim)
     if name.startswith("std"):
         var = xp.sqrt(var)
-    var = xp.asarray(var).astype(dtypes.real_of(input.dtype))
-    return (var, xp.asarray(mean).astype(input.dtype)) if name.endswith("_mean") else var
+    var = var.astype(dtypes.real_of(input.dtype), copy=False)
+    return (var, mean.astype(input.dtype, copy=False)) if name.endswith("_mean") else var
 
 
 def slope(xp: Any, input: Any, dim: Dims, correction: float) -> Any:
@@ -240,8 +240,8 @@ def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
 
 def median_along(name: str, ignore_nan: bool) -> Any:
     def forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
-        require_numbers("median", input)
         axis = wrap_dim(dim, input.ndim)
+        require_numbers("median", input)
         if input.ndim == 0:
             return input.copy(), xp.zeros((), dtypes.int64)
         require_elements(name, input.shape, axis)
@@ -279,7 +279,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     >>> ut.median(ut.tensor([4.0, 1.0, 3.0, 2.0]))
     tensor(2.)
     """
-    if dim is None:
+    if dim is None and not keepdim:
         return median_all(input)
     return return_types.median(median_dim(input, dim, keepdim))
 
@@ -288,15 +288,15 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 @numpy_spelling
 def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of the elements that are not NaN; along `dim`, (values, indices)."""
-    if dim is None:
+    if dim is None and not keepdim:
         return nanmedian_all(input)
     return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
 
 
 def mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind == "c":
         require_numbers("mode", input)
-    axis = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     require_elements("mode", input.shape, axis)

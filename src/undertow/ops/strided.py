@@ -72,20 +72,34 @@ class Geometry:
 
 def memory_of(xp: Any, array: Any) -> Any:
     """The whole stretch of memory the array lies in, as a 1-d array of its dtype."""
-    root = array
-    while isinstance(root.base, xp.ndarray):
-        root = root.base
+    root = owner(xp, array)
     root = root[tuple([slice(None, None, -1 if s < 0 else 1) for s in root.strides])]
     span = sum([(n - 1) * s for n, s in zip(root.shape, root.strides, strict=True)]) // root.itemsize + 1
-    flat = xp.lib.stride_tricks.as_strided(root, (span if root.size else 0,), (root.itemsize,))
-    return flat.view(array.dtype)
+    flat = xp.lib.stride_tricks.as_strided(root, (span if root.size else 0,), (root.itemsize,)).view("uint8")
+    return flat[: flat.size - flat.size % array.itemsize].view(array.dtype)
+
+
+def owner(xp: Any, array: Any) -> Any:
+    """The array whose memory it is."""
+    while array.base is not None:
+        base = array.base
+        if not isinstance(base, xp.ndarray):
+            base = getattr(base, "base", None)  # NumPy's as_strided puts a holder in between
+        if not isinstance(base, xp.ndarray):
+            break
+        array = base
+    return array
 
 
 def geometry_of(xp: Any, array: Any) -> Geometry:
     offset = address(array) - address(memory_of(xp, array)) if array.size else 0
-    return Geometry(
-        array.shape, tuple([s // array.itemsize for s in array.strides]), offset // array.itemsize
-    )
+    if any(s % array.itemsize for s in (offset, *array.strides)):
+        raise RuntimeError(
+            f"the elements of this array lie {array.strides} bytes apart, from byte {offset} on: not a "
+            f"multiple of their size, {array.itemsize}. Use a clone() of it."
+        )
+    strides = tuple([s // array.itemsize for s in array.strides])
+    return Geometry(array.shape, strides, offset // array.itemsize)
 
 
 def address(array: Any) -> int:
@@ -243,4 +257,35 @@ as_strided_backward = primitive(
     vjp={"grad": lambda xp, g, source, target: xp.as_strided_gather(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
+)
+
+
+# ---- copies in a given layout
+
+
+def layout_of(tensor: Any) -> Geometry | None:
+    """How the tensor's elements lie; None if row by row in memory of their own."""
+    array = tensor._array
+    return None if array.flags.c_contiguous and array.base is None else geometry_of(tensor._xp, array)
+
+
+def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
+    if layout is None or layout.overlaps(xp):
+        return input.copy(order="C")
+    low, high = layout.bounds()
+    memory = xp.zeros(high - min(low, 0), input.dtype)
+    strides = tuple([s * input.itemsize for s in layout.strides])
+    out = xp.lib.stride_tricks.as_strided(memory[layout.offset - min(low, 0) :], layout.shape, strides)
+    out[...] = input
+    return out
+
+
+# views of a tensor can be taken again of a copy that is laid out as it is
+clone_as = primitive(
+    "clone_as",
+    forward=lay_out,
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=LOOP,
+    node="CloneBackward0",
 )

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from undertow.ops.declare import Op
 
 new = object.__new__
+
+#: the default of arguments that are required, but may come under another name
+REQUIRED = object()
+
+
+def raise_missing(op: str, argument: str) -> None:
+    raise TypeError(f"{op}() missing 1 required positional argument: {argument!r}")
+
+
 SCOPE = {
+    "REQUIRED": REQUIRED, "raise_missing": raise_missing,
     "FREED": FREED, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
     "current": current, "current_edge": current_edge, "explain": explain,
     "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
@@ -88,7 +98,8 @@ class Build:
         if self.numbers:
             op.function.__globals__[f"{op.name}_number"] = function
         else:
-            op.function = function
+            # by this name, because a parameter may have the operation's own (`threshold`)
+            op.function = scope["_function"] = function
 
     def execute(self, scope: dict[str, Any], part: str) -> Any:
         source = "\n".join(self.lines) + "\n"
@@ -112,7 +123,7 @@ class Build:
         if not self.numbers:
             self.write_aliases()
             self.add("if _state.intercept is not None:")
-            self.add(f"return _state.intercept({op.name}, ({', '.join(self.ordered_arguments())},))", 2)
+            self.add(f"return _state.intercept(_function, ({', '.join(self.ordered_arguments())},))", 2)
         if op.number and not self.numbers:
             other = op.number
             self.add(f"if type({other}) is float or type({other}) is int:")
@@ -128,7 +139,7 @@ class Build:
             if n in op.keyword_only and not starred and not self.numbers:
                 parts.append("*")
                 starred = True
-            parts.append(f"{n}=default_{n}" if n in op.defaults else n)
+            parts.append(n + (f"=default_{n}" if n in op.defaults else "=REQUIRED" * (n in self.spelled_twice())))
         aliases = [a for d, a in (("dim", "axis"), ("keepdim", "keepdims")) if d in op.params]
         if aliases and not self.numbers:
             parts += ([] if starred else ["*"]) + [f"{a}=None" for a in aliases]
@@ -139,10 +150,19 @@ class Build:
 
         return list(inspect.signature(self.op.forward).parameters)[1:]
 
+    def spelled_twice(self) -> list[str]:
+        """`dim`, where it has no default, and what follows: Python cannot require them, as `axis` may be given."""
+        op, names = self.op, self.ordered_arguments()
+        if "dim" not in op.params or "dim" in op.defaults or self.numbers:
+            return []
+        return [n for n in names[names.index("dim") :] if n not in op.defaults and n not in op.keyword_only]
+
     def write_aliases(self) -> None:
         for dim, axis in (("dim", "axis"), ("keepdim", "keepdims")):
             if dim in self.op.params:
                 self.add(f"if {axis} is not None: {dim} = {axis}")
+        for n in self.spelled_twice():
+            self.add(f"if {n} is REQUIRED: raise_missing({self.op.name!r}, {n!r})")
 
     def write_operands(self) -> None:
         op, inputs = self.op, self.inputs
@@ -171,7 +191,7 @@ class Build:
     def write_forward(self) -> None:
         op = self.op
         arguments = ", ".join(
-            f"{n}={n}" if n in op.keyword_only else (f"{n}_array" if n in self.inputs else n)
+            (f"{n}=" if n in op.keyword_only else "") + (f"{n}_array" if n in self.inputs else n)
             for n in self.ordered_arguments()
         )
         if op.batch is ELEMENTWISE:
@@ -197,6 +217,8 @@ class Build:
                 self.add(f"_out = forward(_xp, {arguments})", 2)
         if op.outputs is None:
             self.add("if type(_out) is not _xp.ndarray: _out = _xp.asarray(_out)")
+        else:
+            self.add("_out = tuple([_a if type(_a) is _xp.ndarray else _xp.asarray(_a) for _a in _out])")
 
     def write_recording(self) -> None:
         op = self.op
@@ -229,13 +251,10 @@ class Build:
     def write_plain_result(self, depth: int = 1) -> None:
         op = self.op
         if op.outputs is not None:
-            self.add("return tuple([Tensor(_a if type(_a) is _xp.ndarray else _xp.asarray(_a), _xp) for _a in _out])",
-                     depth)  # fmt: skip
+            self.add("_results = tuple([Tensor(_a, _xp) for _a in _out])", depth)
             if op.kind == "view":
-                self.lines.pop()
-                self.add("_results = tuple([Tensor(_a, _xp) for _a in _out])", depth)
                 self.write_view_attachment("_results", depth)
-                self.add("return _results", depth)
+            self.add("return _results", depth)
             return
         self.write_tensor("None", depth)
         if op.kind == "view":
@@ -253,7 +272,7 @@ class Build:
     def write_view_attachment(self, result: str, depth: int = 1) -> None:
         op = self.op
         arguments = "".join(f"{n}, " for n in op.params)
-        self.add(f"attach_view({result}, {op.inputs[0]}, {op.name}, ({arguments}), _state)", depth)
+        self.add(f"attach_view({result}, {op.inputs[0]}, _function, ({arguments}), _state)", depth)
 
     def write_node(self) -> None:
         op = self.op
@@ -286,7 +305,6 @@ class Build:
             self.add("_node.shape = _out.shape")
             self.add("_node.dtype = _out.dtype")
         else:
-            self.add("_out = tuple([_a if type(_a) is _xp.ndarray else _xp.asarray(_a) for _a in _out])")
             self.add("_node.shape = [_a.shape for _a in _out]")
             self.add("_node.dtype = [_a.dtype for _a in _out]")
         self.add("_node.extra = None")
@@ -431,7 +449,8 @@ class Build:
 
 def is_identity(rule: Any) -> bool:
     """Whether a rule is `lambda xp, g: g`, which need not be called."""
-    return rule.__code__.co_code == _IDENTITY.__code__.co_code and rule.__code__.co_varnames == ("xp", "g")
+    code = getattr(rule, "__code__", None)
+    return code is not None and code.co_code == _IDENTITY.__code__.co_code and code.co_varnames == ("xp", "g")
 
 
 def _IDENTITY(xp: Any, g: Any) -> Any:

@@ -10,17 +10,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from undertow.errors import GraphFreedError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.node import Node, next_sequence_nr
-from undertow.graph.saved import raise_mutated, unpack
+from undertow.graph.saved import SavedTensor
 from undertow.modes import current
 from undertow.ops.operands import as_operand, promote, same_device
 from undertow.ops.recorded import recorded
-from undertow.tensor import Tensor, version_of
+from undertow.tensor import Tensor
 
 
 class VariadicNode(Node):
-    """saved: (tensor, version) pairs in a row, or (); params: the values of `value_names`, in order."""
+    """saved: a SavedTensor each, or (); params: the values of `value_names`, in order."""
 
     __slots__ = ()
 
@@ -37,14 +38,10 @@ class VariadicNode(Node):
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
     def unpack_tensors(self, xp: Any) -> list[Any]:
-        saved = self.saved if type(self.saved) is tuple else unpack(self)
-        found = []
-        for place in range(0, len(saved), 2):
-            tensor, version = saved[place], saved[place + 1]
-            if version_of(tensor) != version:
-                raise_mutated(self, f"tensors[{place // 2}]", tensor, version)
-            found.append(tensor if xp is recorded else tensor._array)
-        return found
+        if self.saved is None:
+            raise GraphFreedError(self.name())
+        tensors = [saved.unpack(self) for saved in self.saved]
+        return tensors if xp is recorded else [t._array for t in tensors]
 
 
 def build_variadic(op: Any) -> None:
@@ -91,7 +88,7 @@ def run_variadic(op: Any, state: Any, tensors: list[Tensor], params: dict[str, A
     node = object.__new__(op.node_class)
     node.next_edges = tuple([gradient_edge(t) for t in tensors])
     node.sequence_nr = next_sequence_nr()
-    node.saved = tuple([v for t in tensors for v in (t, version_of(t))]) if node.saves_tensors else ()
+    node.saved = tuple([SavedTensor(t, f"tensors[{i}]") for i, t in enumerate(tensors)]) if node.saves_tensors else ()
     values = {**params, "shapes": [a.shape for a in arrays]}
     node.params = tuple([values[n] for n in node.value_names])
     node.shape, node.dtype, node.extra = out.shape, out.dtype, None

@@ -153,11 +153,6 @@ def contains(self: Tensor, element: Any) -> bool:
     return bool((self._array == (element._array if isinstance(element, Tensor) else element)).any())
 
 
-def identity_hash(self: Tensor) -> int:
-    """`hash(tensor)`: of the object, because `==` compares elements."""
-    return id(self)
-
-
 # ---- shape and memory
 
 
@@ -268,13 +263,13 @@ def get_device(self: Tensor) -> int:
 
 # ---- to methods
 
-#: attribute -> function; `methods.py` puts them on Tensor
-METHODS = {
+#: attribute -> function or property; `methods.py` puts them on Tensor
+METHODS: dict[str, Any] = {
     "__bool__": to_bool,
     "__complex__": to_complex,
     "__contains__": contains,
     "__float__": to_float,
-    "__hash__": identity_hash,
+    "__hash__": object.__hash__,  # by identity, because `==` compares elements
     "__index__": to_index,
     "__int__": to_int,
     "__len__": length,
@@ -289,6 +284,8 @@ METHODS = {
     "is_same_size": is_same_size,
     "is_signed": is_signed,
     "item": item,
+    "itemsize": property(element_size),
+    "nbytes": property(nbytes),
     "ndimension": dim,
     "nelement": numel,
     "numel": numel,
@@ -298,6 +295,3 @@ METHODS = {
     "stride": stride,
     "tolist": tolist,
 }
-
-#: attribute -> getter; read-only properties
-PROPERTIES = {"itemsize": element_size, "nbytes": nbytes}

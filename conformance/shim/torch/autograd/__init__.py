@@ -7,7 +7,7 @@ from typing import Any
 
 import torch  # noqa: F401  (the tests reach it through here)
 
-from .._undertow import forward, late, lookup
+from .._undertow import forward, late
 from .function import Function  # noqa: F401
 from .variable import Variable  # noqa: F401
 
@@ -21,9 +21,7 @@ _profiler_enabled = late("profiler.is_enabled", "profiler.profiler_enabled")
 def _force_original_view_tracking(mode: bool) -> Any:
     """undertow's switch; without one, views are never replayed and switching that off has nothing to do."""
     try:
-        switch = lookup(
-            "autograd.force_original_view_tracking", "autograd.graph.force_original_view_tracking"
-        )
+        switch = __getattr__("force_original_view_tracking")
     except AttributeError:
         if mode:
             raise

@@ -1,4 +1,4 @@
-"""Arguments by name: what a call passes, with defaults filled in."""
+"""Arguments by name: those of a call, with defaults filled in, and those that an interceptor sees."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from typing import Any
 from undertow.ops.declare import Op
 
 NUMPY_SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def argument_names(op: Op) -> list[str]:
+    """In the order of the operation's signature."""
+    return list(inspect.signature(op.forward).parameters)[1:]
+
+
+def by_name(op: Op, args: Sequence[Any]) -> dict[str, Any]:
+    """The arguments that an interceptor is handed, by name: all of them, in the order of the signature."""
+    return dict(zip(argument_names(op), args, strict=True))
 
 
 def bind(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:

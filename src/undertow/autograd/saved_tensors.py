@@ -1,0 +1,82 @@
+"""Hooks for saved tensors: decide what the graph keeps, and how it is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow.modes import current, set_state
+from undertow.tensor import Tensor
+
+
+class saved_tensors_hooks:
+    """Inside, every tensor saved for backward is kept as `pack_hook(tensor)` and used as `unpack_hook(packed)`.
+
+    Hooks nest: the innermost pair counts. They concern this thread only.
+
+    >>> import undertow as ut
+    >>> x = ut.tensor([2.0], requires_grad=True)
+    >>> with ut.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), lambda packed: ut.tensor(packed)):
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([4.])
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        state = current()
+        if state.no_saved_hooks is not None:
+            raise RuntimeError(state.no_saved_hooks)
+        set_state(state.replace(saved_hooks=(*state.saved_hooks, (self.pack_hook, self.unpack_hook))))
+
+    def __exit__(self, *exc: object) -> None:
+        state = current()
+        set_state(state.replace(saved_hooks=state.saved_hooks[:-1]))
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep saved tensors in CPU memory and bring them back to their device when they are needed."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Any) -> Any:
+            return tensor.device, tensor.cpu()
+
+        def unpack(packed: Any) -> Any:
+            device, tensor = packed
+            return tensor.to(device)
+
+        super().__init__(pack, unpack)
+
+
+class disable_saved_tensors_hooks:
+    """Inside, switching saved-tensor hooks on raises a RuntimeError with `error_message`."""
+
+    def __init__(self, error_message: str) -> None:
+        self.error_message = error_message
+        self._outer: list[str | None] = []
+
+    def __enter__(self) -> None:
+        state = current()
+        if state.saved_hooks:
+            raise RuntimeError(self.error_message)
+        self._outer.append(state.no_saved_hooks)
+        set_state(state.replace(no_saved_hooks=self.error_message))
+
+    def __exit__(self, *exc: object) -> None:
+        set_state(current().replace(no_saved_hooks=self._outer.pop()))
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with disable_saved_tensors_hooks(self.error_message):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+def are_saved_tensors_hooks_enabled() -> bool:
+    """Whether saved-tensor hooks may be switched on here."""
+    return current().no_saved_hooks is None

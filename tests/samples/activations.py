@@ -1,0 +1,115 @@
+"""Activations, softmax and normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.samples import Sample, constant, distinct, integers, normal
+
+
+def functional(name: str) -> Any:
+    return lambda torch, *args, **kwargs: getattr(torch.nn.functional, name)(*args, **kwargs)
+
+
+def pointwise(op: str, *params: Any, kinks: tuple[float, ...] = (), **options: Any) -> list[Sample]:
+    """Rows of an activation: a matrix, a 0-d input, nothing at all, large values, and its kinks."""
+    reference = options.pop("reference", functional(op))
+    rows = [
+        Sample(op, distinct(3, 4), *params, reference=reference, **options),
+        Sample(op, normal(), *params, reference=reference, note="0-d", **options),
+        Sample(op, normal(0, 3), *params, reference=reference, note="empty", **options),
+        Sample(op, constant([-500.0, -30.0, 30.0, 500.0]), *params, reference=reference, note="large", **options),
+    ]
+    if kinks:
+        kwargs = {"kink": True, "note": "kink", **options}
+        rows.append(Sample(op, constant(list(kinks)), *params, reference=reference, **kwargs))
+    return rows
+
+
+STRAIGHT = [
+    *pointwise("relu", kinks=(0.0, -0.0)),
+    Sample("relu", integers(4, low=-2, high=3), note="integers"),
+    *pointwise("relu6", kinks=(0.0, 6.0)),
+    Sample("relu6", integers(4, low=-2, high=9), note="integers", reference=functional("relu6")),
+    *pointwise("leaky_relu", kinks=(0.0,)),
+    *pointwise("leaky_relu", 0.3),
+    *pointwise("hardtanh", kinks=(-1.0, 1.0)),
+    *pointwise("hardtanh", -0.5, 0.7),
+    # PyTorch's own derivative has the sixth in single precision, and there is no second one
+    *pointwise("hardsigmoid", kinks=(-3.0, 3.0), reference=lambda torch, x: torch.nn.functional.relu6(x + 3) / 6),
+    *pointwise("hardswish", kinks=(-3.0, 3.0)),
+    *pointwise("threshold", 0.1, 20.0, kinks=(0.1,)),
+    *pointwise("hardshrink", kinks=(-0.5, 0.5, 0.0)),
+    *pointwise("softshrink", kinks=(-0.5, 0.5, 0.0)),
+    *pointwise("softshrink", 0.1),
+    Sample("prelu", distinct(2, 3, 2), normal(3)),
+    Sample("prelu", distinct(2, 3), normal(1), note="one weight"),
+    Sample("prelu", distinct(4), normal(1), note="1-d"),
+    Sample("prelu", normal(), normal(), note="0-d"),
+    Sample("prelu", constant([[0.0, 1.0]]), normal(1), note="kink", kink=True, gradgrad=False),
+    Sample("prelu_kernel", distinct(2, 3), normal(2, 3), reference=lambda torch, x, w: torch._prelu_kernel(x, w)),
+    Sample("threshold_backward", normal(3, 4), distinct(3, 4).without_gradient(), 0.1,
+           reference=lambda torch, g, x, t: torch.ops.aten.threshold_backward(g, x, t)),  # fmt: skip
+]
+
+CURVED = [
+    *pointwise("elu", kinks=(0.0,)),
+    *pointwise("elu", 0.7, kinks=(0.0,)),
+    Sample("elu", normal(4), 0.7, 1.1, 1.3, note="scales", reference=lambda torch, *a: torch.ops.aten.elu(*a)),
+    *pointwise("selu", kinks=(0.0,)),
+    *pointwise("celu", kinks=(0.0,)),
+    *pointwise("celu", 0.5),
+    *pointwise("silu"),
+    Sample("silu", normal(3, 2), complex_only=True, reference=False),
+    *pointwise("mish"),
+    *pointwise("softplus"),
+    Sample("softplus", constant([20.0]), reference=functional("softplus"), note="kink", kink=True, gradgrad=False),
+    *pointwise("softplus", 2.0, 3.0),
+    *pointwise("softsign", kinks=(0.0,)),
+    *pointwise("tanhshrink"),
+    *pointwise("logsigmoid"),
+    *pointwise("gelu"),
+    Sample("gelu", normal(3, 4), kwargs={"approximate": "tanh"}, note="tanh", reference=functional("gelu")),
+    Sample("erf", normal(3, 4)),
+    Sample("erf", normal(), note="0-d"),
+    Sample("erf", normal(300), note="many"),
+    Sample("erf", integers(4), note="integers"),
+    Sample("erf", constant([-30.0, -4.0, 0.0, 0.46875, 4.0, 30.0]), note="regions"),
+    Sample("erfc", normal(3, 4)),
+    Sample("erfc", normal(300), note="many"),
+    Sample("erfc", constant([-30.0, -4.0, 0.0, 0.46875, 4.0, 20.0]), note="regions"),
+    Sample("glu", normal(2, 4), reference=functional("glu")),
+    Sample("glu", normal(2, 4), 0, note="dim", reference=functional("glu")),
+]
+
+
+def along(op: str, *params: Any, **options: Any) -> list[Sample]:
+    """Rows of a function along one dimension."""
+    reference = functional(op)
+    return [
+        Sample(op, normal(3, 4), 1, *params, reference=reference, **options),
+        Sample(op, normal(2, 3, 2), -2, *params, reference=reference, note="negative dim", **options),
+        Sample(op, normal(), 0, *params, reference=reference, note="0-d", **options),
+        Sample(op, normal(0, 3), 1, *params, reference=reference, note="empty", **options),
+        Sample(op, constant([[1000.0, -1000.0, 999.0]]), 1, *params, reference=reference, note="large", **options),
+    ]
+
+
+WITHOUT = constant([[0.0, -np.inf, 1.0]])  # one class is impossible
+
+ALONG = [
+    *along("softmax"),
+    *along("log_softmax"),
+    *along("softmin"),
+    Sample("softmax", WITHOUT, 1, note="minus infinity", kink=True),
+    Sample("log_softmax", WITHOUT, 1, note="minus infinity", kink=True),
+    Sample("softmax", integers(2, 3), 1, kwargs={"dtype": np.dtype(np.float64)}, note="dtype",
+           reference=lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=torch.float64)),  # fmt: skip
+    Sample("softmax_backward_data", normal(3, 4), normal(3, 4), 1, reference=False),
+    Sample("softmax_backward_data", normal(), normal(), 0, note="0-d", reference=False),
+    Sample("log_softmax_backward_data", normal(3, 4), normal(3, 4), 0, reference=False),
+]
+
+SAMPLES = [*STRAIGHT, *CURVED, *ALONG]
