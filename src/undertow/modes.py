@@ -62,13 +62,15 @@ class State:
         return State(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
 
     def with_grad(self, enabled: bool) -> State:
-        """This state with grad mode on or off; the twin is made once, so toggling allocates nothing."""
+        """This state with grad mode on or off; a plain state makes its twin once, so toggling allocates nothing."""
         if self.grad_enabled == enabled:
             return self
         twin = self._grad_twin
         if twin is None:
-            twin = self._grad_twin = self.replace(grad_enabled=enabled)
-            twin._grad_twin = self
+            twin = self.replace(grad_enabled=enabled)
+            if not self.saved_hooks and self.intercept is None:
+                # twins refer to each other, a cycle that must not hold anything of the user's
+                self._grad_twin, twin._grad_twin = twin, self
         return twin
 
 

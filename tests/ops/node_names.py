@@ -47,7 +47,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("einsum_pair", "ViewBackward0"): "EinsumBackward0",
     ("einsum", "ViewBackward0"): "EinsumBackward0",
     ("einsum", "MulBackward0"): "EinsumBackward0",
-    ("einsum", "PermuteBackward0"): "DiagonalBackward0",
+    ("einsum", "PermuteBackward0"): "DiagonalBackward0 or PermuteBackward0",
     ("tensordot", "ViewBackward0"): "EinsumBackward0",
     ("inner", "ViewBackward0"): "EinsumBackward0",
     ("kron", "UnsafeViewBackward0"): "ViewBackward0",

@@ -67,7 +67,10 @@ def show(index: Any) -> str:
     if isinstance(index, tuple):
         return "(" + ",".join(show(i) for i in index) + ")"
     if isinstance(index, slice):
-        return ":".join("" if p is None else show(p) for p in (index.start, index.stop, index.step)).rstrip(":") or ":"
+        return (
+            ":".join("" if p is None else show(p) for p in (index.start, index.stop, index.step)).rstrip(":")
+            or ":"
+        )
     if isinstance(index, T):
         return f"T{index.array.dtype.kind}{'x'.join(map(str, index.array.shape))}"
     if isinstance(index, EllipsisType):
@@ -140,7 +143,11 @@ def test_gradients(torch: ModuleType, index: Any, complex_: bool) -> None:
     results = []
     for x, key, weight in (
         (leaf(array), ut_index(index), lambda y: ut.tensor(weights(y.shape))),
-        (torch.tensor(array, requires_grad=True), torch_index(torch, index), lambda y: torch.tensor(weights(y.shape))),
+        (
+            torch.tensor(array, requires_grad=True),
+            torch_index(torch, index),
+            lambda y: torch.tensor(weights(y.shape)),
+        ),
     ):
         y = x[key]
         loss = (y * y * y * weight(y)).abs().sum() if complex_ else (y * y * y * weight(y)).sum()
@@ -189,7 +196,9 @@ def test_other_dtypes(torch: ModuleType, index: Any) -> None:
         same(ut.tensor(array)[ut_index(index)], torch.tensor(array)[torch_index(torch, index)])
 
 
-@pytest.mark.parametrize("index", [at[...], at[()], at[None], at[True], at[False], at[None, ..., None]], ids=show)
+@pytest.mark.parametrize(
+    "index", [at[...], at[()], at[None], at[True], at[False], at[None, ..., None]], ids=show
+)
 def test_zero_dimensions(torch: ModuleType, index: Any) -> None:
     mine, its = leaf(2.5), torch.tensor(2.5, requires_grad=True)
     same(mine[index], its[index])
@@ -393,11 +402,15 @@ def test_the_last_write_in_any_layout(order: Any) -> None:
 def test_setitem_errors(torch: ModuleType) -> None:
     for library in (ut, torch):
         x = library.zeros(3, 4)
-        with pytest.raises(RuntimeError, match=r"shape mismatch: value tensor of shape \[3\] cannot be broadcast"):
+        with pytest.raises(
+            RuntimeError, match=r"shape mismatch: value tensor of shape \[3\] cannot be broadcast"
+        ):
             x[library.tensor([0, 1])] = library.ones(3)
         with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
             x[library.tensor([0, 1])] = library.ones(4, dtype=library.float64)
-        with pytest.raises(RuntimeError, match=r"The expanded size of the tensor \(4\) must match the existing size"):
+        with pytest.raises(
+            RuntimeError, match=r"The expanded size of the tensor \(4\) must match the existing size"
+        ):
             x[0] = library.ones(3)
         with pytest.raises(TypeError, match="can't assign a list"):
             x[0] = [1.0, 2.0, 3.0, 4.0]
@@ -424,7 +437,9 @@ def test_add_at_repeated_positions(rows: int, width: int, dtype: str) -> None:
     wanted = start.copy()
     np.add.at(wanted, index, values)
     got = positions.add_at(ut.backend.cpu, start.copy(), (index,), values)
-    np.testing.assert_allclose(got, wanted, 1e-4 if dtype == "float32" else 1e-12, 1e-4 if dtype == "float32" else 1e-12)
+    np.testing.assert_allclose(
+        got, wanted, 1e-4 if dtype == "float32" else 1e-12, 1e-4 if dtype == "float32" else 1e-12
+    )
 
 
 PLAIN = [
@@ -445,7 +460,9 @@ def test_flat_positions_are_where_indexing_reads() -> None:
 # ---- embedding, scatter_reduce: what no row can say
 
 
-@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=["padding", "frequency"])
+@pytest.mark.parametrize(
+    "options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=["padding", "frequency"]
+)
 def test_embedding_gradient(torch: ModuleType, options: dict[str, Any]) -> None:
     indices, weight = np.array([[0, 1, 1], [2, 0, 0]]), source((4, 70))
     results = []
@@ -485,7 +502,9 @@ def test_scatter_reduce_of_integers(torch: ModuleType, reduce: str, include_self
     rng = np.random.default_rng(1)
     x, index, src = rng.integers(-9, 9, (4, 3)), rng.integers(0, 4, (5, 3)), rng.integers(-9, 9, (5, 3))
     got, wanted = (
-        lib.scatter_reduce(*(lib.tensor(x), 0, lib.tensor(index), lib.tensor(src), reduce), include_self=include_self)
+        lib.scatter_reduce(
+            *(lib.tensor(x), 0, lib.tensor(index), lib.tensor(src), reduce), include_self=include_self
+        )
         for lib in (ut, torch)
     )
     same(got, wanted)

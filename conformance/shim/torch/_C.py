@@ -16,6 +16,7 @@ has_lapack = True
 _PUBLIC = {
     "_current_autograd_node": "current_node",
     "_get_current_graph_task_keep_graph": "is_graph_kept",
+    "_saved_tensors_hooks_is_enabled": "are_saved_tensors_hooks_enabled",
     "_will_engine_execute_node": "will_execute_node",
 }
 _find = forward("autograd.graph.", "autograd.", "autograd.forward_ad.", "")

@@ -99,10 +99,10 @@ class FunctionNode(Node):
                 f"{self.name()}: saved_tensors can only be accessed once when clear_saved_tensors_on_access is set; "
                 "keep the tuple of the first access"
             )
-        found = tuple([None if s is None else s.unpack(self) for s in self.saved])
+        found = tuple([s.unpack(self) for s in self.saved])
         if once and _releasing():
             self.__dict__["_accessed"] = True
-            self.saved = tuple([None] * len(self.saved))
+            self.saved = tuple([SavedTensor(None)] * len(self.saved))
         return found
 
     @property
@@ -121,8 +121,7 @@ class FunctionNode(Node):
     def release(self) -> None:
         if self.saved:
             for saved in self.saved:
-                if saved is not None:
-                    saved.release()
+                saved.release()
             self.saved = None
 
     # ---- running backward
@@ -440,9 +439,6 @@ def detached(tensor: Tensor) -> Tensor:
 def _save(node: FunctionNode, inputs: dict[int, Any], wrapped: dict[int, Tensor]) -> None:
     saved = []
     for tensor in node._to_save:
-        if tensor is None:
-            saved.append(None)
-            continue
         output = wrapped.get(id(tensor))
         edge = None if output is None else output._edge
         is_output = edge is not None and edge is not LEAF and edge[0] is node

@@ -11,6 +11,7 @@ from undertow.autograd.edges import GradientEdge as GradientEdge
 from undertow.autograd.edges import get_gradient_edge as get_gradient_edge
 from undertow.autograd.saved_tensors import are_saved_tensors_hooks_enabled as are_saved_tensors_hooks_enabled
 from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disable_saved_tensors_hooks
+from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
 from undertow.engine.engine import engine, execution_order

@@ -11,7 +11,7 @@ from typing import Any
 from undertow.autograd.backward import backward as run_backward
 from undertow.backend import dtypes
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, tensor_hooks_of
-from undertow.graph.node import Node
+from undertow.graph.node import Node, next_sequence_nr
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
 from undertow.tensor.metadata import DEFAULT
 
@@ -174,6 +174,9 @@ def detach_(self: Tensor) -> Tensor:
             "Can't detach views in-place: use detach() instead. If you are using DistributedDataParallel (DDP) for "
             "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets."
         )
+    if self._edge is not None and self._edge is not LEAF:
+        counter_of(self)  # makes the nodes that saved this tensor look at it more closely
+        extra_of(self).detached_at = next_sequence_nr()
     self._edge = None
     return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.graph.saved import SavedTensor
 from undertow.modes import current, set_state
 from undertow.tensor import Tensor
 
@@ -80,3 +81,12 @@ class disable_saved_tensors_hooks:
 def are_saved_tensors_hooks_enabled() -> bool:
     """Whether saved-tensor hooks may be switched on here."""
     return current().no_saved_hooks is None
+
+
+def make_saved_tensor(tensor: Tensor, is_output: bool = False) -> SavedTensor:
+    """A tensor saved as a node would save it: hooks that are on apply to it; `unpack()` gives it back."""
+    saved = SavedTensor(tensor.detach() if is_output else tensor)  # type: ignore[attr-defined]
+    state = current()
+    if state.saved_hooks:
+        saved.register_hooks(*state.saved_hooks[-1])
+    return saved

@@ -18,6 +18,7 @@ class CpuNamespace(ArrayNamespace):
         self.ndarray = np.ndarray
         self.conj = _conj
         self.sum_to = sum_to
+        self.broadcast_to = broadcast_to
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -32,6 +33,15 @@ def _conj(x: Any) -> Any:
     if dtype is _FLOAT32 or dtype is _FLOAT64:
         return x
     return np.conjugate(x) if dtype.kind == "c" else x
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """np.broadcast_to, which takes 2.5 us; one number, the gradient of every full sum, takes a fifth of that."""
+    if x.ndim or type(shape) is not tuple:
+        return np.broadcast_to(x, shape)
+    out: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    out.setflags(write=False)
+    return out
 
 
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:

@@ -327,19 +327,24 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
             if g is not None:
                 shape, dtype = expected(node, nr)
                 grads[nr] = conform(node, nr, g, shape, dtype, xp)
-        has_post_hooks = node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post
+        post_hooks = _post_hooks(node)
         if type(node) is AccumulateGrad:
             _accumulate(task, node, grads, unshared if grads[0] is grad else not task.create_graph)
             results = []
         else:
-            results = _pull(task, node, grads, edges, keep=task.keep_graph or bool(has_post_hooks))
-        if has_post_hooks:
-            results = run_post_hooks(node, results, grads, xp)
-            if not task.keep_graph:
-                node.release()
+            results = _pull(task, node, grads, edges, keep=task.keep_graph or node.extra is not None)
+        if _post_hooks(node):
+            # hooks that were registered while the node ran do not see the gradients it was given
+            results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
+        if node.extra is not None and not task.keep_graph:
+            node.release()
         return results, edges
     finally:
         task.node = None
+
+
+def _post_hooks(node: Node) -> Any:
+    return node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post
 
 
 def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshared: bool) -> None:

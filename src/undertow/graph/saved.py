@@ -16,7 +16,7 @@ from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra
 from undertow.modes import current, install_recorder, set_state
-from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, share_memory, version_of
+from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
 
 def describe(tensor: Tensor) -> str:
@@ -86,6 +86,11 @@ def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
         return value.unpack(node)
     if version_of(value) != expected:
         raise_mutated(node, argument, value, expected)
+    if value._extra is not None and value._extra.detached_at > node.sequence_nr:
+        raise RuntimeError(
+            f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(), after {node.name()} "
+            "saved it. This is not supported, please use out-of-place `.detach()` instead"
+        )
     return value
 
 
@@ -116,7 +121,11 @@ class SavedTensor:
 
     _extra = _unusual()
 
-    def __init__(self, tensor: Tensor | None, argument: str = "tensor") -> None:
+    def __init__(self, tensor: Any = ..., argument: str = "tensor") -> None:
+        if tensor is ...:
+            raise RuntimeError(
+                "Trying to create a SavedTensor object from Python is forbidden. Use graph.make_saved_tensor(tensor)."
+            )
         self._argument = argument
         self._tensor = tensor
         self._expected = 0 if tensor is None else version_of(tensor)
@@ -153,7 +162,7 @@ class SavedTensor:
     def _plain_data(self) -> Tensor | None:
         return Tensor(self._array, self._xp) if self._is_output else self._tensor
 
-    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Any = None) -> None:
         """Keep `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that gives it back when it is needed."""
         if not callable(pack_hook) or not callable(unpack_hook):
             raise TypeError("register_hooks(): incompatible function arguments: it takes two functions, pack and unpack")
@@ -218,16 +227,14 @@ class SavedTensor:
 
 def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
     """Call a pack hook on the data, without recording; it must not change what it is given."""
-    shown = Tensor(data._array, data._xp)
-    share_memory(data, shown)
-    before = version_of(shown)
+    before = version_of(data)
     outer = current()
     set_state(outer.with_grad(False))
     try:
-        packed = pack_hook(shown)
+        packed = pack_hook(data)
     finally:
         set_state(outer)
-    if version_of(shown) != before:
+    if version_of(data) != before:
         raise RuntimeError(
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
             "modified by in-place operations as this can lead to unexpected side-effects. Change a clone() instead."
@@ -246,7 +253,7 @@ def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Calla
         node_extra(node)  # so that the generated code asks unpack_output
         return
     for saved in node.saved or ():
-        if isinstance(saved, SavedTensor):
+        if isinstance(saved, SavedTensor) and saved.data is not None:
             saved.register_hooks(pack_hook, unpack_hook)
 
 

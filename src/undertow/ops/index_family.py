@@ -92,7 +92,9 @@ def build(name: str, n: int, forward: str, vjp: dict[str, str], batch: Any, node
         return eval(source.replace("INDICES", ", ".join(names)), globals())
 
     rules = {i: spell(rule) for i, rule in vjp.items()}
-    op = Op(f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node)
+    op = Op(
+        f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node
+    )
     templates.build(op)
     op.function.op = op
     show_saved_indices(op.node_class)
@@ -104,7 +106,9 @@ def show_saved_indices(node_class: Any) -> None:
 
     def listed(prefix: str, absent: Callable[[], Any]) -> property:
         def read(node: Any) -> tuple[Any, ...]:
-            return tuple([absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places])
+            return tuple(
+                [absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places]
+            )
 
         return property(read)
 

@@ -17,6 +17,7 @@ from undertow.ops.operands import NUMBERS, as_operand
 from undertow.ops.parts import select, slice_
 from undertow.ops.positions import set_at
 from undertow.ops.reshaping import reshape
+from undertow.ops.selecting import cast_number
 from undertow.ops.views import alias, broadcast_to, unsqueeze
 from undertow.tensor import Tensor, counter_of, current_edge
 
@@ -38,7 +39,9 @@ def getitem(input: Any, index: Any) -> Any:
     """
     kind = type(index)
     if kind is int:
-        check_select(input, 0, index, 0)
+        shape = input._array.shape
+        if not shape or not -shape[0] <= index < shape[0]:
+            check_select(input, 0, index, 0)
         return select(input, 0, index)
     if kind is slice:
         start, stop, step = bounds(index)
@@ -53,68 +56,49 @@ def getitem(input: Any, index: Any) -> Any:
     return alias(input) if result is input else result
 
 
-def split(input: Any, index: Any) -> tuple[Any, list[Tensor], Places]:
+def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
     """The basic part of an index applied to the tensor as views; then the index tensors, and where they stand."""
+    if type(index) is Tensor and index._array.ndim and index._array.dtype.kind == "i" and input._array.ndim:
+        return input, (index,), (0,)
     items = as_items(index)
-    rank = input.ndim
-    taken = sum([dimensions_taken(item) for item in items])
+    rank = input._array.ndim
+    taken = sum([1 if type(item) is int or type(item) is slice else dimensions_taken(item) for item in items])
     if taken > rank:
         raise IndexError(f"too many indices for tensor of dimension {rank}")
-    walk = Walk(input)
+    result, dim = input, 0
+    indices: list[Tensor] = []
+    places: list[int | None] = []
+    whole = 0  # dimensions without index tensor since the last one
     for position, item in enumerate(items):
-        if item is Ellipsis:
-            walk.skip(rank - taken)
-        else:
-            walk.step(item, position)
-    return walk.result, walk.indices, tuple(walk.places)
-
-
-class Walk:
-    """Going through the items of an index, dimension by dimension.
-
-    result   the tensor seen through the views so far
-    dim      the dimension of it that the next item is for
-    places   for every dimension up to there, the number of its index tensor or None; ends with an index tensor
-    """
-
-    def __init__(self, input: Any) -> None:
-        self.result = input
-        self.dim = 0
-        self.indices: list[Tensor] = []
-        self.places: list[int | None] = []
-        self.whole = 0  # dimensions without index since the last index tensor
-
-    def step(self, item: Any, position: int) -> None:
         kind = type(item)
         if kind is int:
-            check_select(self.result, self.dim, item, position)
-            self.result = select(self.result, self.dim, item)
+            check_select(result, dim, item, position)
+            result = select(result, dim, item)
+            continue
+        if kind is Tensor or kind is bool:
+            if kind is bool:  # a dimension of size one, taken once or not at all
+                result = unsqueeze(result, dim)
+                item = Tensor(cpu.zeros(int(item), dtypes.int64), cpu)
+            places += [None] * whole + [len(indices)]
+            indices.append(item)
+            dim += item.ndim if item.dtype.kind == "b" else 1
+            whole = 0
+            continue
+        if item is None:
+            result = unsqueeze(result, dim)
         elif kind is slice:
-            self.slice(*bounds(item))
-        elif item is None:
-            self.result = unsqueeze(self.result, self.dim)
-            self.skip(1)
-        elif kind is bool:
-            # a dimension of size one, taken once or not at all
-            self.result = unsqueeze(self.result, self.dim)
-            self.record(Tensor(cpu.zeros(int(item), dtypes.int64), cpu), 1)
-        else:
-            self.record(item, item.ndim if item.dtype.kind == "b" else 1)
+            result = sliced(result, dim, *bounds(item))
+        skipped = rank - taken if item is Ellipsis else 1
+        dim += skipped
+        whole += skipped
+    return result, indices, tuple(places)
 
-    def slice(self, start: int, stop: int, step: int) -> None:
-        if start != 0 or step != 1 or stop < self.result.shape[self.dim]:
-            self.result = slice_(self.result, self.dim, start, stop, step)
-        self.skip(1)
 
-    def skip(self, dims: int) -> None:
-        self.dim += dims
-        self.whole += dims
-
-    def record(self, index: Tensor, dims: int) -> None:
-        self.places += [None] * self.whole + [len(self.indices)]
-        self.indices.append(index)
-        self.dim += dims
-        self.whole = 0
+def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
+    """A slice, or the tensor itself where that would be all of it."""
+    if start == 0 and step == 1 and stop >= tensor._array.shape[dim]:
+        return tensor
+    return slice_(tensor, dim, start, stop, step)
 
 
 def check_select(input: Any, dim: int, index: int, position: int) -> None:
@@ -131,6 +115,8 @@ def check_select(input: Any, dim: int, index: int, position: int) -> None:
 def bounds(item: slice) -> tuple[int, int, int]:
     """A slice's start, stop and step as integers, the stop of an open one beyond any size."""
     start, stop, step = item.start, item.stop, item.step
+    if step is None and type(start) is int and type(stop) is int:
+        return start, stop, 1
     try:
         start = 0 if start is None else operator.index(start)
         stop = sys.maxsize if stop is None else operator.index(stop)
@@ -150,7 +136,8 @@ def bounds(item: slice) -> tuple[int, int, int]:
 
 def as_items(index: Any) -> list[Any]:
     """The items of an index: ints, slices, None, `...`, bools, and int or bool tensors of at least one dimension."""
-    return [as_item(item) for item in (index if is_several(index) else (index,))]
+    items = index if type(index) is tuple or is_several(index) else (index,)
+    return [item if type(item) is int or type(item) is slice else as_item(item) for item in items]
 
 
 def is_several(index: Any) -> bool:
@@ -221,9 +208,9 @@ def mask_of_bytes(index: Tensor) -> Tensor:
 
 def dimensions_taken(item: Any) -> int:
     """How many dimensions of the tensor an item is for."""
-    if item is None or item is Ellipsis or type(item) is bool:
-        return 0
-    return int(item.ndim) if isinstance(item, Tensor) and item.dtype.kind == "b" else 1
+    if type(item) is Tensor and item._array.dtype.kind == "b":
+        return int(item._array.ndim)
+    return 0 if item is None or item is Ellipsis or type(item) is bool else 1
 
 
 # ---- writing
@@ -250,8 +237,12 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     """
     tensors, places = family_arguments(indices)
     if isinstance(values, NUMBERS):
-        raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
-    return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
+        raise TypeError(
+            f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}"
+        )
+    return write_op(len(tensors))(
+        input, as_operand("index_put", "values", values), *tensors, places, accumulate
+    )
 
 
 def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
@@ -289,30 +280,34 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if index is False:
         return
     view, indices, places = split(self, index)
-    if not indices:
-        copy_(view, fitted(value, tuple(view.shape)))
-    elif is_recorded(view, value):
+    if not is_recorded(view, value):
+        write_directly(view, key_of([i._array for i in indices], places), value)
+    elif indices:
         put_in_place(view, indices, places, without_leading_ones(value))
     else:
-        write_positions(view, key_of([i._array for i in indices], places), without_leading_ones(value)._array)
+        copy_(view, fitted(value, tuple(view.shape)))
 
 
 def assigned_value(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (*NUMBERS, cpu.generic, cpu.ndarray)):
+    if isinstance(value, NUMBERS):
+        return Tensor(cast_number("setitem", value, self._array.dtype), cpu)
+    if isinstance(value, (cpu.generic, cpu.ndarray)):
         return Tensor(cpu.asarray(value).astype(self._array.dtype), cpu)
-    raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
+    raise TypeError(
+        f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first"
+    )
 
 
 def fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if not value.ndim or tuple(value.shape) == shape:
+    if not value._array.ndim or tuple(value.shape) == shape:
         return value
     return broadcast_to(without_leading_ones(value), shape)  # type: ignore[no-any-return]
 
 
 def without_leading_ones(value: Tensor) -> Tensor:
-    shape = tuple(value.shape)
+    shape = value._array.shape
     extra = next((k for k, n in enumerate(shape) if n != 1), len(shape))
     return reshape(value, shape[extra:]) if extra else value
 
@@ -325,19 +320,26 @@ def is_recorded(view: Tensor, value: Tensor) -> bool:
 
 
 put_in_place = in_place(
-    "index_put", lambda before, indices, places, value: write_op(len(indices))(before, value, *indices, places, False)
+    "index_put",
+    lambda before, indices, places, value: write_op(len(indices))(before, value, *indices, places, False),
 )
 
 
-def write_positions(tensor: Tensor, key: tuple[Any, ...], values: Any) -> None:
-    """Write straight into the tensor's memory, when there is nothing to record, and count a version."""
-    check_in_place(tensor, "index_put_")
+def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
+    """Write into the tensor's memory, when there is nothing to record, and count a version."""
+    name = "index_put_" if key else "copy_"
+    check_in_place(tensor, name)
     target = tensor._array
-    check_values(tensor._xp, target, values, key)
+    values = (without_leading_ones(value) if key else fitted(value, target.shape))._array
+    if key:
+        check_values(tensor._xp, target, values, key)
     if not target.flags.writeable:
         raise RuntimeError(
-            "unsupported operation: index_put_ would write to memory that several elements share (an expanded tensor) "
+            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) "
             "or that is read-only. Please clone() the tensor before performing the operation."
         )
-    set_at(tensor._xp, target, key, values)
+    if key:
+        set_at(tensor._xp, target, key, values)
+    else:
+        tensor._xp.copyto(target, values, casting="unsafe")
     counter_of(tensor).bump()

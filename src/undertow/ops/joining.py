@@ -25,6 +25,9 @@ def is_skipped(shape: tuple[int, ...]) -> bool:
 
 
 def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
+    """`dim` counted from the front, if tensors of these shapes can be joined there."""
+    if shapes[0] and shapes.count(shapes[0]) == len(shapes):
+        return wrap_dim(dim, len(shapes[0]))
     for k, shape in enumerate(shapes):
         if not shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")

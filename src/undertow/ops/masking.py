@@ -36,8 +36,11 @@ def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    input, mask = together(xp, input, mask)
-    return xp.where(mask, value.astype(input.dtype), input)
+    if input.shape != mask.shape:
+        input, mask = together(xp, input, mask)
+    out = input.copy(order="C")
+    xp.copyto(out, value, where=mask, casting="unsafe")
+    return out
 
 
 _masked_fill_number = primitive(
@@ -153,7 +156,9 @@ masked_scatter_backward = primitive(
 # ---- where the true elements are
 
 _nonzero = nondifferentiable(
-    "_nonzero", forward=lambda xp, input: xp.argwhere(input).astype(dtypes.int64, copy=False), inputs=("input",)
+    "_nonzero",
+    forward=lambda xp, input: xp.argwhere(input).astype(dtypes.int64, copy=False),
+    inputs=("input",),
 )
 
 

@@ -14,15 +14,16 @@ from undertow.ops.views import EVERYTHING, at
 
 
 def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
-    if not input.ndim:
+    shape = input.shape
+    if not shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    dim = wrap_dim(dim, input.ndim)
-    size = input.shape[dim]
-    if not -size <= index < size:
+    if dim != 0:
+        dim = wrap_dim(dim, len(shape))
+    if not -shape[dim] <= index < shape[dim]:
         raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {dim}"
+            f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
         )
-    return input[at(dim, index)]
+    return input[index, ...] if dim == 0 else input[at(dim, index)]
 
 
 def select_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
@@ -68,6 +69,8 @@ def slice_array(
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
         raise RuntimeError(f"slice step must be positive, got {step}")
+    if dim == 0:
+        return input[start:end:step]
     return input[(EVERYTHING,) * wrap_dim(dim, input.ndim) + (slice(start, end, step),)]
 
 

@@ -7,9 +7,10 @@ elements in row-major order.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 
 ALL = slice(None)
 
@@ -69,7 +70,9 @@ def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
 
 def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) -> None:
     if dim + len(mask_shape) > len(shape):
-        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})")
+        raise IndexError(
+            f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})"
+        )
     for j, n in enumerate(mask_shape):
         if n != shape[dim + j]:
             raise IndexError(
@@ -81,7 +84,9 @@ def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) ->
 def check_broadcast(shapes: list[tuple[int, ...]]) -> None:
     if broadcast_shape(shapes) is None:
         shown = ", ".join(str(list(s)) for s in shapes)
-        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}")
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}"
+        )
 
 
 def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -101,11 +106,11 @@ def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 def take_at(xp: Any, array: Any, key: tuple[Any, ...]) -> Any:
     """`array[key]`, packed in row-major order."""
-    if xp.device.type != "cpu":
+    if xp is not cpu:
         check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
     try:
-        if key[-1].dtype.kind == "i" and all([item is ALL for item in key[:-1]]):
-            return array.take(key[-1], axis=len(key) - 1)
+        if key[-1].dtype.kind == "i" and (len(key) == 1 or all([item is ALL for item in key[:-1]])):
+            return array.take(key[-1], len(key) - 1)
         out = array[key]
     except IndexError:
         check_key(array.shape, key)
@@ -181,12 +186,24 @@ def along(xp: Any, vector: Any, axis: int, rank: int) -> Any:
 
 def positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
     """The flat positions that `index` names along `dim`, every other dimension counting on by itself."""
+    stride = math.prod(shape[dim + 1 :])
+    if index.ndim <= 1:
+        return index * stride
+    few = index.size <= 4096
+    return index * stride + (kept_offsets if few else offsets_along)(xp, shape, dim, index.shape)
+
+
+def offsets_along(xp: Any, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
+    """The flat positions of every element of an index along `dim`, were they all zero."""
     strides = row_strides(shape)
     offset: Any = 0
-    for d, n in enumerate(index.shape):
+    for d, n in enumerate(index_shape):
         if d != dim:
-            offset = offset + along(xp, xp.arange(n) * strides[d], d, index.ndim)
-    return index * strides[dim] + offset
+            offset = offset + along(xp, xp.arange(n) * strides[d], d, len(index_shape))
+    return offset
+
+
+kept_offsets = lru_cache(maxsize=64)(offsets_along)
 
 
 # ---- writing where positions may repeat
@@ -208,7 +225,7 @@ def set_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
     """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
     # in row-major order, so that NumPy visits the index in that order and the last write is the one last_at finds
     key = tuple([item if item is ALL else xp.asarray(item, order="C") for item in key])
-    if xp.device.type != "cpu":
+    if xp is not cpu:
         check_key(out.shape, key)
     try:
         out[key] = xp.asarray(values, order="C")

@@ -67,7 +67,9 @@ _group_sizes = nondifferentiable(
 )
 
 
-def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
+def shares(
+    xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool
+) -> tuple[Any, Any]:
     """How much of the gradient of a maximum or minimum input and src get: evenly shared by all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
     attained = xp.array(input == result, order="C")
@@ -79,7 +81,10 @@ def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, inc
 
 
 _extreme_shares = nondifferentiable(
-    "_extreme_shares", forward=shares, inputs=("input", "index", "src", "result"), outputs=("input_share", "src_share")
+    "_extreme_shares",
+    forward=shares,
+    inputs=("input", "index", "src", "result"),
+    outputs=("input_share", "src_share"),
 )
 
 
@@ -165,7 +170,15 @@ def prod_src_gradient(
 
 
 def tangent(
-    xp: Any, tangents: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
+    xp: Any,
+    tangents: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: str,
+    include_self: bool,
+    out: Any,
 ) -> Any:
     """The transposes of the rules: what flows back as c * gather(g) flows forward as scatter_add(c * t)."""
     total = None
@@ -228,7 +241,9 @@ def index_reduce_array(
     xp: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
     check_vector("index_reduce", index)
     check_source("index_reduce", input, wrap_dim(dim, input.ndim), index, source)
     spread = spread_array(xp, index, dim, source.shape)
@@ -237,7 +252,15 @@ def index_reduce_array(
 
 def spread_rule(rule: Any) -> Any:
     def spread(
-        xp: Any, g: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, out: Any
+        xp: Any,
+        g: Any,
+        input: Any,
+        dim: int,
+        index: Any,
+        source: Any,
+        reduce: str,
+        include_self: bool,
+        out: Any,
     ) -> Any:
         index = xp._spread_index(index, dim, tuple(source.shape))
         return rule(xp, g, input, dim, index, source, reduce, include_self, out)
@@ -246,7 +269,15 @@ def spread_rule(rule: Any) -> Any:
 
 
 def spread_tangent(
-    xp: Any, tangents: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, out: Any
+    xp: Any,
+    tangents: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool,
+    out: Any,
 ) -> Any:
     named = {"src" if name == "source" else name: t for name, t in tangents.items()}
     index = xp._spread_index(index, dim, tuple(source.shape))

@@ -9,7 +9,14 @@ from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable
 from undertow.ops.dims import wrap_dim
 from undertow.ops.indexing import getitem
 from undertow.ops.operands import NUMBERS, as_operand
-from undertow.ops.positions import add_flat, check_range, check_wrapping_range, from_front, last_at, positions_along
+from undertow.ops.positions import (
+    add_flat,
+    check_range,
+    check_wrapping_range,
+    from_front,
+    last_at,
+    positions_along,
+)
 from undertow.ops.reshaping import reshape
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.along import along
@@ -112,7 +119,9 @@ def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
     """Refuse a src of another dtype, or one that has not an element for every index."""
     if src.dtype != input.dtype:
-        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
+        raise RuntimeError(
+            f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}"
+        )
     if 0 in index.shape:
         return
     if max(index.ndim, 1) != max(src.ndim, 1):
@@ -132,7 +141,9 @@ def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
     if tuple(src.shape) == tuple(index.shape):
         return src
     if 0 in index.shape:
-        return reshape(getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape)
+        return reshape(
+            getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape
+        )
     return getitem(src, tuple([slice(0, n) for n in index.shape])) if index.ndim else reshape(src, ())
 
 
@@ -179,7 +190,9 @@ _gather_written = primitive(
     "_gather_written",
     forward=gather_written_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp.zeros_for(g, input_shape), dim, index, g),
+        "input": lambda xp, g, input_shape, dim, index: xp._scatter(
+            xp.zeros_for(g, input_shape), dim, index, g
+        ),
         "index": None,
     },
     jvp=LINEAR,
@@ -243,5 +256,7 @@ def scatter(
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):
-        raise TypeError(f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}")
+        raise TypeError(
+            f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}"
+        )
     return _scatter_add(input, dim, index, fitted("scatter", input, dim, index, src))

@@ -20,7 +20,9 @@ INTEGERS = (dtypes.int32, dtypes.int64)
 # ---- checks
 
 
-def check_vector(op: str, index: Any, allowed: tuple[Any, ...] = INTEGERS, error: type[Exception] = RuntimeError) -> None:
+def check_vector(
+    op: str, index: Any, allowed: tuple[Any, ...] = INTEGERS, error: type[Exception] = RuntimeError
+) -> None:
     if index.ndim > 1:
         raise IndexError(f"{op}(): Index is supposed to be a vector; Index has to be a vector/scalar")
     if index.dtype not in allowed:
@@ -61,12 +63,12 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
 
 def cast_number(op: str, value: Any, dtype: Any) -> Any:
     """A Python number as a 0-d array of a tensor's dtype."""
-    if isinstance(value, complex) and dtype.kind != "c":
+    if type(value) is complex and dtype.kind != "c":
         raise RuntimeError(
             f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
             "non-complex type is not supported"
         )
-    return cpu.asarray(value).astype(dtype)
+    return cpu.array(value, dtype)
 
 
 # ---- slices named by a vector
@@ -81,7 +83,9 @@ def index_select_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
     check_vector("index_select", index)
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
-        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
+        raise RuntimeError(
+            f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)"
+        )
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
     return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
 
@@ -170,7 +174,9 @@ _index_copied = primitive(
     "_index_copied",
     forward=index_copied_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp.zeros_for(g, input_shape), dim, index, g),
+        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(
+            xp.zeros_for(g, input_shape), dim, index, g
+        ),
         "index": None,
     },
     jvp=LINEAR,
@@ -239,7 +245,9 @@ def take_array(xp: Any, input: Any, index: Any) -> Any:
 
 def check_flat(op: str, input: Any, index: Any) -> None:
     if index.dtype != dtypes.int64:
-        raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {dtypes.SCALAR_NAMES[index.dtype]}")
+        raise RuntimeError(
+            f"{op}(): Expected a long tensor for index, but got {dtypes.SCALAR_NAMES[index.dtype]}"
+        )
     size = input.size
     if index.size and (index.min() < -size or index.max() >= size):
         bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
@@ -324,7 +332,12 @@ def numpy_take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 def embedding_array(
-    xp: Any, weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    xp: Any,
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -362,9 +375,9 @@ _index_is = nondifferentiable(
 )
 _index_frequency = nondifferentiable(
     "_index_frequency",
-    forward=lambda xp, index, size, dtype: (
-        xp.bincount(index.reshape(-1), minlength=size)[index][..., None].astype(dtype)
-    ),
+    forward=lambda xp, index, size, dtype: xp.bincount(index.reshape(-1), minlength=size)[index][
+        ..., None
+    ].astype(dtype),
     inputs=("index",),
 )
 _flat_index = nondifferentiable("_flat_index", forward=lambda xp, index: index.reshape(-1), inputs=("index",))

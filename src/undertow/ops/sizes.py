@@ -10,6 +10,8 @@ from typing import Any
 
 def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple[int, ...]:
     """The integers of `f(*values)`, where one sequence may stand for all, or of `f(name=keyword)`."""
+    if keyword is None and values and all([type(n) is int for n in values]):
+        return values
     if keyword is not None:
         if values:
             raise TypeError("got the same argument by position and by name")
@@ -23,7 +25,7 @@ def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple
 
 def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:
     """`sizes` for `numel` elements, with -1 worked out."""
-    if -1 not in sizes and min(sizes, default=0) >= 0:
+    if min(sizes, default=0) >= 0:
         if math.prod(sizes) != numel:
             raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
         return sizes

@@ -73,6 +73,8 @@ class Geometry:
 def memory_of(xp: Any, array: Any) -> Any:
     """The whole stretch of memory the array lies in, as a 1-d array of its dtype."""
     root = owner(xp, array)
+    if root.flags.c_contiguous and root.dtype == array.dtype:
+        return root.reshape(-1)
     root = root[tuple([slice(None, None, -1 if s < 0 else 1) for s in root.strides])]
     span = sum([(n - 1) * s for n, s in zip(root.shape, root.strides, strict=True)]) // root.itemsize + 1
     flat = xp.lib.stride_tricks.as_strided(root, (span if root.size else 0,), (root.itemsize,)).view("uint8")

@@ -110,6 +110,7 @@ class Rare:
     inference = False
     is_number = False  # wraps a Python number: lowest class in type promotion
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
+    detached_at = -1  # the sequence number at which detach_() cut its history
 
 
 def _rare(name: str) -> Any:
@@ -152,3 +153,4 @@ class Extra:
     inference = _rare("inference")
     is_number = _rare("is_number")
     grad_dtype = _rare("grad_dtype")
+    detached_at = _rare("detached_at")

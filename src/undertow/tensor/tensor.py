@@ -49,7 +49,7 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
-        return Size(self._array.shape)
+        return tuple.__new__(Size, self._array.shape)  # the sizes of an array need no check
 
     @property
     def ndim(self) -> int:

@@ -26,7 +26,8 @@ def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batc
         size = batch_size(args, in_dims)
         others = [k != shared and isinstance(a, Tensor) for k, a in enumerate(args)]
         moved = [
-            in_front(a, d, size) if batched else a for a, d, batched in zip(args, in_dims, others, strict=True)
+            in_front(a, d, size) if batched else a
+            for a, d, batched in zip(args, in_dims, others, strict=True)
         ]
         moved[dim] = wrap_dim(args[dim], rank) + 1
         if sizes is not None:
