@@ -48,6 +48,8 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]]
     ("sign", (COMPLEX,), {}, NotImplementedError, "not intended to support complex numbers"),
     ("floor", (COMPLEX,), {}, NotImplementedError, "not implemented for 'ComplexFloat'"),
     ("round", (COMPLEX,), {}, NotImplementedError, "not implemented for 'ComplexFloat'"),
+    ("logit", (COMPLEX,), {}, NotImplementedError, "not implemented for 'ComplexFloat'"),
+    ("frac", (BOOLS,), {}, NotImplementedError, "not implemented for 'Bool'"),
     ("deg2rad", (COMPLEX,), {}, RuntimeError, "not implemented for 'ComplexFloat'"),
     ("clamp", (COMPLEX, 0, 1), {}, NotImplementedError, "complex"),
     ("clamp", (FLOATS,), {}, RuntimeError, "At least one of 'min' or 'max' must not be None"),

@@ -135,6 +135,13 @@ def test_gradient(torch: ModuleType, case: Case) -> None:
         assert_same(found, wanted, 1e-8, 1e-10, f"gradient {k}")
 
 
+@every([c for c in REFERENCED if c.differentiable])
+def test_the_same_results_require_a_gradient(torch: ModuleType, case: Case) -> None:
+    results = case.torch_call(torch, case.torch_leaves(torch, case.arrays, True))
+    wanted = [k for k, r in enumerate(results) if getattr(r, "requires_grad", False)]
+    assert case.differentiable_results == wanted
+
+
 @every([c for c in SMOOTH if c.differentiable])
 def test_gradient_against_differences(case: Case) -> None:
     if not case.has_gradient():

@@ -11,6 +11,7 @@ from tests.samples import Sample, booleans, constant, distinct, integers, normal
 NAN = constant([math.nan, 1.0, math.nan])
 OTHER_NAN = constant([1.0, math.nan, math.nan])
 TIES = constant([1.0, 2.0, 3.0]), constant([1.0, 3.0, 2.0])
+BYTES = constant(np.array([0, 1, 2, 1], np.uint8))
 PAIRS = ["maximum", "minimum", "fmax", "fmin"]
 
 SAMPLES = [
@@ -20,13 +21,14 @@ SAMPLES = [
     Sample("where", booleans(3, 4), 2, normal(3, 4), note="number_first"),
     Sample("where", booleans(3, 4), 2, 5, note="numbers"),
     Sample("where", booleans(3, 4), integers(3, 4), normal(3, 4), note="mixed"),
-    Sample("where", constant(np.array([1, 0, 2], np.uint8)), normal(3), normal(3), note="bytes"),
+    Sample("where", BYTES, normal(4), normal(4), note="bytes"),
     Sample("where", booleans(0, 4), normal(0, 4), normal(4), note="empty"),
     *(Sample(name, distinct(3, 4), distinct(4)) for name in PAIRS),
     *(Sample(name, *TIES, kink=True, note="ties") for name in PAIRS),
     *(Sample(name, NAN, OTHER_NAN, kink=True, note="nan") for name in PAIRS),
     *(Sample(name, integers(4), integers(4), note="integers") for name in PAIRS),
     *(Sample(name, distinct(3, 4), integers(4), note="mixed") for name in PAIRS),
+    *(Sample(name, distinct(3, 4), BYTES, note="bytes") for name in PAIRS),
     *(Sample(name, distinct(3, 4), -0.7, 0.7) for name in ["clamp", "clip"]),
     Sample("clamp", distinct(3, 4), -0.7, note="min"),
     Sample("clamp", distinct(3, 4), kwargs={"max": 0.7}, note="max"),

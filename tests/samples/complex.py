@@ -28,6 +28,7 @@ SAMPLES = [
     Sample("view_as_real", normal(0, 3), complex_only=True, reference=False, note="empty"),
     Sample("view_as_complex", normal(3, 2), call=viewed_pairs, reference=viewed_pairs),
     Sample("view_as_complex", normal(2), call=viewed_pairs, reference=viewed_pairs, note="0-d"),
+    Sample("_complex_from_pairs", normal(3, 2), reference=viewed_pairs),
     Sample("complex", normal(3, 4), normal(4)),
     Sample("complex", normal(), normal(), note="0-d"),
     Sample("polar", positive(3, 4), normal(4)),

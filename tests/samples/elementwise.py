@@ -33,7 +33,7 @@ SAMPLES = [
     Sample("sgn", constant([0.0, -0.0, 2.0]), kink=True, complex=True, note="zero"),
     Sample("sign", constant([0.0, -0.0, 2.0]), kink=True, note="zero"),
     Sample("sign", constant([True, False]), note="bool"),
-    Sample("sgn", constant([True, False]), note="bool"),
+    *(Sample(name, constant([True, False]), note="bool") for name in ["sgn", "sigmoid", "exp", "reciprocal"]),
     Sample("sinc", constant([-1.0, 0.0, 0.5, 2.0]), kink=True, gradgrad=False, complex=True, note="zero"),
     Sample("sqrt", constant([0.0, 4.0]), kink=True, gradgrad=False, note="zero"),
     Sample("fix", distinct(3, 4)),

@@ -24,9 +24,7 @@ def functional(name: str) -> Any:
 
 
 ALL = slice(None)
-DISTINCT = constant(
-    [2, 0]
-)  # writing twice to a place has no gradient in PyTorch that differences would confirm
+DISTINCT = constant([2, 0])  # writing twice to a place has no gradient in PyTorch that differences would confirm
 
 SAMPLES = [
     getitem("int", normal(4, 5), 1, complex=True),
@@ -47,15 +45,11 @@ SAMPLES = [
     getitem("true", normal(3), True),
     getitem("of no dimensions", normal(), None),
     getitem("long rows", normal(6, 70), integers(9, high=6)),
-    Sample(
-        "index", normal(4, 5, 3), [integers(4, high=4), None, integers(4, high=3)], reference=aten("index")
-    ),
+    Sample("index", normal(4, 5, 3), [integers(4, high=4), None, integers(4, high=3)], reference=aten("index")),
     Sample("index", normal(4, 5), [booleans(4, 5)], reference=aten("index"), note="mask"),
     Sample("index_put", normal(4, 5), (DISTINCT,), normal(2, 5), complex=True),
     Sample("index_put", normal(4, 5), (DISTINCT,), normal(5), note="broadcast"),
-    Sample(
-        "index_put", normal(4, 5), (integers(6, high=4),), normal(6, 5), True, complex=True, note="accumulate"
-    ),
+    Sample("index_put", normal(4, 5), (integers(6, high=4),), normal(6, 5), True, complex=True, note="accumulate"),
     Sample(
         "index_put",
         normal(4, 5),
@@ -92,9 +86,7 @@ SAMPLES = [
     Sample("index_select", normal(4, 0), 0, integers(3, high=4), note="empty"),
     Sample("index_select_backward", normal(6, 5), (4, 5), 0, integers(6, high=4), reference=False),
     Sample("index_add", normal(4, 5), 0, integers(6, high=4), normal(6, 5), complex=True),
-    Sample(
-        "index_add", normal(4, 5), -1, integers(6, high=5), normal(4, 6), kwargs={"alpha": 2.5}, note="alpha"
-    ),
+    Sample("index_add", normal(4, 5), -1, integers(6, high=5), normal(4, 6), kwargs={"alpha": 2.5}, note="alpha"),
     Sample("index_add", normal(), 0, constant([0]), normal(), note="0d"),
     Sample("index_copy", normal(4, 5), 0, DISTINCT, normal(2, 5), complex=True),
     Sample("index_copy", normal(4, 5), -1, DISTINCT, normal(4, 2), note="negative_dim"),
@@ -112,9 +104,7 @@ SAMPLES = [
     Sample("put", normal(4, 5), constant([3, 3, 0]), normal(3), reference=False, note="twice"),
     Sample("_take_written", normal(4, 5), constant([3, 3, 0]), reference=False),
     Sample("embedding", normal(4, 3), integers(2, 3, high=4)),
-    Sample(
-        "embedding", normal(4, 3), integers(2, 3, high=3), 3, note="padding"
-    ),  # where used: test_indexing.py
+    Sample("embedding", normal(4, 3), integers(2, 3, high=3), 3, note="padding"),  # where used: test_indexing.py
     Sample("embedding", normal(4, 3), constant(2), note="0d"),
     Sample("one_hot", integers(2, 3, high=4), 5, reference=functional("one_hot")),
     Sample("one_hot", constant([0, 3, 1]), reference=functional("one_hot"), note="inferred"),
@@ -122,9 +112,9 @@ SAMPLES = [
     Sample("_index_frequency", constant([0, 3, 0]), 4, "float64", reference=False),
     Sample("_flat_index", integers(2, 3), reference=False),
     # parts
-    Sample("select_scatter", normal(4, 5), normal(4), 1, -2, complex=True),
+    Sample("select_scatter", normal(4, 5), normal(4), 1, -2),
     Sample("select_scatter", normal(4), normal(), 0, 2, note="0d"),
-    Sample("slice_scatter", normal(4, 5), normal(2, 5), 0, 1, 4, 2, complex=True),
+    Sample("slice_scatter", normal(4, 5), normal(2, 5), 0, 1, 4, 2),
     Sample("slice_scatter", normal(4, 5), normal(4, 2), -1, 3, note="open"),
     Sample("diagonal_scatter", normal(4, 5), normal(4), complex=True),
     Sample("diagonal_scatter", normal(3, 4, 5), normal(4, 3), -1, 2, 0, note="dims"),

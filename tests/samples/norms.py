@@ -52,9 +52,7 @@ SAMPLES = [
         reference=reference,
         note="inf, complex",
     ),
-    Sample(
-        "linalg_vector_norm", constant([1.0, -2.0, 2.0]), INF, kink=True, reference=reference, note="ties"
-    ),
+    Sample("linalg_vector_norm", constant([1.0, -2.0, 2.0]), INF, kink=True, reference=reference, note="ties"),
     Sample("linalg_vector_norm", normal(), 3, reference=reference, note="0-d"),
     Sample("linalg_vector_norm", normal(0, 3), 2, 0, reference=reference, note="of nothing"),
     Sample("norm", normal(3, 4), complex=True, note="all"),
@@ -62,9 +60,7 @@ SAMPLES = [
     Sample("norm", normal(3, 4), None, -1, True, note="dim kept"),
     Sample("dist", normal(3, 4), normal(4), complex=True, note="broadcast"),
     Sample("dist", distinct(3, 4), normal(3, 4), 3.0, note="order 3"),
-    Sample(
-        "dist", constant([1.0, 2.0]), constant([1.0, 2.0]), kink=True, gradgrad=False, note="the same point"
-    ),
+    Sample("dist", constant([1.0, 2.0]), constant([1.0, 2.0]), kink=True, gradgrad=False, note="the same point"),
     Sample("cdist", normal(3, 2), normal(4, 2), gradgrad=False),
     Sample("cdist", normal(2, 3, 4), normal(5, 4), 1.0, gradgrad=False, note="batch"),
     Sample("cdist", normal(3, 2), normal(4, 2), 3.0, gradgrad=False, note="order 3"),

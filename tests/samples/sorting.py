@@ -58,9 +58,7 @@ SAMPLES = [
     Sample("bucketize", normal(2, 3), constant([-1.0, 0.0, 1.0]).without_gradient()),
     Sample("bucketize", 3, constant([1, 3, 5]), kwargs={"right": True}, note="number"),
     Sample("unique", integers(3, 4), note="all"),
-    Sample(
-        "unique", integers(3, 4), kwargs={"return_inverse": True, "return_counts": True}, note="everything"
-    ),
+    Sample("unique", integers(3, 4), kwargs={"return_inverse": True, "return_counts": True}, note="everything"),
     Sample(
         "unique",
         integers(5, 2, high=2),

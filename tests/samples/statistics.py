@@ -41,9 +41,7 @@ SAMPLES = [
             ((integers(7),), "integers", {}),
         )
     ],
-    Sample(
-        "mode", constant([[1.0, 1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 1.0, 1.0, 3.0]]), kink=True, note="last dim"
-    ),
+    Sample("mode", constant([[1.0, 1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 1.0, 1.0, 3.0]]), kink=True, note="last dim"),
     Sample("mode", integers(6, 3), 0, True, note="dim kept"),
     Sample("mode", distinct(3, 4), note="no repetition"),
     Sample("mode", distinct(), note="0-d"),

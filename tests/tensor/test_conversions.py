@@ -30,11 +30,14 @@ x.is_signed(), L.ones(1, dtype=L.uint8).is_signed(), L.ones(1, dtype=L.complex64
 x.is_same_size(x), x.is_same_size(r), x.get_device(), L.is_tensor(x), L.is_tensor(3)
 x.type(), i.type(), L.tensor(True).type(), L.tensor(1j).type(), L.ones(1, dtype=L.uint16).type()
 x.type(L.float64), x.type(L.float32) is x, r.type(L.float64), x.type("torch.DoubleTensor")
-x.to(L.float32) is x, x.to("cpu") is x, x.to(x) is x, x.to() is x, x.to(dtype=None) is x, x.to(L.float32, copy=True) is x
-x.to(L.float64), x.to("cpu", L.float64), x.to(L.device("cpu"), dtype=L.int32), x.to(i), x.to(dtype=L.float64), x.to(float)
+x.to(L.float32) is x, x.to("cpu") is x, x.to(x) is x
+x.to() is x, x.to(dtype=None) is x, x.to(L.float32, copy=True) is x
+x.to(L.float64), x.to("cpu", L.float64), x.to(L.device("cpu"), dtype=L.int32)
+x.to(i), x.to(dtype=L.float64), x.to(float)
 x.to(L.float64, False, True), x.to("cpu", L.float64, False, True), x.to(device="cpu", dtype=L.int8), x.to(i, copy=True)
 x.t().to(L.float64).stride(), x.t().to(L.float64, memory_format=L.contiguous_format).stride()
-r.to(L.float64), r.to(L.int64), r.long(), r.double(), r.cfloat(), r.float() is r, r.type_as(x) is r, r.half(), r.cdouble()
+r.to(L.float64), r.to(L.int64), r.long(), r.double()
+r.cfloat(), r.float() is r, r.type_as(x) is r, r.half(), r.cdouble()
 r.type_as(L.ones(1, dtype=L.float64)), x.cpu() is x, x.byte(), x.char(), x.short(), x.int(), (x - 2).bool()
 L.tensor([1.9, -1.9]).long(), L.tensor([-1]).byte(), L.tensor([3, 0]).bool(), L.tensor([1 + 2j]).cdouble()
 r.numpy(force=True), x.numpy(), np.asarray(x), np.array(i), x.data_ptr() == x.view(-1).data_ptr(), L.zeros(0).data_ptr()

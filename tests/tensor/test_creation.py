@@ -22,14 +22,17 @@ L.tensor([np.array([1, 2]), np.array([3, 4])]), L.tensor([np.ones(2), [1, 2]])
 L.tensor([L.tensor(1), L.tensor(2.0)]), L.tensor([L.tensor(1.0, dtype=L.float64), 2]), L.tensor([L.ones(1), 2])
 L.tensor([[L.tensor(1), 2], [3, 4]])
 L.tensor(np.arange(6).reshape(2, 3).T), L.tensor(np.arange(6).reshape(2, 3).T).stride()
-L.tensor([1.5, -1.5], dtype=L.int32), L.tensor([1, 2], dtype=float), L.tensor([1, 0], dtype=bool), L.tensor([1.5], dtype=int)
+L.tensor([1.5, -1.5], dtype=L.int32), L.tensor([1, 2], dtype=float)
+L.tensor([1, 0], dtype=bool), L.tensor([1.5], dtype=int)
 L.tensor([1, 2], dtype=complex), L.tensor(3, dtype=L.float16), L.tensor([-1, -255], dtype=L.uint8)
 L.tensor(np.array([1.5, 2.5]), dtype=L.int64), L.tensor(L.ones(2), dtype=L.int64), L.tensor(y, requires_grad=True)
 L.tensor([1.0], requires_grad=True), L.tensor([1.0], dtype=L.float32, device="cpu", pin_memory=False)
 L.as_tensor([1, 2]), L.as_tensor([1, 2], dtype=L.float64), L.as_tensor(np.arange(3)), L.as_tensor(np.float32(3))
 L.as_tensor(r), L.as_tensor(r) is r, L.as_tensor(r, dtype=L.float64)
-L.asarray(1), L.asarray(np.arange(3), dtype=L.float32), L.asarray(L.ones(2), copy=True), L.asarray([1.0], requires_grad=True)
-L.asarray(r), L.asarray(r.detach(), requires_grad=False), L.asarray(y, requires_grad=True), L.asarray(y, requires_grad=False)
+L.asarray(1), L.asarray(np.arange(3), dtype=L.float32)
+L.asarray(L.ones(2), copy=True), L.asarray([1.0], requires_grad=True)
+L.asarray(r), L.asarray(r.detach(), requires_grad=False)
+L.asarray(y, requires_grad=True), L.asarray(y, requires_grad=False)
 L.from_numpy(np.arange(4, dtype=np.int16)), L.from_numpy(np.array(2.0)), L.from_numpy(np.zeros((0, 3)))
 L.frombuffer(bytearray(b"abcd"), dtype=L.uint8), L.frombuffer(bytearray(b"abcd"), dtype=L.uint8, count=2, offset=1)
 L.scalar_tensor(3), L.scalar_tensor(3, dtype=L.int64), L.scalar_tensor(True)
@@ -39,22 +42,29 @@ NOTHING = """
 L.zeros(2, 3), L.zeros((2, 3)), L.zeros([2, 3]), L.zeros(()), L.zeros(size=(2,)), L.zeros(0, 3)
 L.zeros(L.tensor(3)), L.zeros((L.tensor(3), 2)), L.zeros(np.int64(2)), L.zeros(2, dtype=float), L.zeros(2, dtype=None)
 L.zeros(L.Size([2])), L.ones(2, dtype=L.int8), L.ones((2,), requires_grad=True), L.empty(2, 3).shape
-L.full((2,), 1), L.full((2,), 1.0), L.full((2,), True), L.full((), 1j), L.full((2,), L.tensor(3)), L.full((2,), np.int32(1))
+L.full((2,), 1), L.full((2,), 1.0), L.full((2,), True)
+L.full((), 1j), L.full((2,), L.tensor(3)), L.full((2,), np.int32(1))
 L.full((2,), 1.5, dtype=L.int64), L.full(size=(2,), fill_value=1.0, requires_grad=True), L.full((2,), -1, dtype=L.uint8)
-L.empty_strided((2, 3), (1, 2)).stride(), L.empty_strided((2, 3), (0, 1)).stride(), L.empty_strided((0, 3), (3, 1)).shape
+L.empty_strided((2, 3), (1, 2)).stride()
+L.empty_strided((2, 3), (0, 1)).stride(), L.empty_strided((0, 3), (3, 1)).shape
 L.eye(2), L.eye(2, 3), L.eye(2, m=1, dtype=L.int32), L.eye(0)
 """.strip().splitlines()
 
 RANGES = """
-L.arange(5), L.arange(5.0), L.arange(1, 5, 2), L.arange(1, 5, 0.5), L.arange(5, 1, -1), L.arange(3, 3), L.arange(-3)[:0] if 0 else 0
-L.arange(start=1, end=4), L.arange(end=4), L.arange(0, 1, 0.1), L.arange(0, 1, 0.1, dtype=L.float64), L.arange(0, 3.5, 1)
-L.arange(3, dtype=L.float16), L.arange(True), L.arange(L.tensor(3)), L.arange(L.tensor(3.0)), L.arange(3.0, requires_grad=True)
-L.arange(1.5, 5, dtype=L.int64), L.arange(-2.5, 3, dtype=L.int32), L.arange(0, 10, 2.5, dtype=L.int64), L.arange(10, 0, -3)
+L.arange(5), L.arange(5.0), L.arange(1, 5, 2)
+L.arange(1, 5, 0.5), L.arange(5, 1, -1), L.arange(3, 3)
+L.arange(start=1, end=4), L.arange(end=4)
+L.arange(0, 1, 0.1), L.arange(0, 1, 0.1, dtype=L.float64), L.arange(0, 3.5, 1)
+L.arange(3, dtype=L.float16), L.arange(True)
+L.arange(L.tensor(3)), L.arange(L.tensor(3.0)), L.arange(3.0, requires_grad=True)
+L.arange(1.5, 5, dtype=L.int64), L.arange(-2.5, 3, dtype=L.int32)
+L.arange(0, 10, 2.5, dtype=L.int64), L.arange(10, 0, -3)
 L.arange(2**62, 2**62 + 3), L.arange(5, 0, -2, dtype=L.uint8)
 L.linspace(0, 1, 5), L.linspace(0, 1, 1), L.linspace(0, 1, 0), L.linspace(0, 10, 4, dtype=L.int64), L.linspace(3, -7, 8)
 L.linspace(10, 0, 4, dtype=L.int64), L.linspace(0, 5, 4, dtype=L.int32), L.linspace(-5, 5, 4, dtype=L.int32)
 L.linspace(0, 1j, 3), L.linspace(L.tensor(0.0), L.tensor(1.0), 3), L.linspace(start=0, end=1, steps=3, dtype=L.float64)
-L.logspace(0, 2, 3), L.logspace(0, 2, 3, base=2), L.logspace(0, 2, 1), L.logspace(0, 3, 4, dtype=L.int64), L.logspace(-3, 3, 7)
+L.logspace(0, 2, 3), L.logspace(0, 2, 3, base=2)
+L.logspace(0, 2, 1), L.logspace(0, 3, 4, dtype=L.int64), L.logspace(-3, 3, 7)
 """.strip().splitlines()
 
 LIKENESS = """
@@ -63,7 +73,8 @@ L.full_like(x, 3), L.full_like(L.ones(2, dtype=L.int64), 1.5), L.full_like(x, L.
 L.ones_like(x.t()).stride(), L.ones_like(x.t(), memory_format=L.contiguous_format).stride(), L.ones_like(i)
 x.new_zeros(2, 3), x.new_zeros((2,)), x.new_ones(2, dtype=L.int64), x.new_full((2,), 1), x.new_empty(2).shape
 i.new_full((2,), 1.5), x.new_zeros(2, requires_grad=True), x.new_empty_strided((2, 3), (1, 2)).stride()
-x.new_tensor([1, 2]), x.new_tensor(x), x.new_tensor([1, 2], dtype=L.int64), x.new_tensor(np.array([1, 2])), i.new_tensor([1.5])
+x.new_tensor([1, 2]), x.new_tensor(x)
+x.new_tensor([1, 2], dtype=L.int64), x.new_tensor(np.array([1, 2])), i.new_tensor([1.5])
 x.new([1, 2]), x.new((1, 2)), x.new().shape, x.new(2, 3).shape, x.new(L.Size([2, 3])).shape, x.new(x) is x
 """.strip().splitlines()
 

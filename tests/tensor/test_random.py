@@ -173,7 +173,9 @@ def test_samples_have_zero_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    "fill", ["uniform_()", "normal_()", "exponential_()", "cauchy_()", "log_normal_()", "geometric_(0.5)", "random_(9)", "bernoulli_()"]
+    "fill",
+    ["uniform_()", "normal_()", "exponential_()", "cauchy_()", "log_normal_()", "geometric_(0.5)", "random_(9)",
+     "bernoulli_()"],
 )  # fmt: skip
 def test_filling_cuts_the_gradient_and_counts_a_version(fill: str) -> None:
     x = ut.ones(3, requires_grad=True)
@@ -192,15 +194,22 @@ L.randn(2, requires_grad=True).requires_grad, L.randn(2, dtype=L.complex128).dty
 L.randint(3, (2,)).dtype, L.randint(1, 3, (2,)).shape, L.randint(low=1, high=3, size=(2,)).shape, L.randint(1, 2, (2,))
 L.randint(high=3, size=(2,)).shape, L.randint(3, (2,), dtype=L.float32).dtype, L.randint(-2**63, 2**63 - 1, (2,)).dtype
 L.randperm(5).dtype, L.randperm(5, dtype=L.float32).dtype, L.randperm(0)
-L.bernoulli(L.ones(3)), L.bernoulli(L.zeros(3)), L.bernoulli(x, 0.5).shape, L.bernoulli(i, 1.0), type(L.bernoulli(r).grad_fn).__name__
+L.bernoulli(L.ones(3)), L.bernoulli(L.zeros(3))
+L.bernoulli(x, 0.5).shape, L.bernoulli(i, 1.0), type(L.bernoulli(r).grad_fn).__name__
 L.normal(0.0, 1.0, (2,)).shape, L.normal(0, 1, (2,)).dtype, L.normal(L.zeros(2), L.ones(3, 1)).shape, L.normal(x, 0.0)
 L.normal(L.zeros(2, dtype=L.float64), L.ones(2)).dtype, L.normal(L.zeros(2), L.ones(2, dtype=L.float64)).dtype
-[type(t.grad_fn).__name__ for t in (L.normal(r), L.normal(0.0, r), L.normal(r, r), L.poisson(r), y.uniform_(), y.normal_())]
-L.multinomial(L.ones(3), 2).dtype, L.multinomial(L.ones(4, 3), 2).shape, L.multinomial(L.ones(3), 5, replacement=True).shape
-L.multinomial(L.tensor([0.0, 1.0, 0.0]), 1), L.multinomial(L.tensor([0.0, 0.0, 1.0]), 4, True), L.multinomial(r, 2).requires_grad
-L.poisson(L.zeros(2)), L.rand_like(x).shape, L.randn_like(i, dtype=L.float64).dtype, L.rand_like(x, requires_grad=True).requires_grad
-L.randint_like(x, 3).dtype, L.randint_like(x, 1, 2), L.randint_like(x, low=1, high=2, dtype=L.int64), L.randn_like(x.t()).stride()
-x.bernoulli_(L.ones(3)), i.bernoulli_(0.0), L.ones(2).uniform_(3, 3), L.ones(2).random_(3, 4), L.tensor(True).random_(0, 1)
+[type(t.grad_fn).__name__ for t in (L.normal(r), L.normal(0.0, r), L.normal(r, r), L.poisson(r))]
+[type(t.grad_fn).__name__ for t in (y.uniform_(), y.normal_())]
+L.multinomial(L.ones(3), 2).dtype
+L.multinomial(L.ones(4, 3), 2).shape, L.multinomial(L.ones(3), 5, replacement=True).shape
+L.multinomial(L.tensor([0.0, 1.0, 0.0]), 1)
+L.multinomial(L.tensor([0.0, 0.0, 1.0]), 4, True), L.multinomial(r, 2).requires_grad
+L.poisson(L.zeros(2)), L.rand_like(x).shape
+L.randn_like(i, dtype=L.float64).dtype, L.rand_like(x, requires_grad=True).requires_grad
+L.randint_like(x, 3).dtype, L.randint_like(x, 1, 2)
+L.randint_like(x, low=1, high=2, dtype=L.int64), L.randn_like(x.t()).stride()
+x.bernoulli_(L.ones(3)), i.bernoulli_(0.0)
+L.ones(2).uniform_(3, 3), L.ones(2).random_(3, 4), L.tensor(True).random_(0, 1)
 """.strip().splitlines()
 
 

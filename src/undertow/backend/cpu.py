@@ -36,8 +36,8 @@ def _conj(x: Any) -> Any:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """np.broadcast_to, which takes 2.5 us; one number, the gradient of every full sum, takes a fifth of that."""
-    if x.ndim or type(shape) is not tuple:
+    """np.broadcast_to, which takes 2.5 us; one number, the gradient of every full sum, takes a third of that."""
+    if x.ndim or type(shape) is not tuple or -1 in shape:  # np.ndarray would take -1 for 1
         return np.broadcast_to(x, shape)
     out: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
     out.setflags(write=False)

@@ -8,7 +8,7 @@ methods, so that `xp.select_backward(g, ...)` works as `xp.sum(g)` does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Device:
@@ -60,7 +60,7 @@ class ArrayNamespace:
     """
 
     #: the class of this device's arrays; everything else that rules return is turned into one by `asarray`
-    ndarray: type
+    ndarray: Any
     device: Device
 
     def __init__(self, device: Device, module: Any) -> None:
@@ -69,6 +69,10 @@ class ArrayNamespace:
         for name in dir(module):
             if not name.startswith("_"):
                 setattr(self, name, getattr(module, name))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def define(cls, name: str, forward: Callable[..., Any]) -> None:

@@ -27,7 +27,8 @@ def dlpack(
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
     """`__dlpack_device__`: the device's type and number."""
-    return tuple(self._array.__dlpack_device__())  # type: ignore[return-value]
+    kind, number = self._array.__dlpack_device__()
+    return int(kind), int(number)
 
 
 class _Capsule:
@@ -56,7 +57,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         raise RuntimeError(
             f"from_dlpack received an invalid capsule: {type(ext_tensor).__name__} has no __dlpack__ method"
         )
-    array = np.from_dlpack(ext_tensor, device=None if device is None else str(device), copy=copy)
+    where: Any = None if device is None else str(device)
+    array = np.from_dlpack(ext_tensor, device=where, copy=copy)
     return leaf(adopt(array), cpu, False)
 
 

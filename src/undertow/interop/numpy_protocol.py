@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.interop import numpy_linalg as _more_entries  # noqa: F401
 from undertow.interop.numpy_functions import FUNCTIONS, MUTATING, NONDIFFERENTIABLE, ops
 from undertow.modes import current
 from undertow.ops.data import adopt
@@ -38,8 +39,8 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     """`__array__`: `np.asarray(tensor)` shares memory."""
     if current_edge(self) is not None:
         raise RuntimeError(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for the "
-            "tensor's array, in which its history would be lost.)"
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for "
+            "the tensor's array, in which its history would be lost.)"
         )
     if dtype is None or np.dtype(dtype) == self._array.dtype:
         return self._array.copy() if copy else self._array.view()
@@ -150,8 +151,8 @@ def on_arrays(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A NumPy function that undertow has no operation for."""
     if needs_grad([args, kwargs]):
         raise TypeError(
-            f"np.{name} with these arguments has no derivative in undertow, and one of them requires grad: its gradient "
-            f"would be lost. Use operations of undertow, or pass tensor.detach() if no gradient is wanted."
+            f"np.{name} with these arguments has no derivative in undertow, and one of them requires grad: its "
+            "gradient would be lost. Use operations of undertow, or pass tensor.detach() if no gradient is wanted."
         )
     return wrap(function(*unwrap(args), **unwrap(kwargs)))
 
@@ -173,8 +174,8 @@ def mutate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A NumPy function that writes into its first argument, such as np.copyto."""
     if needs_grad([args, kwargs]):
         raise TypeError(
-            f"np.{name} writes into an array, which autograd cannot follow, and one of its arguments requires grad. Use "
-            "an in-place operation of undertow (t.copy_(u), t[index] = u, ...), or tensor.detach()."
+            f"np.{name} writes into an array, which autograd cannot follow, and one of its arguments requires grad. "
+            "Use an in-place operation of undertow (t.copy_(u), t[index] = u, ...), or tensor.detach()."
         )
     result = function(*unwrap(args), **unwrap(kwargs))
     count_version([*args, *kwargs.values()][:1])

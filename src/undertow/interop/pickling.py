@@ -53,7 +53,7 @@ def shallow_copy(self: Tensor) -> Tensor:
 def deep_copy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     """`__deepcopy__`. Tensors that share memory (views of one base) share memory among the copies, too."""
     if id(self) in memo:
-        return memo[id(self)]  # type: ignore[no-any-return]
+        return memo[id(self)]
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "

@@ -12,7 +12,7 @@ from undertow.ops.declare import REGISTRY
 TABLES = ("arithmetic", "elementwise", "powers", "choices", "complex", "comparison", "reductions", "extrema", "scans",
           "sorting", "statistics", "norms", "views", "parts",
           "splitting", "reshaping", "strided", "joining", "shape", "padding", "index_family", "indexing", "selecting", "masking", "scattering",
-          "scatter_reduction", "overwriting", "einsum", "matmul", "addmm", "linalg", "activations", "softmax", "losses", "classification", "similarity", "creation", "ranges", "likeness", "random")  # fmt: skip
+          "scatter_reduction", "overwriting", "einsum", "matmul", "addmm", "linalg", "decompositions", "activations", "special", "gamma", "softmax", "normalization", "losses", "classification", "similarity", "creation", "ranges", "likeness", "random")  # fmt: skip
 
 for _table in TABLES:
     try:

@@ -17,6 +17,7 @@ from undertow.ops.operands import as_operand
 from undertow.ops.parts import narrow
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
+from undertow.tensor import Tensor
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_TWO_OVER_PI = math.sqrt(2 / math.pi)
@@ -67,7 +68,7 @@ def keep(x: Any, mask: Any) -> Any:
 # the gradient of relu and threshold, one kernel so that it is fast
 threshold_backward = primitive(
     "threshold_backward",
-    forward=lambda xp, grad_output, input, threshold: keep(grad_output, ~(input <= threshold)),
+    forward=lambda xp, grad_output, input, threshold: keep(grad_output, ~(input <= real_number(threshold))),
     vjp={
         "grad_output": lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
         "input": None,
@@ -87,7 +88,9 @@ relu = unary(
 # its parameter has the name of the function, so the primitive needs another
 _threshold = unary(
     "_threshold",
-    forward=lambda xp, input, threshold, value: xp.where(input <= threshold, input.dtype.type(value), input),
+    forward=lambda xp, input, threshold, value: (
+        xp.where(input <= real_number(threshold), input.dtype.type(real_number(value)), input)
+    ),
     vjp=lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
     promote=None,
 )
@@ -96,11 +99,22 @@ _threshold = unary(
 @composite
 def threshold(input: Any, threshold: float, value: float) -> Any:
     """input where it is above the threshold, else `value`."""
-    return _threshold(input, threshold, value)
+    return _threshold(input, as_number(threshold), as_number(value))
+
+
+def as_number(value: Any) -> Any:
+    return value._array.item() if isinstance(value, Tensor) else value
+
+
+def real_number(value: Any) -> Any:
+    """Complex numbers are accepted where only their real part means anything."""
+    return value.real if isinstance(value, complex) else value
 
 
 def leaky(xp: Any, input: Any, negative_slope: float = 0.01) -> Any:
     require_float("leaky_relu_cpu", input)
+    if 0 <= negative_slope <= 1:
+        return xp.maximum(input, input * negative_slope)
     return xp.where(input > 0, input, input * negative_slope)
 
 
@@ -291,10 +305,15 @@ def silu_gradient(xp: Any, g: Any, input: Any) -> Any:
 silu = unary("silu", forward=sigmoid_linear, vjp=silu_gradient, promote=None)
 
 
+def log1p_of_exp(xp: Any, x: Any) -> Any:
+    """log(1 + exp(x)) without overflow."""
+    return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
+
+
 def log_one_plus_exp(xp: Any, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     require_float("softplus_cpu", input)
     x = input * beta
-    return xp.where(x > threshold, input, xp.logaddexp(x, x.dtype.type(0)) / beta)
+    return xp.where(x > threshold, input, log1p_of_exp(xp, x) / beta)
 
 
 softplus = unary(
@@ -309,7 +328,7 @@ softplus = unary(
 
 def log_of_sigmoid(xp: Any, input: Any) -> Any:
     require_float("log_sigmoid_cpu", input)
-    return -xp.logaddexp(-input, input.dtype.type(0))
+    return -log1p_of_exp(xp, -input)
 
 
 logsigmoid = unary(

@@ -16,7 +16,8 @@ from undertow.ops.rules.batching import in_front
 
 def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * product, in the memory of `product`; with beta 0, NaNs in input are ignored."""
-    check_addend(input, product)
+    if input.dtype is not product.dtype or input.shape not in ((), product.shape, product.shape[-1:]):
+        check_addend(input, product)
     if alpha != 1:
         product *= alpha
     if beta == 1:
@@ -27,7 +28,7 @@ def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 
 def check_addend(input: Any, product: Any) -> None:
-    if input.dtype is not product.dtype and input.dtype != product.dtype:
+    if input.dtype != product.dtype:
         names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[product.dtype]
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
     target, shape = product.shape, input.shape
@@ -54,7 +55,7 @@ def check_matrices(mat1: Any, mat2: Any) -> None:
 
 
 def check_one_dtype(name1: str, x: Any, name2: str, y: Any) -> None:
-    if x.dtype is not y.dtype and x.dtype != y.dtype:
+    if x.dtype != y.dtype:
         names = dtypes.SCALAR_NAMES[x.dtype], dtypes.SCALAR_NAMES[y.dtype]
         raise RuntimeError(f"{name1} and {name2} must have the same dtype, but got {names[0]} and {names[1]}")
 

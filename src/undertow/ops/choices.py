@@ -64,7 +64,7 @@ adapter("where")(where)
 # ---- the larger and the smaller
 
 
-def refuse_complex(name: str, array: Any) -> None:
+def refuse_unordered(name: str, array: Any) -> None:
     if array.dtype.kind == "c":
         raise NotImplementedError(
             f"{name} not implemented for complex tensors: complex numbers have no order"
@@ -72,36 +72,36 @@ def refuse_complex(name: str, array: Any) -> None:
 
 
 def larger(xp: Any, input: Any, other: Any) -> Any:
-    refuse_complex("maximum", input)
+    refuse_unordered("maximum", input)
     return xp.maximum(input, other)
 
 
 def smaller(xp: Any, input: Any, other: Any) -> Any:
-    refuse_complex("minimum", input)
+    refuse_unordered("minimum", input)
     return xp.minimum(input, other)
 
 
 def larger_number(xp: Any, input: Any, other: Any) -> Any:
-    refuse_complex("fmax", input)
+    refuse_unordered("fmax", input)
     return xp.fmax(input, other)
 
 
 def smaller_number(xp: Any, input: Any, other: Any) -> Any:
-    refuse_complex("fmin", input)
+    refuse_unordered("fmin", input)
     return xp.fmin(input, other)
 
 
-def share_of_larger(xp: Any, g: Any, a: Any, b: Any) -> Any:
-    """The gradient of a in max(a, b): ties share evenly, and both get it where one is nan."""
-    return xp.where(xp.equal(a, b), g / 2, xp.where(xp.less(a, b), 0, g))
+def share(xp: Any, g: Any, loses: Any, a: Any, b: Any) -> Any:
+    """The gradient of `a`, which gets none where it loses: ties share evenly, and both get it at nan."""
+    return xp.where(xp.equal(a, b), g / 2, xp.where(loses(a, b), 0, g))
 
 
 maximum = primitive(
     "maximum",
     forward=larger,
     vjp={
-        "input": lambda xp, g, input, other: share_of_larger(xp, g, input, other),
-        "other": lambda xp, g, input, other: share_of_larger(xp, g, other, input),
+        "input": lambda xp, g, input, other: share(xp, g, xp.less, input, other),
+        "other": lambda xp, g, input, other: share(xp, g, xp.less, other, input),
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -112,8 +112,8 @@ minimum = primitive(
     "minimum",
     forward=smaller,
     vjp={
-        "input": lambda xp, g, input, other: share_of_larger(xp, g, -input, -other),
-        "other": lambda xp, g, input, other: share_of_larger(xp, g, -other, -input),
+        "input": lambda xp, g, input, other: share(xp, g, xp.greater, input, other),
+        "other": lambda xp, g, input, other: share(xp, g, xp.greater, other, input),
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -154,17 +154,17 @@ fmin = primitive(
 
 
 def clamped_below(xp: Any, input: Any, min: Any) -> Any:
-    refuse_complex("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.maximum(input, min)
 
 
 def clamped_above(xp: Any, input: Any, max: Any) -> Any:
-    refuse_complex("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.minimum(input, max)
 
 
 def clamped(xp: Any, input: Any, min: Any, max: Any) -> Any:
-    refuse_complex("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.minimum(xp.maximum(input, min), max)
 
 
@@ -232,7 +232,7 @@ _clamp_tensors = primitive(
 
 
 def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) -> Any:
-    refuse_complex("clamp", input)
+    refuse_unordered("clamp", input)
     out = input if min is None else xp.maximum(input, min)
     out = out if max is None else xp.minimum(out, max)
     if out.dtype is not input.dtype:
@@ -293,7 +293,7 @@ copysign = primitive(
 
 
 def step(xp: Any, input: Any, values: Any) -> Any:
-    refuse_complex("heaviside", input)
+    refuse_unordered("heaviside", input)
     return xp.where(input == 0, values, input > 0).astype(input.dtype)
 
 

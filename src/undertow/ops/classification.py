@@ -26,6 +26,9 @@ from undertow.ops.rules.batching import in_front
 from undertow.ops.softmax import log_softmax
 from undertow.tensor import Tensor
 
+#: what targets may be, and the same bits as unsigned numbers
+UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.uint8: dtypes.uint8}
+
 # ---- checks
 
 
@@ -37,7 +40,7 @@ def check_shapes(input: Any, target: Any, weight: Any) -> None:
     shape, found = input.shape, target.shape
     if len(shape) == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    if target.dtype not in (dtypes.int64, dtypes.uint8):
+    if target.dtype not in UNSIGNED:
         raise RuntimeError(
             f"expected target dtype to be Long or Byte, but got {dtypes.SCALAR_NAMES[target.dtype]}: class numbers are "
             "integers, and probabilities have the shape of the input"
@@ -67,15 +70,15 @@ def known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tupl
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
-    lowest, highest = target.min(), target.max()
-    if lowest >= 0 and highest < classes and not lowest <= ignore_index <= highest:
+    # as unsigned numbers, negative ones are large: one look finds both ends
+    if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
         return target, None
     kept = target != ignore_index
-    target = xp.where(kept, target, 0)
-    if target.min() < 0 or target.max() >= classes:
-        wrong = target[(target < 0) | (target >= classes)].flat[0]
+    known = xp.where(kept, target, 0)
+    if known.min() < 0 or known.max() >= classes:
+        wrong = known[(known < 0) | (known >= classes)].flat[0]
         raise IndexError(f"Target {wrong} is out of bounds. There are {classes} classes.")
-    return target, kept
+    return known, kept
 
 
 # ---- one class of many: picking its score, and putting a value in its place
@@ -161,6 +164,8 @@ put_class = primitive(
 
 def coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
     """What every target counts in the loss."""
+    if weight is None and kept is None:
+        return xp.full(target.shape, 1 / max(target.size, 1) if reduction == "mean" else 1, dtype)
     of_targets = xp.ones(target.shape, dtype) if weight is None else xp.asarray(weight[target])
     if kept is not None:
         of_targets = of_targets * kept
@@ -290,7 +295,7 @@ def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ign
     target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
     out = xp.softmax(input, class_axis(input.shape))
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
-    out *= xp.expand_dims(grad_output, class_axis(input.shape))
+    out *= grad_output[:, None] if target.ndim else grad_output
     out[place_of(xp, target)] -= grad_output
     return out
 
@@ -381,7 +386,7 @@ def cross_entropy(
     input, target = as_tensors("cross_entropy", input=input, target=target)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if input.ndim and input.shape == target.shape:
+    if 0 < input.ndim == target.ndim and input.shape == target.shape:
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     check_weight("nll_loss_forward", weight)
     if label_smoothing == 0:

@@ -62,7 +62,7 @@ def is_device(value: Any) -> bool:
 def in_order(tensor: Tensor, format: Any) -> Tensor:
     """The tensor in the memory format asked for."""
     if memory_order(format) == "C" and not tensor._array.flags.c_contiguous:
-        return REGISTRY["contiguous"].function(tensor)  # type: ignore[no-any-return]
+        return REGISTRY["contiguous"].function(tensor)
     return tensor
 
 

@@ -17,7 +17,6 @@ from undertow.ops import data as foreign
 from undertow.ops.declare import REGISTRY, composite
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
 
-
 # ---- arguments
 
 
@@ -166,7 +165,7 @@ def convert(input: Tensor, dtype: Any, xp: Any) -> Tensor:
         raise RuntimeError(f"cannot move a tensor from {input._xp.device} to {xp.device} here")
     if dtype is None or dtype is input._array.dtype:
         return input
-    return REGISTRY["to_dtype"].function(input, dtype)  # type: ignore[no-any-return]
+    return REGISTRY["to_dtype"].function(input, dtype)
 
 
 def share(array: Any) -> Tensor:
@@ -239,9 +238,7 @@ def asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, requires
 
 
 @composite
-def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...)."""
     array = cpu.frombuffer(buffer, dtype=dtypes.as_dtype(dtype, "frombuffer"), count=count, offset=offset)
     shared = share(array)

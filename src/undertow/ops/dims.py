@@ -16,9 +16,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
         raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}") from None
     size = ndim or 1
     if not -size <= dim < size:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {dim})"
-        )
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {dim})")
     return dim + size if dim < 0 else dim
 
 
@@ -60,14 +58,22 @@ def restore(xp: Any, reduced: Any, shape: tuple[int, ...], dims: Any, keepdim: b
 
 
 def numpy_spelling(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of `dim` and `keepdim` be called with `axis` and `keepdims` as well."""
+    """Let a function of `dim` and `keepdim` be called with `axis` and `keepdims` as well.
+
+    A list of dimensions becomes a tuple: nodes keep it until the backward pass, and the caller may change a list.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if "axis" in kwargs:
-            kwargs["dim"] = kwargs.pop("axis")
-        if "keepdims" in kwargs:
-            kwargs["keepdim"] = kwargs.pop("keepdims")
+        if kwargs:
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+            if type(kwargs.get("dim")) is list:
+                kwargs["dim"] = tuple(kwargs["dim"])
+        if list in map(type, args):
+            args = tuple([tuple(a) if type(a) is list else a for a in args])
         return function(*args, **kwargs)
 
     return call

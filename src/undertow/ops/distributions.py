@@ -228,8 +228,7 @@ def check_weights(weights: Any, samples: int, replacement: bool) -> None:
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {weights.ndim}")
     if weights.dtype.kind != "f":
         raise RuntimeError(
-            "multinomial only supports floating-point dtypes for input, got: "
-            f"{dtypes.SCALAR_NAMES[weights.dtype]}"
+            f"multinomial only supports floating-point dtypes for input, got: {dtypes.SCALAR_NAMES[weights.dtype]}"
         )
     if samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples, got {samples}")

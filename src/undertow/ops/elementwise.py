@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.ops.declare import adapter, alias, primitive
+from undertow.ops.operands import float_array
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 
 LN2 = math.log(2)
@@ -18,6 +19,12 @@ def unary(name: str, forward: Callable[..., Any], vjp: Callable[..., Any], **opt
     """Declare a function of one number; integers become floats unless `promote` says otherwise."""
     declared = {"jvp": ELEMENTWISE, "batch": ELEMENTWISE, "promote": "float", **options}
     return primitive(name, forward, {"input": vjp}, **declared)
+
+
+def refuse_complex(name: str, input: Any) -> None:
+    """For functions that NumPy extends to complex numbers and PyTorch does not."""
+    if input.dtype.kind == "c":
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
 
 
 # ---- powers, exponentials, logarithms
@@ -191,17 +198,32 @@ rad2deg = unary(
 
 
 def logistic(xp: Any, input: Any) -> Any:
-    """1 / (1 + exp(-input)), by way of exp(-|input|), which cannot overflow."""
-    if input.dtype.kind == "c":
-        return 1 / (1 + xp.exp(-input))
-    small = xp.exp(-xp.abs(input))
-    return xp.maximum(small, input >= 0) / (small + 1)
+    """1 / (1 + exp(-input)) as exp(min(input, 0)) / (1 + exp(-|input|)), which cannot overflow."""
+    if input.dtype.kind != "f" or input.ndim == 0:
+        return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
+    zero, one = _ZERO_AND_ONE[input.dtype]
+    out = xp.abs(input)
+    xp.negative(out, out)
+    xp.exp(out, out)
+    xp.add(out, one, out)
+    small = xp.minimum(input, zero)
+    xp.exp(small, small)
+    return xp.divide(small, out, out)
 
+
+def _logistic_of_number(xp: Any, input: Any) -> Any:
+    input = float_array(input)
+    return xp.exp(xp.minimum(input, 0)) / (1 + xp.exp(-xp.abs(input)))
+
+
+#: as arrays, because a ufunc takes 300 ns to turn a Python number into one
+_ZERO_AND_ONE = {d: (cpu.zeros((), d), cpu.ones((), d)) for d in (dtypes.float16, dtypes.float32, dtypes.float64)}
 
 sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: g * xp.conj(out * (1 - out)))
 
 
 def log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:
+    refuse_complex("logit", input)
     if eps is not None:
         input = xp.minimum(xp.maximum(input, eps), 1 - eps)
     return xp.log(input / (1 - input))
@@ -263,8 +285,7 @@ trunc = unary("trunc", forward=lambda xp, input: xp.trunc(input), vjp=no_slope, 
 
 
 def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
-    if input.dtype.kind == "c":
-        raise NotImplementedError(f"\"round\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
+    refuse_complex("round", input)
     return xp.round(input, decimals)
 
 

@@ -1,7 +1,7 @@
 """Largest and smallest elements.
 
-Where only the value is asked for, ties share the gradient evenly; where the index is given too, the element at
-that index gets all of it.
+Where only the value is asked for, ties share the gradient evenly; where the index is given too, the element
+at that index gets all of it.
 """
 
 from __future__ import annotations
@@ -82,16 +82,36 @@ def read_evenly(xp: Any, t: Any, input: Any, out: Any, dim: Dims, keepdim: bool)
 def even(name: str, ufunc: str) -> Any:
     """The primitive of amax or amin."""
     return primitive(
-        name,
+        f"_{name}_dims",
         forward=extreme(name, ufunc),
         vjp={"input": spread_evenly},
         jvp={"input": read_evenly},
         batch=REDUCTION,
+        node=f"{name.capitalize()}Backward0",
     )
 
 
-amax = even("amax", "maximum")
-amin = even("amin", "minimum")
+amax_dims = even("amax", "maximum")
+amin_dims = even("amin", "minimum")
+
+
+@composite
+@numpy_spelling
+def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The largest element over `dim`, or of all; ties share the gradient evenly.
+
+    >>> import undertow as ut
+    >>> ut.amax(ut.tensor([[1.0, 3.0], [4.0, 2.0]]), dim=(0, 1))
+    tensor(4.)
+    """
+    return amax_dims(input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def amin(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The smallest element over `dim`, or of all; ties share the gradient evenly."""
+    return amin_dims(input, dim, keepdim)
 
 
 def aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -162,8 +182,8 @@ def extreme_of_all(name: str, choose: str) -> Any:
     return forward
 
 
-max_all = of_all("_max_all", extreme_of_all("max", "argmax"), over_rows(amax), "MaxBackward1")
-min_all = of_all("_min_all", extreme_of_all("min", "argmin"), over_rows(amin), "MinBackward1")
+max_all = of_all("_max_all", extreme_of_all("max", "argmax"), over_rows(amax_dims), "MaxBackward1")
+min_all = of_all("_min_all", extreme_of_all("min", "argmin"), over_rows(amin_dims), "MinBackward1")
 
 
 # ---- values and indices

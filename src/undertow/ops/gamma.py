@@ -51,9 +51,10 @@ def lgamma_middle(xp: Any, x: Any) -> Any:
 
 
 def lgamma_reflected(xp: Any, x: Any) -> Any:
-    size = xp.abs(xp.sin(math.pi * from_integer(xp, x)))
     finite = x > -math.inf
-    return xp.where(finite, math.log(math.pi) - xp.log(size) - lgamma_right(xp, xp.where(finite, 1 - x, 1)), math.inf)
+    size = xp.abs(xp.sin(math.pi * from_integer(xp, xp.where(finite, x, -0.5))))
+    value = math.log(math.pi) - xp.log(size) - lgamma_right(xp, xp.where(finite, 1 - x, 1))
+    return xp.where(finite, value, math.inf)
 
 
 def lgamma_right(xp: Any, x: Any) -> Any:
@@ -168,8 +169,8 @@ def polygamma_right(xp: Any, n: int, x: Any) -> Any:
 
 def polygamma_kernel(xp: Any, n: int, x: Any) -> Any:
     left = x < 0
-    reflected = lambda xp, x: (-1) ** n * polygamma_right(xp, n, 1 - x) - cotangent_derivative(
-        xp, n, from_integer(xp, x)
+    reflected = lambda xp, x: (
+        (-1) ** n * polygamma_right(xp, n, 1 - x) - cotangent_derivative(xp, n, from_integer(xp, x))
     )
     return by_parts(xp, x, [(left, reflected), (~left, lambda xp, x: polygamma_right(xp, n, x))])
 

@@ -1,8 +1,8 @@
 """Reading and writing at index tensors: what `x[i, :, j]` and `x[i, :, j] = v` compute.
 
-Note [Families]: an operation on a varying number of index tensors is compiled once for each number, when it is first
-needed. So index tensors are inputs like any other: saved, checked for in-place changes, hooked, batched. `places`
-says which index tensor stands where: (0, None, 1) for x[i, :, j].
+Note [Families]: an operation on a varying number of index tensors is compiled once for each number, when it
+is first needed. So index tensors are inputs like any other: saved, checked for in-place changes, hooked,
+batched. `places` says which index tensor stands where: (0, None, 1) for x[i, :, j].
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ from undertow.graph.saved import SavedTensor
 from undertow.ops import templates
 from undertow.ops.declare import REGISTRY, Op, adapter, nondifferentiable
 from undertow.ops.positions import (
-    ALL, add_at, broadcast_shape, check_key, flat_positions, indexed_shape, is_mask, last_at, neighbours, set_at, take_at,
-)  # fmt: skip
+    ALL,
+    add_at,
+    broadcast_shape,
+    check_key,
+    flat_positions,
+    indexed_shape,
+    is_mask,
+    last_at,
+    neighbours,
+    set_at,
+    take_at,
+)
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.along import loop
 from undertow.ops.rules.shifted import to_front
@@ -53,7 +63,7 @@ def index_write(xp: Any, input: Any, values: Any, indices: Arrays, places: Place
 
 
 def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
-    """index_at, with zeros where a later index names the same element: the transpose of writing into zeros."""
+    """index_at, but zero where a later index names the same element: the transpose of writing into zeros."""
     key = key_of(indices, places)
     found = take_at(xp, input, key)
     if is_mask(key):
@@ -76,7 +86,8 @@ def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None
     target = indexed_shape(xp, input.shape, key)
     if broadcast_shape([values.shape, target]) != target:
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing "
+            "result of "
             f"shape {list(target)}"
         )
 
@@ -92,9 +103,7 @@ def build(name: str, n: int, forward: str, vjp: dict[str, str], batch: Any, node
         return eval(source.replace("INDICES", ", ".join(names)), globals())
 
     rules = {i: spell(rule) for i, rule in vjp.items()}
-    op = Op(
-        f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node
-    )
+    op = Op(f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node)
     templates.build(op)
     op.function.op = op
     show_saved_indices(op.node_class)
@@ -106,9 +115,7 @@ def show_saved_indices(node_class: Any) -> None:
 
     def listed(prefix: str, absent: Callable[[], Any]) -> property:
         def read(node: Any) -> tuple[Any, ...]:
-            return tuple(
-                [absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places]
-            )
+            return tuple([absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places])
 
         return property(read)
 
@@ -171,9 +178,8 @@ zeros_for = nondifferentiable(
     batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
 )
 
-for _name, _kernel in {"index_at": index_at, "index_into_zeros": index_into_zeros, "index_written": index_written,
-                       "index_write": index_write}.items():  # fmt: skip
-    ArrayNamespace.define(_name, _kernel)
+for _kernel in (index_at, index_into_zeros, index_written, index_write):
+    ArrayNamespace.define(_kernel.__name__, _kernel)
 
 
 @adapter("index_at")

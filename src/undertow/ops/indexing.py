@@ -1,4 +1,4 @@
-"""`x[index]`, with PyTorch's meaning: views for integers, slices, None and `...`, a copy for tensors, masks and lists."""
+"""`x[index]` as PyTorch means it: views for ints, slices, None, `...`; a copy for tensors, masks, lists."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def getitem(input: Any, index: Any) -> Any:
 
 
 def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
-    """The basic part of an index applied to the tensor as views; then the index tensors, and where they stand."""
+    """The basic part of an index, applied to the tensor as views; the index tensors; and where they stand."""
     if type(index) is Tensor and index._array.ndim and index._array.dtype.kind == "i" and input._array.ndim:
         return input, (index,), (0,)
     items = as_items(index)
@@ -70,28 +70,32 @@ def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
     places: list[int | None] = []
     whole = 0  # dimensions without index tensor since the last one
     for position, item in enumerate(items):
+        result = seen_through(result, dim, item, position)
         kind = type(item)
-        if kind is int:
-            check_select(result, dim, item, position)
-            result = select(result, dim, item)
-            continue
-        if kind is Tensor or kind is bool:
-            if kind is bool:  # a dimension of size one, taken once or not at all
-                result = unsqueeze(result, dim)
-                item = Tensor(cpu.zeros(int(item), dtypes.int64), cpu)
+        if kind is bool or isinstance(item, Tensor):
+            item = Tensor(cpu.zeros(int(item), dtypes.int64), cpu) if kind is bool else item
             places += [None] * whole + [len(indices)]
             indices.append(item)
             dim += item.ndim if item.dtype.kind == "b" else 1
             whole = 0
-            continue
-        if item is None:
-            result = unsqueeze(result, dim)
-        elif kind is slice:
-            result = sliced(result, dim, *bounds(item))
-        skipped = rank - taken if item is Ellipsis else 1
-        dim += skipped
-        whole += skipped
+        elif kind is not int:
+            skipped = rank - taken if item is Ellipsis else 1
+            dim += skipped
+            whole += skipped
     return result, indices, tuple(places)
+
+
+def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
+    """The view of a tensor that one item of an index makes; index tensors make none."""
+    kind = type(item)
+    if kind is int:
+        check_select(tensor, dim, item, position)
+        return select(tensor, dim, item)
+    if kind is slice:
+        return sliced(tensor, dim, *bounds(item))
+    if item is None or kind is bool:  # a bool then takes the new dimension once, or not at all
+        return unsqueeze(tensor, dim)
+    return tensor
 
 
 def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
@@ -104,9 +108,7 @@ def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
 def check_select(input: Any, dim: int, index: int, position: int) -> None:
     shape = input._array.shape
     if not shape and index == 0:
-        raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number"
-        )
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
     size = shape[dim] if shape else 0
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for dimension {position} with size {size}")
@@ -135,7 +137,7 @@ def bounds(item: slice) -> tuple[int, int, int]:
 
 
 def as_items(index: Any) -> list[Any]:
-    """The items of an index: ints, slices, None, `...`, bools, and int or bool tensors of at least one dimension."""
+    """The items of an index: ints, slices, None, `...`, bools, and int or bool tensors with dimensions."""
     items = index if type(index) is tuple or is_several(index) else (index,)
     return [item if type(item) is int or type(item) is slice else as_item(item) for item in items]
 
@@ -147,7 +149,8 @@ def is_several(index: Any) -> bool:
     if not isinstance(index, list) or len(index) >= 32 or not any(_is_structured(item) for item in index):
         return False
     warnings.warn(
-        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] for several "
+        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] for "
+        "several "
         "indices, or x[np.array(seq)] for one index of several dimensions",
         UserWarning,
         stacklevel=4,
@@ -198,7 +201,8 @@ def checked_tensor(index: Tensor) -> Any:
 def mask_of_bytes(index: Tensor) -> Tensor:
     if index._array.ndim:
         warnings.warn(
-            "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool instead, "
+            "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool "
+            "instead, "
             "or int64 for positions.",
             UserWarning,
             stacklevel=6,
@@ -208,7 +212,7 @@ def mask_of_bytes(index: Tensor) -> Tensor:
 
 def dimensions_taken(item: Any) -> int:
     """How many dimensions of the tensor an item is for."""
-    if type(item) is Tensor and item._array.dtype.kind == "b":
+    if isinstance(item, Tensor) and item._array.dtype.kind == "b":
         return int(item._array.ndim)
     return 0 if item is None or item is Ellipsis or type(item) is bool else 1
 
@@ -227,8 +231,8 @@ def index(input: Any, indices: Sequence[Any]) -> Any:
 def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
     """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
 
-    With `accumulate` they are added, as often as a place is selected; without, the last of several writes remains,
-    and only that one has a gradient.
+    With `accumulate` they are added, as often as a place is selected; without, the last of several writes
+    remains, and only that one has a gradient.
 
     >>> import undertow as ut
     >>> x = ut.zeros(3)
@@ -237,12 +241,8 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     """
     tensors, places = family_arguments(indices)
     if isinstance(values, NUMBERS):
-        raise TypeError(
-            f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}"
-        )
-    return write_op(len(tensors))(
-        input, as_operand("index_put", "values", values), *tensors, places, accumulate
-    )
+        raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
 
 
 def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
@@ -295,15 +295,13 @@ def assigned_value(self: Tensor, value: Any) -> Tensor:
         return Tensor(cast_number("setitem", value, self._array.dtype), cpu)
     if isinstance(value, (cpu.generic, cpu.ndarray)):
         return Tensor(cpu.asarray(value).astype(self._array.dtype), cpu)
-    raise TypeError(
-        f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first"
-    )
+    raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
 
 
 def fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not value._array.ndim or tuple(value.shape) == shape:
         return value
-    return broadcast_to(without_leading_ones(value), shape)  # type: ignore[no-any-return]
+    return broadcast_to(without_leading_ones(value), shape)
 
 
 def without_leading_ones(value: Tensor) -> Tensor:
@@ -335,7 +333,8 @@ def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
         check_values(tensor._xp, target, values, key)
     if not target.flags.writeable:
         raise RuntimeError(
-            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) "
+            f"unsupported operation: {name} would write to memory that several elements share (an expanded "
+            "tensor) "
             "or that is read-only. Please clone() the tensor before performing the operation."
         )
     if key:

@@ -19,16 +19,27 @@ from undertow.modes import current
 from undertow.ops.declare import primitive
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
+from undertow.ops.rules.batching import batch_size, expanded, in_front, padded
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
 from undertow.tensor.metadata import DEFAULT
 from undertow.tensor.tensor import refusal
+
+
+def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+    """The result has the input's shape, so the input must have the batch, whichever argument brought it."""
+    (input, other), size = args, batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[1] is not None:
+        other = padded(in_front(other, in_dims[1]), input.ndim - 1)
+    return call(input, other), 0
+
 
 copy = primitive(
     "copy",
     forward=lambda xp, input, src: xp.broadcast_to(src, input.shape).astype(input.dtype),
     vjp={"input": lambda xp, g: xp.zeros_like(g), "src": lambda xp, g: g},
-    jvp={"src": lambda xp, t, input_shape, input_dtype: xp.broadcast_to(t, input_shape)},
-    batch=ELEMENTWISE,
+    jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
+    batch=batch_overwrite,
     node="CopyBackwards",
 )
 
@@ -44,8 +55,11 @@ fill = primitive(
     "fill",
     forward=lambda xp, input, value: xp.broadcast_to(xp.asarray(value), input.shape).astype(input.dtype),
     vjp={"input": lambda xp, g: xp.zeros_like(g), "value": lambda xp, g: g},
-    jvp={"value": lambda xp, t, input_shape, input_dtype: xp.broadcast_to(t, input_shape)},
-    batch=ELEMENTWISE,
+    jvp={"value": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
+    batch=batch_overwrite,
+    node="FillBackward1",
+    number="value",
+    number_node="FillBackward0",
 )
 
 

@@ -13,7 +13,6 @@ from undertow.tensor import Size, Tensor, share_memory
 from undertow.tensor.conversions import memory_order
 
 
-
 def _filled(xp: Any, input: Any, fill_value: Any, dtype: Any, order: str) -> Any:
     out = xp.empty_like(input, dtype=dtype, order=order)
     out.fill(fill_value)
@@ -57,7 +56,7 @@ def fill_like(
         raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
     made = _full_like(input, fit(fill, dtype), dtype, memory_order(memory_format))
     if not requires_grad:
-        return made  # type: ignore[no-any-return]
+        return made
     return leaf(made._array, made._xp, True)
 
 

@@ -186,7 +186,7 @@ def argwhere(input: Any) -> Any:
 @composite
 def where_nonzero(condition: Any) -> tuple[Any, ...]:
     """`where(condition)`: the indices of its true elements, one vector for each dimension."""
-    return nonzero(condition, as_tuple=True)  # type: ignore[no-any-return]
+    return nonzero(condition, as_tuple=True)
 
 
 # ---- indices without a tensor

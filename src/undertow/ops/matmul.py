@@ -310,12 +310,15 @@ def _small_matmul(input: Any, other: Any) -> Any:
 
 
 def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-    check_linear(input, weight, bias)
+    if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
+        check_linear(input, weight, bias)
     if input.ndim <= 2 or weight.ndim == 1:
         out = input.dot(weight.T)
     else:
         out = rows(xp, input).dot(weight.T).reshape(*input.shape[:-1], weight.shape[0])
     if bias is not None:
+        if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
+            check_bias(bias, weight)
         out += bias
     return out
 
@@ -323,17 +326,15 @@ def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
 def check_linear(input: Any, weight: Any, bias: Any) -> None:
     if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
         raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
-    if input.dtype is not weight.dtype and input.dtype != weight.dtype:
+    if input.dtype != weight.dtype:
         names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[weight.dtype]
         raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
     if input.shape[-1] != weight.shape[-1]:
         check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
-    if bias is not None:
-        check_bias(bias, weight)
 
 
 def check_bias(bias: Any, weight: Any) -> None:
-    if bias.dtype is not weight.dtype and bias.dtype != weight.dtype:
+    if bias.dtype != weight.dtype:
         names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
     n = weight.shape[0]

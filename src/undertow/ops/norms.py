@@ -98,9 +98,7 @@ vector_norm = primitive(
 
 @composite
 @numpy_spelling
-def linalg_vector_norm(
-    x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
+def linalg_vector_norm(x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`."""
     if isinstance(ord, str) or not isinstance(ord, int | float):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}")

@@ -70,7 +70,7 @@ def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
             f"value cannot be converted to type {arrays[0].dtype} without overflow: {op} was given a Python "
             "number outside that type's range. Convert the tensor to a wider dtype first."
         ) from None
-    if isinstance(error, TypeError) and "ufunc" in str(error):
+    if isinstance(error, TypeError) and ("ufunc" in str(error) or "numpy boolean" in str(error)):
         names = ", ".join(dict.fromkeys(dtypes.SCALAR_NAMES[a.dtype] for a in arrays))
         raise NotImplementedError(f"\"{op}\" not implemented for '{names}'") from None
 

@@ -26,7 +26,7 @@ def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where:
 
 
 def batch_part(*dims: int) -> Batch:
-    """Batching for (input, src, ...) with the batch in front of both; `dims` counts the arguments to shift."""
+    """Batching for (input, src, ...), the batch in front of both; `dims` counts the arguments to shift."""
 
     def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         size, rank = batch_size(args, in_dims), example_rank(args[0], in_dims[0])
@@ -40,9 +40,7 @@ select_scatter = primitive(
     "select_scatter",
     forward=lambda xp, input, src, dim, index: overwritten(xp, select_array, input, src, dim, index),
     vjp={
-        "input": lambda xp, g, src_shape, dim, index: xp.select_scatter(
-            g, xp.zeros_for(g, src_shape), dim, index
-        ),
+        "input": lambda xp, g, src_shape, dim, index: xp.select_scatter(g, xp.zeros_for(g, src_shape), dim, index),
         "src": lambda xp, g, dim, index: xp.select_at(g, dim, index),
     },
     jvp=LINEAR,

@@ -1,7 +1,7 @@
 """Where indices point: checking them, and adding or finding the last write at positions that may repeat.
 
-A `key` is a tuple of whole slices and index arrays (integers or masks), as NumPy indexes with. Flat positions count
-elements in row-major order.
+A `key` is a tuple of whole slices and index arrays (integers or masks), as NumPy indexes with. Flat positions
+count elements in row-major order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def check_wrapping_range(index: Any, size: int, dim: int) -> None:
 
 def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
     """Raise the IndexError that tells what is wrong with a key, if anything is."""
-    dim, shapes = 0, []
+    dim = 0
+    shapes: list[tuple[int, ...]] = []
     for item in key:
         if item is ALL:
             dim += 1
@@ -70,13 +71,12 @@ def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
 
 def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) -> None:
     if dim + len(mask_shape) > len(shape):
-        raise IndexError(
-            f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})"
-        )
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})")
     for j, n in enumerate(mask_shape):
         if n != shape[dim + j]:
             raise IndexError(
-                f"The shape of the mask {list(mask_shape)} at index {j} does not match the shape of the indexed "
+                f"The shape of the mask {list(mask_shape)} at index {j} does not match the shape of the "
+                "indexed "
                 f"tensor {list(shape)} at index {dim + j}"
             )
 
@@ -84,9 +84,7 @@ def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) ->
 def check_broadcast(shapes: list[tuple[int, ...]]) -> None:
     if broadcast_shape(shapes) is None:
         shown = ", ".join(str(list(s)) for s in shapes)
-        raise IndexError(
-            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}"
-        )
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}")
 
 
 def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -141,7 +139,7 @@ def neighbours(places: list[int]) -> bool:
 
 
 def result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
-    """Where the index dimensions stand in the result (in front unless the indices are neighbours), and their shape."""
+    """Where the index dimensions stand in the result (in front if the indices are apart), and their shape."""
     places = [d for d, item in enumerate(items) if item is not ALL]
     shape = broadcast_shape([items[d].shape for d in places])
     assert shape is not None
@@ -157,7 +155,7 @@ def indexed_shape(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> tupl
 
 
 def flat_positions(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
-    """The flat position in an array of `shape` of every element of `array[key]`; the key is known to be valid."""
+    """The flat position, in an array of `shape`, of every element of `array[key]`; the key must be valid."""
     items, strides = integer_key(xp, shape, key), row_strides(shape)
     at, index_shape = result_layout(items)
     whole = [d for d, item in enumerate(items) if item is ALL]
@@ -210,7 +208,7 @@ kept_offsets = lru_cache(maxsize=64)(offsets_along)
 
 
 def add_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
-    """Add `values` to `out[key]`, as often as a position is named, and return `out` (row-major, written to)."""
+    """Add `values` to `out[key]`, as often as a position is named, and return `out` (which is row-major)."""
     if is_mask(key):
         out[key] += values
         return out
@@ -223,7 +221,7 @@ def add_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
 
 def set_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
     """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
-    # in row-major order, so that NumPy visits the index in that order and the last write is the one last_at finds
+    # row-major, so that NumPy visits the index in that order and the last write is the one last_at finds
     key = tuple([item if item is ALL else xp.asarray(item, order="C") for item in key])
     if xp is not cpu:
         check_key(out.shape, key)
@@ -245,19 +243,19 @@ def add_flat(xp: Any, out: Any, positions: Any, values: Any) -> Any:
 def add_rows(xp: Any, out: Any, index: Any, rows: Any) -> Any:
     """Add whole rows: each round takes one row for every target that is still waiting, which no two share.
 
-    Three times as fast as adding the elements one by one, as long as few rows have the same target.
+    Three times as fast as adding the elements one by one, as long as few have the same target.
     """
     waiting = xp.arange(index.size)
-    for _ in range(4):
-        if not waiting.size:
-            return out
+    while waiting.size:
         targets = index[waiting]
         last = last_at(xp, out.shape[0], targets)
-        out[targets[last]] += rows[waiting[last]]
+        chosen = waiting[last]
+        if chosen.size * 8 < waiting.size:
+            positions = flat_positions(xp, out.shape, (targets,))
+            return add_flat(xp, out, positions, rows[waiting])
+        out[index[chosen]] += rows[chosen]
         waiting = waiting[~last]
-    rest = (slice(None),) + (None,) * (rows.ndim - 1)
-    row = xp.arange(math.prod(out.shape[1:])).reshape(out.shape[1:])
-    return add_flat(xp, out, index[waiting][rest] * row.size + row, rows[waiting])
+    return out
 
 
 def last_at(xp: Any, size: int, positions: Any) -> Any:

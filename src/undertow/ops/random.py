@@ -90,7 +90,7 @@ def randint(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Integers drawn uniformly from low (0 if left out), ..., high - 1: `randint(high, size)`, `randint(low, high, size)`.
+    """Integers from low (0 if left out), ..., high - 1: `randint(high, size)`, `randint(low, high, size)`.
 
     >>> import undertow as ut
     >>> ut.randint(5, 6, (2,))

@@ -59,9 +59,7 @@ def range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
     if not step:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
-        raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}"
-        )
+        raise RuntimeError(f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}")
     if dtype is dtypes.int64:
         return xp.arange(start, end, step, dtype)
     if dtype.kind in "iu":

@@ -71,9 +71,13 @@ adapter("astype")(to_dtype)
 
 
 def view_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
-    if input.flags.c_contiguous or is_viewable(input.shape, input.strides, size):
-        return input.reshape(size)
-    raise IncompatibleViewError(input.shape, size)
+    try:
+        out = input.reshape(size)
+    except ValueError:
+        raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {input.size}") from None
+    if out.base is None or not (input.flags.c_contiguous or is_viewable(input.shape, input.strides, size)):
+        raise IncompatibleViewError(input.shape, size)
+    return out
 
 
 def is_viewable(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> bool:
@@ -126,6 +130,14 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
 _view_dtype = declare_view("_view_dtype", forward=view_as_dtype, vjp={"input": None}, batch=shifted())
 
 
+def are_sizes(values: tuple[Any, ...]) -> bool:
+    """Whether all are plain sizes, none of them left open: the common case, told quickly."""
+    for n in values:
+        if type(n) is not int or n < 0:
+            return False
+    return bool(values)
+
+
 @composite
 def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
@@ -134,6 +146,8 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     >>> ut.arange(6).view(2, -1).shape
     undertow.Size([2, 3])
     """
+    if size is None and dtype is None and are_sizes(shape):
+        return _view(input, shape)
     if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         dtype = shape[0]
     if dtype is not None:
@@ -154,7 +168,10 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     >>> ut.reshape(ut.arange(6), (3, 2)).shape
     undertow.Size([3, 2])
     """
-    size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
+    if shape is None and are_sizes(sizes):
+        size = sizes
+    else:
+        size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
     array = input._array
     if array.flags.c_contiguous or array.ndim != input.ndim or is_viewable(array.shape, array.strides, size):
         try:

@@ -56,7 +56,7 @@ BACKWARDS = slice(1, None), slice(None, -1), slice(-1, None)
 
 
 def shift(xp: Any, input: Any, dim: int, by: int, fill: float) -> Any:
-    """The elements moved by one place along `dim` (1: forth, -1: back), `fill` in the place that is left free."""
+    """The elements moved by one place along `dim` (1: forth, -1: back), `fill` in the place left free."""
     source, target, free = FORWARDS if by == 1 else BACKWARDS
     lead = (slice(None),) * wrap_dim(dim, input.ndim)
     out = xp.empty(input.shape, input.dtype)
@@ -287,15 +287,13 @@ def cummin(input: Any, dim: int) -> Any:
 
 def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
     """All elements but the first along `dim`, and all but the last."""
-    n = input._array.shape[dim] - 1
+    n = input.shape[dim] - 1
     return _op("narrow")(input, dim, 1, n), _op("narrow")(input, dim, 0, n)
 
 
 @composite
 @numpy_spelling
-def diff(
-    input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """The n-th differences of neighbours along `dim`.
 
     >>> import undertow as ut

@@ -52,7 +52,7 @@ def scatter_reduce_array(
 
 def counts(xp: Any, shape: tuple[int, ...], positions: Any, include_self: bool) -> Any:
     """The sizes of the groups; 1 where nothing falls."""
-    found = add_flat(xp, xp.full(shape, int(include_self), dtypes.int64), positions, 1)
+    found = add_flat(xp, xp.full(shape, int(include_self), dtypes.int64), positions, xp.ones((), dtypes.int64))
     return xp.maximum(found, 1)
 
 
@@ -67,10 +67,8 @@ _group_sizes = nondifferentiable(
 )
 
 
-def shares(
-    xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool
-) -> tuple[Any, Any]:
-    """How much of the gradient of a maximum or minimum input and src get: evenly shared by all that attain it."""
+def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
+    """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
     attained = xp.array(input == result, order="C")
     if not include_self:
@@ -146,13 +144,11 @@ def src_gradient(
     return g
 
 
-def prod_src_gradient(
-    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any
-) -> Any:
+def prod_src_gradient(xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> Any:
     """g times the product of the rest of the group: the product divided by the element, but for zeros.
 
-    The only zero of a group gets the product with a one in its place. Beside another zero the gradient is zero, but
-    then dividing does not show how it changes with that other one: no second derivative.
+    The only zero of a group gets the product with a one in its place. Beside another zero the gradient is
+    zero, but then dividing does not show how it changes with that other one: no second derivative.
     """
     zero, alone = xp._zeros_in_groups(src, tuple(input.shape), dim, index)
     rest = xp._scatter_reduce(
@@ -163,7 +159,8 @@ def prod_src_gradient(
     if values(zero).sum() > values(alone).sum():
         grad = xp._once_differentiable(
             grad,
-            "scatter_reduce() and index_reduce(): Double backward is unsupported for src when >1 zeros in src are "
+            "scatter_reduce() and index_reduce(): Double backward is unsupported for src when >1 zeros in "
+            "src are "
             "scattered to the same position in self",
         )
     return grad
@@ -207,9 +204,7 @@ _scatter_reduce = primitive(
 
 
 @composite
-def scatter_reduce(
-    input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
+def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """`input` and the elements of `src` that `index` sends to the same place along `dim`, reduced to one.
 
     reduce         "sum", "prod", "mean", "amax" or "amin"
@@ -241,9 +236,7 @@ def index_reduce_array(
     xp: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
-        )
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     check_vector("index_reduce", index)
     check_source("index_reduce", input, wrap_dim(dim, input.ndim), index, source)
     spread = spread_array(xp, index, dim, source.shape)

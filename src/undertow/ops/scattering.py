@@ -39,7 +39,8 @@ def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str 
     for d, n in enumerate(index.shape):
         if d != dim and n > sizes[d]:
             raise RuntimeError(
-                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger "
+                "than self "
                 f"{list(input.shape)} apart from dimension {dim}"
             )
     check_range(index, sizes[dim], dim)
@@ -80,7 +81,7 @@ gather_backward = primitive(
 
 @composite
 def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
-    """One element for each index along `dim`, the other dimensions broadcast; all of it flattened if dim is None."""
+    """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
     if indices.dtype.kind not in "iu":
         name = dtypes.SCALAR_NAMES[indices.dtype]
@@ -119,16 +120,15 @@ def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
     """Refuse a src of another dtype, or one that has not an element for every index."""
     if src.dtype != input.dtype:
-        raise RuntimeError(
-            f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}"
-        )
+        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
     if 0 in index.shape:
         return
     if max(index.ndim, 1) != max(src.ndim, 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
         raise RuntimeError(
-            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from "
+            "dimension "
             f"{dim} and to be no larger size than src {list(src.shape)}"
         )
 
@@ -141,9 +141,7 @@ def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
     if tuple(src.shape) == tuple(index.shape):
         return src
     if 0 in index.shape:
-        return reshape(
-            getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape
-        )
+        return reshape(getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape)
     return getitem(src, tuple([slice(0, n) for n in index.shape])) if index.ndim else reshape(src, ())
 
 
@@ -190,9 +188,7 @@ _gather_written = primitive(
     "_gather_written",
     forward=gather_written_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp._scatter(
-            xp.zeros_for(g, input_shape), dim, index, g
-        ),
+        "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp.zeros_for(g, input_shape), dim, index, g),
         "index": None,
     },
     jvp=LINEAR,
@@ -222,13 +218,11 @@ _scatter_add = primitive(
 
 
 @composite
-def scatter(
-    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
-) -> Any:
+def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     """The tensor with `src` (a tensor, or a number) at the places that `index` names along `dim`.
 
-    Of several writes to a place the last remains, and only that one has a gradient. `reduce` "add" or "multiply"
-    combines them with what is there.
+    Of several writes to a place the last remains, and only that one has a gradient. `reduce` "add" or
+    "multiply" combines them with what is there.
 
     >>> import undertow as ut
     >>> ut.scatter(ut.zeros(3), 0, ut.tensor([2, 0]), ut.tensor([1.0, 2.0]))
@@ -256,7 +250,5 @@ def scatter(
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):
-        raise TypeError(
-            f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}"
-        )
+        raise TypeError(f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}")
     return _scatter_add(input, dim, index, fitted("scatter", input, dim, index, src))

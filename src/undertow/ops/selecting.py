@@ -1,4 +1,4 @@
-"""Whole slices of a dimension (index_select and its kin), elements by flat position (take, put), and embedding."""
+"""Slices named by a vector (index_select and its kin), elements by flat position (take, put), embedding."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def check_same_dtype(op: str, input: Any, source: Any) -> None:
     if input.dtype != source.dtype:
         mine, its = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[source.dtype]
         raise RuntimeError(
-            f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) {its}: self "
-            f"({mine}) and source ({its}) must have the same scalar type. Convert one of them with .to(dtype)."
+            f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) "
+            f"{its}: self "
+            f"({mine}) and source ({its}) must have the same scalar type. Convert one of them with "
+            ".to(dtype)."
         )
 
 
@@ -55,7 +57,8 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
     others = [tuple(a.shape[:dim]) + tuple(a.shape[dim + 1 :]) for a in (input, source)]
     if others[0] != others[1]:
         raise RuntimeError(
-            f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self "
+            f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match "
+            "self "
             "tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(input.shape)} source.shape = {list(source.shape)}"
         )
@@ -65,7 +68,8 @@ def cast_number(op: str, value: Any, dtype: Any) -> Any:
     """A Python number as a 0-d array of a tensor's dtype."""
     if type(value) is complex and dtype.kind != "c":
         raise RuntimeError(
-            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
+            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar "
+            "to "
             "non-complex type is not supported"
         )
     return cpu.array(value, dtype)
@@ -83,9 +87,7 @@ def index_select_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
     check_vector("index_select", index)
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
-        raise RuntimeError(
-            f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)"
-        )
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
     return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
 
@@ -148,7 +150,7 @@ def index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> 
 
 
 def index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
-    """index_select, with zeros where a later index names the same slice: the transpose of index_copy into zeros."""
+    """index_select, but zero where a later index names the same slice: the transpose of copying to zeros."""
     found = index_select_array(xp, input, dim, index)
     if not input.ndim:
         return found
@@ -174,9 +176,7 @@ _index_copied = primitive(
     "_index_copied",
     forward=index_copied_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(
-            xp.zeros_for(g, input_shape), dim, index, g
-        ),
+        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp.zeros_for(g, input_shape), dim, index, g),
         "index": None,
     },
     jvp=LINEAR,
@@ -245,9 +245,7 @@ def take_array(xp: Any, input: Any, index: Any) -> Any:
 
 def check_flat(op: str, input: Any, index: Any) -> None:
     if index.dtype != dtypes.int64:
-        raise RuntimeError(
-            f"{op}(): Expected a long tensor for index, but got {dtypes.SCALAR_NAMES[index.dtype]}"
-        )
+        raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {dtypes.SCALAR_NAMES[index.dtype]}")
     size = input.size
     if index.size and (index.min() < -size or index.max() >= size):
         bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
@@ -317,7 +315,7 @@ _put = primitive(
 
 @composite
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """The tensor with `source` at flat positions: added, or (the last of several) instead of what was there."""
+    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
     return _put(input, index, source, accumulate)
 
 
@@ -344,7 +342,8 @@ def embedding_array(
     if indices.dtype not in INTEGERS:
         got = dtypes.TENSOR_TYPE_NAMES[indices.dtype]
         raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
+            "Int; but got "
             f"{got} instead (while checking arguments for embedding)"
         )
     check_range(indices, weight.shape[0], 0, IndexError, "index out of range in self: ")
@@ -375,9 +374,9 @@ _index_is = nondifferentiable(
 )
 _index_frequency = nondifferentiable(
     "_index_frequency",
-    forward=lambda xp, index, size, dtype: xp.bincount(index.reshape(-1), minlength=size)[index][
-        ..., None
-    ].astype(dtype),
+    forward=lambda xp, index, size, dtype: xp.bincount(index.reshape(-1), minlength=size)[index][..., None].astype(
+        dtype
+    ),
     inputs=("index",),
 )
 _flat_index = nondifferentiable("_flat_index", forward=lambda xp, index: index.reshape(-1), inputs=("index",))

@@ -7,7 +7,7 @@ from typing import Any
 from undertow.ops.activations import require_float
 from undertow.ops.arithmetic import neg
 from undertow.ops.declare import composite, primitive
-from undertow.ops.dims import reduced_axes
+from undertow.ops.dims import reduced_axes, wrap_dim
 from undertow.ops.rules import REDUCTION
 
 
@@ -23,13 +23,14 @@ def total(xp: Any, x: Any, dim: int) -> Any:
     return xp.sum(x, axis=reduced_axes(dim, x.ndim), keepdims=True)
 
 
-def fast_total(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-    return xp.add.reduce(x, axis=axes, keepdims=True)
+def axis_of(dim: int, ndim: int) -> Any:
+    """`dim` as NumPy's reductions take it, quickly; a 0-d array has no axis."""
+    return wrap_dim(dim, ndim) if ndim else reduced_axes(dim, 0)
 
 
-def below_largest(xp: Any, input: Any, axes: tuple[int, ...]) -> Any:
+def below_largest(xp: Any, input: Any, axis: Any) -> Any:
     """input - max(input), so that exp cannot overflow."""
-    return input - xp.maximum.reduce(input, axis=axes, keepdims=True)
+    return input - xp.maximum.reduce(input, axis, None, None, True)
 
 
 # ---- softmax
@@ -37,12 +38,12 @@ def below_largest(xp: Any, input: Any, axes: tuple[int, ...]) -> Any:
 
 def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("softmax", input, dtype)
-    axes = reduced_axes(dim, input.ndim)
+    axis = axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
-    out = below_largest(xp, input, axes)
+    out = below_largest(xp, input, axis)
     out = xp.exp(out, out=out) if type(out) is xp.ndarray else xp.exp(out)
-    out /= fast_total(xp, out, axes)
+    out /= xp.add.reduce(out, axis, None, None, True)
     return out
 
 
@@ -57,7 +58,7 @@ softmax = primitive(
 
 def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
     product = grad_output * output
-    return product - output * fast_total(xp, product, reduced_axes(dim, output.ndim))
+    return product - output * xp.add.reduce(product, axis_of(dim, output.ndim), None, None, True)
 
 
 # y * (g - <g, y>): linear and symmetric in g, quadratic in y
@@ -91,11 +92,11 @@ def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("log_softmax", input, dtype)
-    axes = reduced_axes(dim, input.ndim)
+    axis = axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
-    out = below_largest(xp, input, axes)
-    out -= xp.log(fast_total(xp, xp.exp(out), axes))
+    out = below_largest(xp, input, axis)
+    out -= xp.log(xp.add.reduce(xp.exp(out), axis, None, None, True))
     return out
 
 
@@ -109,7 +110,7 @@ log_softmax = primitive(
 
 
 def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    return grad_output - xp.exp(output) * fast_total(xp, grad_output, reduced_axes(dim, output.ndim))
+    return grad_output - xp.exp(output) * xp.add.reduce(grad_output, axis_of(dim, output.ndim), None, None, True)
 
 
 log_softmax_backward_data = primitive(

@@ -79,23 +79,27 @@ def msort(input: Any) -> Tensor:
 
 argsort = nondifferentiable(
     "argsort",
-    forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(
-        xp, input, dim, descending
-    )[1],
+    forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(xp, input, dim, descending)[1],
     inputs=("input",),
     batch=REDUCTION,
 )
 
 
-def topk_forward(
-    xp: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
+@adapter("sort")
+def sorted_values(input: Any, axis: int = -1, kind: str | None = None) -> Tensor:
+    return sort_along(input, axis)[0]
+
+
+@adapter("argsort")
+def sorting_indices(input: Any, axis: int = -1, kind: str | None = None) -> Tensor:
+    return argsort(input, axis)
+
+
+def topk_forward(xp: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     axis = wrap_dim(dim, input.ndim)
     refuse("topk", input, "bc")
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
-        raise RuntimeError(
-            f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}"
-        )
+        raise RuntimeError(f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     indices = xp.take(order(xp, input, axis, largest), xp.arange(k), axis)

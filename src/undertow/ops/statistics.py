@@ -93,9 +93,7 @@ def mean_tangent(xp: Any, t: Any, dim: Dims, keepdim: bool) -> Any:
     return xp.mean(t, reduced_axes(dim, len(t.shape)), keepdims=keepdim)
 
 
-def moments_gradient(
-    xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool
-) -> Any:
+def moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
     """Of var_mean (std is None) and std_mean; either gradient may be missing."""
     of_spread, of_mean = g
     part = 0
@@ -109,9 +107,7 @@ def moments_gradient(
 
 var_dims = primitive(
     "_var_dims",
-    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
-        xp, input, dim, correction, keepdim
-    ),
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(xp, input, dim, correction, keepdim),
     vjp={"input": var_gradient},
     jvp={"input": var_tangent},
     batch=REDUCTION,
@@ -212,9 +208,7 @@ def spread(primitive_function: Any, name: str, doc: str) -> Any:
 
 CORRECTED = "divided by n - correction (1 unless given; unbiased=False means 0)."
 var = spread(var_dims, "var", f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}")
-std = spread(
-    std_dims, "std", f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}"
-)
+std = spread(std_dims, "std", f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}")
 var_mean = spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
 std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
 
@@ -263,9 +257,7 @@ def median_of_all(ignore_nan: bool) -> Any:
 
 
 median_dim = primitive("_median_dim", median_along("median", False), node="MedianBackward1", **SELECTING)
-nanmedian_dim = primitive(
-    "_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING
-)
+nanmedian_dim = primitive("_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING)
 median_all = of_all("_median_all", median_of_all(False), LOOP, "MedianBackward0")
 nanmedian_all = of_all("_nanmedian_all", median_of_all(True), LOOP, "NanmedianBackward0")
 
@@ -338,8 +330,7 @@ def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if interpolation not in INTERPOLATIONS:
         raise RuntimeError(
-            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
-            f"but got {interpolation}"
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
@@ -355,7 +346,7 @@ def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
 
 def ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
     """The (fractional) places of the quantiles in each row; a row with NaN has them at its end, on a NaN."""
-    n = ordered._array.shape[-1]
+    n = ordered.shape[-1]
     missing = recorded.isnan(ordered)
     if ignore_nan:
         present = recorded.sum(recorded.logical_not(missing), -1, keepdims=True)
@@ -399,7 +390,7 @@ def quantiles(
     shape = kept_shape(tuple(input.shape), dim)
     if not keepdim:
         shape = tuple([n for d, n in enumerate(shape) if d not in gone])
-    return recorded.reshape(found, (found._array.shape[0], *shape) if q.ndim else shape)
+    return recorded.reshape(found, (found.shape[0], *shape) if q.ndim else shape)
 
 
 @composite

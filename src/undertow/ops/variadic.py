@@ -7,17 +7,18 @@ a list with one gradient (or None) per tensor; it may name `tensors` (then they 
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Callable
 from typing import Any
 
 from undertow.errors import GraphFreedError
-from undertow.graph.accumulate import gradient_edge
+from undertow.graph.accumulate import gradient_edge, leaf_edge
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.graph.saved import SavedTensor
 from undertow.modes import current
 from undertow.ops.operands import as_operand, promote, same_device
 from undertow.ops.recorded import recorded
-from undertow.tensor import Tensor
+from undertow.tensor import LEAF, Tensor
 
 
 class VariadicNode(Node):
@@ -57,39 +58,62 @@ def build_variadic(op: Any) -> None:
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    signature = inspect.Signature(list(inspect.signature(op.forward).parameters.values())[1:])
+    parameters = list(inspect.signature(op.forward).parameters.values())[1:]
+    names = ", ".join(p.name for p in parameters)
+    arguments = ", ".join(p.name + ("" if p.default is p.empty else f"=default_{p.name}") for p in parameters)
+    params = "".join(p.name + ", " for p in parameters[1:])
+    source = SOURCE.format(name=op.name, arguments=arguments, names=names, params=params)
+    scope = {"op": op, "current": current, "run_variadic": run_variadic}
+    scope.update({f"default_{p.name}": p.default for p in parameters if p.default is not p.empty})
+    op.function = compile_function(source, op.name, f"<undertow {op.name}>", scope)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
-        state = current()
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        params = dict(bound.arguments)
-        if state.intercept is not None:
-            return state.intercept(function, tuple(params.values()))
-        tensors = [as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(params.pop("tensors"))]
-        if not tensors:
-            raise RuntimeError(f"{op.name}(): expected a non-empty list of Tensors")
-        return run_variadic(op, state, tensors, params)
 
-    function.__name__ = function.__qualname__ = op.name
+SOURCE = """
+def {name}({arguments}):
+    _state = current()
+    if _state.intercept is not None:
+        return _state.intercept({name}, ({names},))
+    return run_variadic(op, _state, tensors, ({params}))
+"""
+
+
+def compile_function(source: str, name: str, filename: str, scope: dict[str, Any]) -> Any:
+    """Compile a generated function; linecache lets tracebacks show its lines."""
+    linecache.cache[filename] = len(source), None, source.splitlines(True), filename
+    exec(compile(source, filename, "exec"), scope)
+    function = scope[name]
     function.__module__ = "undertow"
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    op.function = function
+    return function
 
 
-def run_variadic(op: Any, state: Any, tensors: list[Tensor], params: dict[str, Any]) -> Tensor:
-    xp: Any = same_device(op.name, tuple(tensors)) if any(t._xp is not tensors[0]._xp for t in tensors) else tensors[0]._xp
-    arrays = [t._array for t in tensors]
-    if op.promote and any(a.dtype is not arrays[0].dtype for a in arrays):
+def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Tensor:
+    tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]
+    if not tensors:
+        raise RuntimeError(f"{op.name}(): expected a non-empty list of Tensors")
+    xp: Any = tensors[0]._xp
+    dtype = tensors[0]._array.dtype
+    arrays, edges, same = [], [], True
+    for tensor in tensors:
+        array = tensor._array
+        arrays.append(array)
+        if array.dtype is not dtype:
+            same = False
+        if tensor._xp is not xp:
+            xp = same_device(op.name, tuple(tensors))
+        edges.append(tensor._edge if tensor._extra is None else gradient_edge(tensor))
+    if op.promote and not same:
         arrays = promote(tuple(tensors), op.promote)
-    out = xp.asarray(op.forward(xp, arrays, **params))
-    if not state.grad_enabled or all(t._edge is None for t in tensors) or out.dtype.kind not in "fc":
+    out = op.forward(xp, arrays, *params)
+    if type(out) is not xp.ndarray:
+        out = xp.asarray(out)
+    if not state.grad_enabled or edges.count(None) == len(edges) or out.dtype.kind not in "fc":
         return Tensor(out, xp)
     node = object.__new__(op.node_class)
-    node.next_edges = tuple([gradient_edge(t) for t in tensors])
+    node.next_edges = tuple([leaf_edge(t) if e is LEAF else e for e, t in zip(edges, tensors, strict=True)])
     node.sequence_nr = next_sequence_nr()
     node.saved = tuple([SavedTensor(t, f"tensors[{i}]") for i, t in enumerate(tensors)]) if node.saves_tensors else ()
-    values = {**params, "shapes": [a.shape for a in arrays]}
+    values = dict(zip(op.params, params, strict=True))
+    values["shapes"] = [a.shape for a in arrays]
     node.params = tuple([values[n] for n in node.value_names])
     node.shape, node.dtype, node.extra = out.shape, out.dtype, None
     if state.record is not None:

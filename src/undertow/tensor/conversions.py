@@ -1,7 +1,7 @@
 """From tensors to Python and NumPy values, and what a tensor says about its memory.
 
-Plain functions with the tensor first; `methods.py` makes them methods. Conversions that give another tensor, and so have
-a derivative, are operations: see ops/conversions.py.
+Plain functions with the tensor first; `methods.py` makes them methods. Conversions that give another tensor, and so
+have a derivative, are operations: see ops/conversions.py.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def memory_order(format: memory_format | None) -> str:
     if format is None:
         return "K"
     if not isinstance(format, memory_format):
-        raise TypeError(
-            f"memory_format must be undertow.contiguous_format or undertow.preserve_format, got {format!r}"
-        )
+        raise TypeError(f"memory_format must be undertow.contiguous_format or undertow.preserve_format, got {format!r}")
     return format.order
 
 
@@ -128,9 +126,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     force  allow tensors that require grad: their history is left behind
     """
     if not force and current().grad_enabled and current_edge(self) is not None:
-        raise RuntimeError(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-        )
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     return self._array.view()  # a view, so that setting its shape cannot change the tensor's
 
 
@@ -147,9 +143,7 @@ def length(self: Tensor) -> int:
 def contains(self: Tensor, element: Any) -> bool:
     """`element in tensor`: whether any element (after broadcasting) is equal to it."""
     if not isinstance(element, (Tensor, bool, int, float, complex, self._xp.generic)):
-        raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
-        )
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
     return bool((self._array == (element._array if isinstance(element, Tensor) else element)).any())
 
 
@@ -166,10 +160,8 @@ def pick(values: tuple[int, ...], dim: Any) -> int:
     if not ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if not -ndim <= dim < ndim:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
-        )
-    return values[dim]
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
+    return int(values[dim])
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:

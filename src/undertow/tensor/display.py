@@ -25,7 +25,7 @@ class PrintOptions:
     sci_mode: bool | None = None
 
 
-PROFILES = {
+PROFILES: dict[str, dict[str, float]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
@@ -166,7 +166,8 @@ def write_nested(array: Any, indent: int, summarize: bool, style: Any) -> str:
     parts = [write_nested(array[i], indent + 1, summarize, style) for i in shown]
     if cut:
         parts.insert(edge, "...")
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+    between = "," + "\n" * (array.ndim - 1) + " " * (indent + 1)
+    return f"[{between.join(parts)}]"
 
 
 def write_row(row: Any, indent: int, summarize: bool, style: Any) -> str:

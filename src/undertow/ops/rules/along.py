@@ -12,7 +12,7 @@ from undertow.tensor import Tensor
 
 
 def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batch:
-    """A batching rule that puts the batch in front of every tensor; `dim`, `sizes` and `shared` count arguments.
+    """A batching rule that puts the batch in front of every tensor; the parameters count arguments.
 
     dim     the dimension of an example that the operation works along
     sizes   the sizes of the example it makes, if it is told them
@@ -25,10 +25,7 @@ def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batc
             return loop(call, args, in_dims)
         size = batch_size(args, in_dims)
         others = [k != shared and isinstance(a, Tensor) for k, a in enumerate(args)]
-        moved = [
-            in_front(a, d, size) if batched else a
-            for a, d, batched in zip(args, in_dims, others, strict=True)
-        ]
+        moved = [in_front(a, d, size) if batched else a for a, d, batched in zip(args, in_dims, others, strict=True)]
         moved[dim] = wrap_dim(args[dim], rank) + 1
         if sizes is not None:
             moved[sizes] = (size, *args[sizes])

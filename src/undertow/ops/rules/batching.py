@@ -13,7 +13,7 @@ from typing import Any
 from undertow.ops.declare import REGISTRY, Op
 from undertow.ops.dims import wrap_dim, wrap_dims
 from undertow.ops.operands import result_type_of
-from undertow.ops.rules import ELEMENTWISE, LOOP, REDUCTION
+from undertow.ops.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.rules.calls import bind
 from undertow.tensor import Tensor
 
@@ -41,7 +41,11 @@ def apply_batch(
 def _rule(op: Op) -> Any:
     """The batching rule, as `rule(op, values, dims)`; without one, a loop is slow but never wrong."""
     known = {ELEMENTWISE: _elementwise, REDUCTION: _reduction, LOOP: _loop, None: _loop}
-    return known[op.batch] if op.batch is None or op.batch in known else _own_rule
+    if op.batch is None or isinstance(op.batch, Rule):
+        if op.batch not in known:
+            raise TypeError(f"{op.name}: batch={op.batch.name} is no batching rule")
+        return known[op.batch]
+    return _own_rule
 
 
 def _own_rule(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
@@ -80,13 +84,14 @@ def _op(name: str) -> Any:
 def _elementwise(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, int]:
     """Batch dimensions in front, ranks padded behind them, so that broadcasting aligns the rest."""
     rank = max(v._array.ndim - (dims[n] is not None) for n, v in values.items() if isinstance(v, Tensor))
-    aligned = {n: v if dims[n] is None else _padded(in_front(v, dims[n]), rank) for n, v in values.items()}
+    aligned = {n: v if dims[n] is None else padded(in_front(v, dims[n]), rank) for n, v in values.items()}
     if op.promote:
         aligned = _promoted(op, values, dims, aligned)
     return op.function(**aligned), 0
 
 
-def _padded(tensor: Tensor, rank: int) -> Tensor:
+def padded(tensor: Tensor, rank: int) -> Tensor:
+    """A batch (in front) of examples with fewer dimensions, as examples of `rank` dimensions."""
     size, *shape = tensor._array.shape
     if len(shape) == rank:
         return tensor
@@ -120,7 +125,7 @@ def _reduction(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[An
     if "dim" not in op.params:
         raise TypeError(f"{op.name}: batch=REDUCTION needs a parameter `dim` to shift")
     size = batch_size(values.values(), dims.values())
-    moved = {n: _expanded(v, dims[n], size) if isinstance(v, Tensor) else v for n, v in values.items()}
+    moved = {n: expanded(v, dims[n], size) if isinstance(v, Tensor) else v for n, v in values.items()}
     rank = moved[op.inputs[0]]._array.ndim - 1
     dim = values["dim"]
     if isinstance(dim, Iterable) and not tuple(dim):
@@ -131,7 +136,8 @@ def _reduction(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[An
     return op.function(**{**moved, "dim": shifted if isinstance(dim, Iterable) else shifted[0]}), 0
 
 
-def _expanded(tensor: Tensor, dim: Any, size: Any) -> Tensor:
+def expanded(tensor: Tensor, dim: Any, size: Any) -> Tensor:
+    """The tensor with a batch dimension in front, also if it is the same for every example."""
     if dim is not None:
         return in_front(tensor, dim)
     return _op("broadcast_to")(tensor, (size, *tensor._array.shape))

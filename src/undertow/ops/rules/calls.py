@@ -23,6 +23,8 @@ def by_name(op: Op, args: Sequence[Any]) -> dict[str, Any]:
 
 def bind(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Every argument of a call to the operation, by name, in the order of its signature."""
+    if op.kind == "composite":
+        raise TypeError(f"{op.name} is made of other operations, which have rules; it has none itself")
     signature = inspect.signature(op.forward)
     signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     named = {_spelling(op, n): v for n, v in (kwargs or {}).items()}

@@ -1,0 +1,1 @@
+"""undertow against PyTorch: `python -m benchmarks`. See docs/benchmarks.md."""

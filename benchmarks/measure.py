@@ -1,0 +1,61 @@
+"""One process of measurements: `python -m benchmarks.measure`, started by `python -m benchmarks`.
+
+The number of threads of BLAS and OpenMP is read from the environment when these are loaded, hence a process for each
+number. Every finished case is printed as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import platform
+from typing import Any
+
+from benchmarks.cases import all_cases
+from benchmarks.sampling import interleave
+
+
+def libraries(threads: int) -> list[Any]:
+    """undertow, and PyTorch where it is installed."""
+    found = [importlib.import_module("undertow")]
+    if importlib.util.find_spec("torch"):
+        torch = importlib.import_module("torch")
+        torch.set_num_threads(threads)
+        found.append(torch)
+    return found
+
+
+def describe(threads: int, found: list[Any]) -> dict[str, Any]:
+    """The machine in general terms."""
+    return {
+        "threads": threads,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": importlib.import_module("numpy").__version__,
+        "undertow": found[0].__version__,
+        "torch": found[1].__version__ if len(found) > 1 else None,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.measure", description=__doc__)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("names", nargs="+")
+    options = parser.parse_args()
+    found = libraries(options.threads)
+    print(json.dumps(describe(options.threads, found)), flush=True)
+    for case in all_cases(options.quick):
+        if case.name in options.names:
+            samplers = [case.make(lib) for lib in found]
+            figures = interleave(samplers[0], samplers[1] if len(samplers) > 1 else None, options.repeats)
+            row = {"name": case.name, "unit": case.unit, "budget": case.budget, **figures._asdict()}
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

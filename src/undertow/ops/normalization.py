@@ -1,0 +1,238 @@
+"""Normalisation of activations: zero mean and unit variance over chosen dimensions; dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.modes import no_grad
+from undertow.ops.activations import require_float
+from undertow.ops.arithmetic import mul
+from undertow.ops.choices import clamp_min
+from undertow.ops.declare import composite, primitive
+from undertow.ops.dims import reduced_axes, wrap_dims
+from undertow.ops.elementwise import rsqrt, sqrt
+from undertow.ops.inplace import write_array
+from undertow.ops.norms import vector_norm
+from undertow.ops.operands import as_operand
+from undertow.ops.random import bernoulli
+from undertow.ops.recorded import recorded
+from undertow.ops.reductions import mean
+from undertow.ops.rules import REDUCTION
+from undertow.ops.statistics import var_mean
+
+# ---- zero mean, unit variance
+
+
+def standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
+    require_float("standardize", input)
+    axes = reduced_axes(dim, input.ndim)
+    centred = input - xp.mean(input, axis=axes, keepdims=True)
+    rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    return centred * rstd, rstd
+
+
+def tangential(xp: Any, x: Any, out: Any, dim: Sequence[int]) -> Any:
+    """What is left of x without its mean and its part along `out`: such changes alone pass a standardisation."""
+    axes = reduced_axes(dim, out.ndim)
+    return x - xp.mean(x, axis=axes, keepdims=True) - out * xp.mean(x * out, axis=axes, keepdims=True)
+
+
+def standardize_gradient(xp: Any, g: Any, out: Any, rstd: Any, dim: Sequence[int]) -> Any:
+    g_out, g_rstd = g
+    total = None if g_out is None else rstd * tangential(xp, g_out, out, dim)
+    if g_rstd is None:
+        return total
+    count = math.prod(out.shape[d] for d in wrap_dims(dim, out.ndim))
+    of_rstd = -g_rstd * rstd * rstd * out / count
+    return of_rstd if total is None else total + of_rstd
+
+
+def standardize_tangent(xp: Any, t: Any, out: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
+    along = xp.mean(t * out, axis=reduced_axes(dim, out.ndim), keepdims=True)
+    return rstd * tangential(xp, t, out, dim), -rstd * rstd * along
+
+
+# (input - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
+standardize = primitive(
+    "standardize",
+    forward=standardized,
+    vjp={"input": standardize_gradient},
+    jvp={"input": standardize_tangent},
+    batch=REDUCTION,
+    outputs=("out", "rstd"),
+)
+
+
+def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+@composite
+def layer_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
+    input = as_operand("layer_norm", "input", input)
+    dims = _normalized_dims(input, normalized_shape, weight, bias)
+    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
+
+
+def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
+    size = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    if not size:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if list(input.shape[-len(size) :]) != size:
+        raise RuntimeError(
+            f"Given normalized_shape={size}, expected input with shape [*, {', '.join(map(str, size))}], but got input "
+            f"of size{list(input.shape)}"
+        )
+    for name, x in (("weight", weight), ("bias", bias)):
+        if x is not None and list(x.shape) != size:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(x.shape)} and "
+                f"normalized_shape = {size}"
+            )
+    return tuple(range(input.ndim - len(size), input.ndim))
+
+
+@composite
+def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """The last dimensions over their root mean square, times weight."""
+    input = as_operand("rms_norm", "input", input)
+    dims = _normalized_dims(input, normalized_shape, weight, None)
+    eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
+    return scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None)
+
+
+@composite
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Zero mean and unit variance of every channel (dimension 1), over all other dimensions.
+
+    training  uses the statistics of `input`, and moves running_mean and running_var towards them by `momentum`;
+              otherwise these are used
+    """
+    input = as_operand("batch_norm", "input", input)
+    if input.ndim < 2:
+        raise RuntimeError(f"batch_norm: expected an input with channels in dimension 1, got {input.ndim}D")
+    weight, bias = per_channel(weight, input.ndim), per_channel(bias, input.ndim)
+    if not training:
+        return scaled_and_shifted(_by_running(input, running_mean, running_var, eps), weight, bias)
+    dims = (0, *range(2, input.ndim))
+    if math.prod(input.shape) == input.shape[1]:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+    _move_statistics(input, dims, running_mean, running_var, momentum)
+    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
+
+
+def per_channel(x: Any, ndim: int) -> Any:
+    return None if x is None else recorded.reshape(x, (x.shape[0], *[1] * (ndim - 2)))
+
+
+def _by_running(input: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
+    for name, x in (("running_mean", running_mean), ("running_var", running_var)):
+        if x is None:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    return (input - per_channel(running_mean, input.ndim)) / sqrt(per_channel(running_var, input.ndim) + eps)
+
+
+def _move_statistics(input: Any, dims: Sequence[int], running_mean: Any, running_var: Any, momentum: float) -> None:
+    if running_mean is None and running_var is None:
+        return
+    with no_grad():
+        found = var_mean(input, dims)
+        for running, now in ((running_var, found[0]), (running_mean, found[1])):
+            if running is not None:
+                write_array(running, (running * (1 - momentum) + now * momentum)._array, "batch_norm")
+
+
+@composite
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels."""
+    input = as_operand("instance_norm", "input", input)
+    if input.ndim < 3:
+        raise RuntimeError(f"instance_norm: expected an input of at least 3 dimensions, got {input.ndim}D")
+    weight, bias = per_channel(weight, input.ndim), per_channel(bias, input.ndim)
+    if not use_input_stats:
+        return scaled_and_shifted(_by_running(input, running_mean, running_var, eps), weight, bias)
+    dims = tuple(range(2, input.ndim))
+    if math.prod(input.shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+        )
+    _move_instance_statistics(input, dims, running_mean, running_var, momentum)
+    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
+
+
+def _move_instance_statistics(input: Any, dims: Any, running_mean: Any, running_var: Any, momentum: float) -> None:
+    if running_mean is None and running_var is None:
+        return
+    with no_grad():
+        found = var_mean(input, dims)
+        for running, now in ((running_var, found[0]), (running_mean, found[1])):
+            if running is not None:
+                write_array(running, (running * (1 - momentum) + mean(now, 0) * momentum)._array, "instance_norm")
+
+
+@composite
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance of groups of channels of every example."""
+    input = as_operand("group_norm", "input", input)
+    if input.ndim < 2:
+        raise RuntimeError("Expected at least 2 dimensions for input tensor but received " f"{input.ndim}")
+    shape = tuple(input.shape)
+    if num_groups <= 0 or shape[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={num_groups}"
+        )
+    groups = recorded.reshape(input, (shape[0], num_groups, shape[1] // num_groups, *shape[2:]))
+    out = recorded.reshape(standardize(groups, tuple(range(2, groups.ndim)), eps)[0], shape)
+    return scaled_and_shifted(out, per_channel(weight, input.ndim), per_channel(bias, input.ndim))
+
+
+@composite
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    input = as_operand("normalize", "input", input)
+    return input / clamp_min(vector_norm(input, p, dim, True), eps)
+
+
+# ---- dropout
+
+
+@composite
+def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Any:
+    """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
+    input = as_operand("dropout", "input", input)
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0:
+        return input
+    with no_grad():
+        kept = bernoulli(input, 1 - p, generator=generator)
+        factors = kept if p == 1 else kept / (1 - p)
+    return mul(input, factors)
