@@ -32,3 +32,17 @@ half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, com
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
 
 globals().update({name: getattr(_ops, name) for name in _ops.__all__ if not name.startswith("_")})
+
+
+def _register_own_code() -> None:
+    """Let error messages pass over undertow's own frames. See graph/sites.py."""
+    import sys
+
+    from undertow.graph.sites import register_internal
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("undertow.") and module is not None:
+            register_internal(module)
+
+
+_register_own_code()

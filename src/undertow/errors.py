@@ -33,6 +33,7 @@ class ModifiedInplaceError(AutogradError):
         version: int,
         expected: int,
         mutated_by: str | None = None,
+        created_at: str | None = None,
     ) -> None:
         self.saved_by = saved_by
         self.argument = argument
@@ -40,12 +41,14 @@ class ModifiedInplaceError(AutogradError):
         self.version = version
         self.expected = expected
         self.mutated_by = mutated_by
+        self.created_at = created_at
         where = f", which is output {output_nr} of {produced_by}" if produced_by else ""
         culprit = f" The last change was {mutated_by}." if mutated_by else ""
+        recorded = f" (recorded at {created_at})" if created_at else ""
         super().__init__(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
             f"[{type_name} {list(shape)}]{where}, is at version {version}; expected version {expected} instead. "
-            f"{saved_by} saved it as `{argument}`.{culprit} "
+            f"{saved_by}{recorded} saved it as `{argument}`.{culprit} "
             "Hint: use the out-of-place form of that operation, or change a clone() of the tensor."
         )
 
@@ -53,12 +56,15 @@ class ModifiedInplaceError(AutogradError):
 class GraphFreedError(AutogradError):
     """A second backward pass met a node whose saved values the first one had released."""
 
-    def __init__(self, node_name: str) -> None:
+    def __init__(self, node_name: str, created_at: str | None = None, freed_at: str | None = None) -> None:
         self.node_name = node_name
+        self.created_at = created_at
+        self.freed_at = freed_at
+        recorded = f" (recorded at {created_at})" if created_at else ""
+        call = f"the backward pass at {freed_at}" if freed_at else "an earlier .backward() or autograd.grad()"
         super().__init__(
             "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-            f"already been freed): the saved values of {node_name} were released by an earlier .backward() or "
-            "autograd.grad(). Specify retain_graph=True in the earlier call if you need to backward through the "
+            f"already been freed): the saved values of {node_name}{recorded} were released by {call}. Specify retain_graph=True in the earlier call if you need to backward through the "
             "graph a second time or if you need to access saved tensors after calling backward."
         )
 

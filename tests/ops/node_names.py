@@ -22,8 +22,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("trapezoid", "DivBackward1"): "DivBackward0",
     ("trapz", "MulBackward1"): "MulBackward0",
     ("cumulative_trapezoid", "DivBackward1"): "DivBackward0",
-    # attached to the graph, where PyTorch makes new zeros
-    ("trapezoid", "NoneType"): "MulBackward0",
     # one node for what PyTorch does in several steps, or the other way round
     ("sum_to", "ViewBackward0"): "SumToSizeBackward0",
     ("cdist", "CdistBackward0"): "LinalgVectorNormBackward0",
@@ -79,4 +77,14 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("smooth_l1_loss", "SumBackward0"): "SmoothL1LossBackward0",
     # the row compares with relu6, because PyTorch's own derivative is of single precision
     ("hardsigmoid", "DivBackward0"): "HardsigmoidBackward0",
+    # a standardisation, then weight and bias
+    ("layer_norm", "NativeLayerNormBackward0"): "AddBackward0 or StandardizeBackward0",
+    ("group_norm", "NativeGroupNormBackward0"): "AddBackward0",
+    ("batch_norm", "NativeBatchNormBackward0"): "AddBackward0 or StandardizeBackward0",
+    ("instance_norm", "ViewBackward0"): "AddBackward0 or StandardizeBackward0",
+    # made from the form for matrices, or for the lower triangle, by views
+    ("linalg_solve", "LinalgSolveExBackward0"): "LinalgSolveExBackward0 or SqueezeBackward1 or TransposeBackward0",
+    ("linalg_cholesky", "LinalgCholeskyExBackward0"): "LinalgCholeskyExBackward0 or TransposeBackward0",
+    ("matrix_power", "UnsafeViewBackward0"): "BmmBackward0",
+    ("det_backward", "MulBackward0"): "DetBackwardBackward0",
 }

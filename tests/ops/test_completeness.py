@@ -33,7 +33,7 @@ def test_every_public_operation_has_a_row() -> None:
 
 
 def test_every_declared_operation_is_reached(reached: set[str]) -> None:
-    declared = {name for name, op in REGISTRY.items() if op.kind != "composite"}
+    declared = {op.name for op in REGISTRY.values() if op.kind != "composite"}  # not the aliases
     assert sorted(declared - reached - set(ELSEWHERE)) == []
 
 

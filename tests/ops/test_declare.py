@@ -503,7 +503,7 @@ def test_an_adapter_speaks_for_numpy() -> None:
 
 
 def test_the_source_can_be_read() -> None:
-    source = scaled_sum().op.source
+    source = scaled_sum().op.source()
     assert source.startswith("def tested(input, other, factor=default_factor):")
 
 

@@ -16,9 +16,7 @@ from undertow.backend import cpu
 from undertow.tensor import Tensor
 
 RNG = np.random.default_rng(0)
-EVERYWHERE = np.concatenate(
-    [RNG.uniform(0, 3, 400), RNG.uniform(3, 30, 300), 10.0 ** RNG.uniform(-20, 20, 300)]
-)
+EVERYWHERE = np.concatenate([RNG.uniform(0, 3, 400), RNG.uniform(3, 30, 300), 10.0 ** RNG.uniform(-20, 20, 300)])
 LEFT = -np.floor(RNG.uniform(0, 20, 600)) - RNG.uniform(0.05, 0.95, 600)
 PROBABILITIES = np.concatenate([RNG.uniform(-1, 1, 400), 1 - 10.0 ** RNG.uniform(-15, -1, 400)])
 

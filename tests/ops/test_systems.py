@@ -139,7 +139,8 @@ def test_gradient(torch: ModuleType, case: Case) -> None:
 def test_the_same_results_require_a_gradient(torch: ModuleType, case: Case) -> None:
     results = case.torch_call(torch, case.torch_leaves(torch, case.arrays, True))
     wanted = [k for k, r in enumerate(results) if getattr(r, "requires_grad", False)]
-    assert case.differentiable_results == wanted
+    if (case.sample.op, "NoneType") not in OTHER_NAMES:
+        assert case.differentiable_results == wanted
 
 
 @every([c for c in SMOOTH if c.differentiable])
@@ -237,7 +238,7 @@ def test_jvp(case: Case) -> None:
 
 def check_jvp(call: Call) -> None:
     rng = call.rng("tangents")
-    tangents = {w: like(rng, call.get(w)) for w in call.places(floats=True)}
+    tangents = {w: tangent_of(call, rng, call.get(w)) for w in call.places(floats=True)}
     got = jvp_of(call, tangents)
     if call.is_double and not call.case.sample.kink and all_finite(call.out):
         check_jvp_against_differences(call, tangents, got)
@@ -249,6 +250,15 @@ def check_jvp(call: Call) -> None:
             limit = 1e-9 if call.is_double else 1e-5
             np.testing.assert_allclose(total, tangent, limit, limit, err_msg=f"{call.op.name}: parts")
     check_recorded_jvp(call, tangents, got)
+
+
+#: operations on Hermitian matrices: they read one triangle, and their rules are for Hermitian tangents
+HERMITIAN = {"cholesky_lower", "linalg_eigh", "eigh", "eigh_lower"}
+
+
+def tangent_of(call: Call, rng: np.random.Generator, array: Any) -> Any:
+    tangent = like(rng, array)
+    return tangent + np.conj(np.swapaxes(tangent, -1, -2)) if call.op.name in HERMITIAN else tangent
 
 
 def jvp_of(call: Call, tangents: dict[Any, Any]) -> list[Any]:

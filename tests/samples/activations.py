@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample, constant, distinct, integers, normal
+from tests.samples import Sample, constant, distinct, integers, normal, positive
 
 
 def functional(name: str) -> Any:
@@ -50,8 +50,13 @@ STRAIGHT = [
     Sample("prelu", normal(), normal(), note="0-d"),
     Sample("prelu", constant([[0.0, 1.0]]), normal(1), note="kink", kink=True, gradgrad=False),
     Sample("prelu_kernel", distinct(2, 3), normal(2, 3), reference=lambda torch, x, w: torch._prelu_kernel(x, w)),
-    Sample("threshold_backward", normal(3, 4), distinct(3, 4).without_gradient(), 0.1,
-           reference=lambda torch, g, x, t: torch.ops.aten.threshold_backward(g, x, t)),  # fmt: skip
+    Sample(
+        "threshold_backward",
+        normal(3, 4),
+        distinct(3, 4).without_gradient(),
+        0.1,
+        reference=lambda torch, g, x, t: torch.ops.aten.threshold_backward(g, x, t),
+    ),
 ]
 
 CURVED = [
@@ -105,11 +110,61 @@ ALONG = [
     *along("softmin"),
     Sample("softmax", WITHOUT, 1, note="minus infinity", kink=True),
     Sample("log_softmax", WITHOUT, 1, note="minus infinity", kink=True),
-    Sample("softmax", integers(2, 3), 1, kwargs={"dtype": np.dtype(np.float64)}, note="dtype",
-           reference=lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=torch.float64)),  # fmt: skip
+    Sample(
+        "softmax",
+        integers(2, 3),
+        1,
+        kwargs={"dtype": np.dtype(np.float64)},
+        note="dtype",
+        reference=lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=torch.float64),
+    ),
     Sample("softmax_backward_data", normal(3, 4), normal(3, 4), 1, reference=False),
     Sample("softmax_backward_data", normal(), normal(), 0, note="0-d", reference=False),
     Sample("log_softmax_backward_data", normal(3, 4), normal(3, 4), 0, reference=False),
 ]
 
-SAMPLES = [*STRAIGHT, *CURVED, *ALONG]
+NORMALIZED = [
+    Sample("standardize", normal(2, 3, 4), (1, 2), 0.1, reference=False),
+    Sample("standardize", normal(2, 3), (0,), 1e-5, note="columns", reference=False),
+    Sample("layer_norm", normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4), reference=functional("layer_norm")),
+    Sample("layer_norm", normal(2, 4), (4,), kwargs={"eps": 0.1}, note="plain", reference=functional("layer_norm")),
+    Sample("rms_norm", normal(2, 3), (3,), normal(3), reference=functional("rms_norm")),
+    Sample("group_norm", normal(2, 4, 3), 2, normal(4), normal(4), reference=functional("group_norm")),
+    Sample("batch_norm", normal(4, 3), None, None, normal(3), normal(3), True, reference=functional("batch_norm")),
+    Sample(
+        "batch_norm",
+        normal(2, 3, 2),
+        None,
+        None,
+        kwargs={"training": True},
+        note="3-d",
+        reference=functional("batch_norm"),
+    ),
+    Sample(
+        "batch_norm",
+        normal(2, 3, 2),
+        normal(3).without_gradient(),
+        positive(3).without_gradient(),
+        normal(3),
+        normal(3),
+        note="evaluation",
+        reference=functional("batch_norm"),
+    ),
+    Sample("instance_norm", normal(2, 3, 4), reference=functional("instance_norm")),
+    Sample(
+        "instance_norm",
+        normal(2, 3, 2, 2),
+        None,
+        None,
+        normal(3),
+        normal(3),
+        note="4-d",
+        reference=functional("instance_norm"),
+    ),
+    Sample("normalize", normal(3, 4), reference=functional("normalize")),
+    Sample("normalize", normal(3, 4), 1.0, 0, note="p, dim", reference=functional("normalize")),
+    Sample("dropout", normal(3, 4), 1.0, note="everything", reference=functional("dropout")),
+    Sample("dropout", normal(3, 4), 0.5, False, note="evaluation", reference=functional("dropout")),
+]
+
+SAMPLES = [*STRAIGHT, *CURVED, *ALONG, *NORMALIZED]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.samples import Sample, integers, normal
+import numpy as np
+
+from tests.samples import Array, Sample, constant, integers, normal
 
 
 def functional(name: str) -> Any:
@@ -46,7 +48,9 @@ PRODUCTS = [
     Sample("linear", normal(2, 3), normal(4, 3), normal(4), complex=True, reference=functional("linear")),
     Sample("linear", normal(2, 3), normal(4, 3), note="no bias", reference=functional("linear")),
     Sample("linear", normal(3), normal(4, 3), normal(4), note="vector", reference=functional("linear")),
-    Sample("linear", normal(2, 2, 3), normal(4, 3), normal(4), note="3-d", complex=True, reference=functional("linear")),
+    Sample(
+        "linear", normal(2, 2, 3), normal(4, 3), normal(4), note="3-d", complex=True, reference=functional("linear")
+    ),
     Sample("linear", normal(0, 3), normal(4, 3), normal(4), note="empty", reference=functional("linear")),
     Sample("linear", normal(2, 3), normal(3), note="one output", reference=functional("linear")),
     Sample("linear", normal(2, 2, 3), normal(3), note="3-d, one output", reference=functional("linear")),
@@ -59,8 +63,15 @@ SUMS_OF_PRODUCTS = [
     Sample("addmm", normal(2, 4), normal(2, 3), normal(3, 4), complex=True),
     Sample("addmm", normal(4), normal(2, 3), normal(3, 4), kwargs={"beta": 0.5, "alpha": -2.0}, note="broadcast"),
     Sample("addmm", normal(), normal(2, 3), normal(3, 4), kwargs={"beta": 0}, note="beta 0"),
-    Sample("addmm", normal(2, 4), normal(2, 3), normal(3, 4), kwargs={"beta": 1 + 2j, "alpha": 2 - 1j},
-           complex_only=True, note="complex factors"),  # fmt: skip
+    Sample(
+        "addmm",
+        normal(2, 4),
+        normal(2, 3),
+        normal(3, 4),
+        kwargs={"beta": 1 + 2j, "alpha": 2 - 1j},
+        complex_only=True,
+        note="complex factors",
+    ),
     Sample("addmv", normal(2), normal(2, 3), normal(3), complex=True),
     Sample("addmv", normal(), normal(2, 3), normal(3), kwargs={"beta": 0.5, "alpha": 2.0}, note="broadcast"),
     Sample("addr", normal(2, 3), normal(2), normal(3), complex=True),
@@ -68,15 +79,22 @@ SUMS_OF_PRODUCTS = [
     # PyTorch promotes here, but its own gradient does not
     Sample("addr", normal(2, 3), normal(2), integers(3), note="mixed dtypes", reference=False),
     Sample("baddbmm", normal(2, 2, 4), normal(2, 2, 3), normal(2, 3, 4), complex=True),
-    Sample("baddbmm", normal(4), normal(2, 2, 3), normal(2, 3, 4), kwargs={"beta": 0.5, "alpha": 2.0},
-           note="broadcast"),  # fmt: skip
+    Sample(
+        "baddbmm", normal(4), normal(2, 2, 3), normal(2, 3, 4), kwargs={"beta": 0.5, "alpha": 2.0}, note="broadcast"
+    ),
     Sample("addbmm", normal(2, 4), normal(3, 2, 3), normal(3, 3, 4), complex=True),
-    Sample("addbmm", normal(4), normal(2, 2, 3), normal(2, 3, 4), kwargs={"beta": 0.5, "alpha": 2.0},
-           note="broadcast"),  # fmt: skip
+    Sample("addbmm", normal(4), normal(2, 2, 3), normal(2, 3, 4), kwargs={"beta": 0.5, "alpha": 2.0}, note="broadcast"),
 ]
 
 EINSUMS = [
-    Sample("einsum_pair", normal(2, 3), normal(3, 4), "ij,jk->ki", complex=True, reference=lambda torch, a, b, e: torch.einsum(e, a, b)),
+    Sample(
+        "einsum_pair",
+        normal(2, 3),
+        normal(3, 4),
+        "ij,jk->ki",
+        complex=True,
+        reference=lambda torch, a, b, e: torch.einsum(e, a, b),
+    ),
     Sample("einsum_pair", normal(2, 3), normal(2, 3), "ij,ij->ij", note="elementwise", reference=False),
     Sample("einsum_pair", normal(2, 3), normal(2, 3), "ij,ij->", note="all", reference=False),
     Sample("einsum_pair", normal(2), normal(3), "i,j->ji", note="outer", reference=False),
@@ -132,4 +150,99 @@ MATRICES = [
     Sample("chain_matmul", normal(2, 3), normal(3, 4), normal(4, 2)),
 ]
 
-SAMPLES = [*PRODUCTS, *SUMS_OF_PRODUCTS, *EINSUMS, *MATRICES]
+
+def regular(*shape: int) -> Array:
+    """Matrices that are far from singular."""
+    return Array(shape, lambda rng, s: rng.uniform(-0.5, 0.5, s) + 2 * np.eye(s[-1]))
+
+
+def positive_definite(x: Any) -> Any:
+    """x x^H + 1, for tensors of either library."""
+    ones = np.eye(x.shape[-1], dtype=x._array.dtype) if hasattr(x, "_array") else x.new_ones(x.shape[-1]).diag()
+    return x @ x.mH + ones
+
+
+# cholesky reads half of the matrix, but its derivative is that within Hermitian matrices: no differences
+HERMITIAN = {"kink": True}
+
+SOLVERS = [
+    Sample("linalg_inv", regular(3, 3), complex=True, reference=linalg("inv")),
+    Sample("linalg_inv", regular(2, 2, 2), note="stack", reference=linalg("inv")),
+    Sample("linalg_inv", normal(0, 0), note="empty", reference=linalg("inv")),
+    Sample("inverse", regular(2, 2)),
+    Sample("det", regular(3, 3), complex=True),
+    Sample("det", regular(2, 2, 2), note="stack"),
+    Sample("det", normal(1, 1), note="one"),
+    Sample("linalg_det", regular(2, 2), reference=linalg("det")),
+    # PyTorch's gradient at a singular matrix is zero, although that of the determinant is not
+    Sample("linalg_det", constant([[1.0, 2.0], [2.0, 4.0]]), note="singular", reference=False, gradgrad=False),
+    Sample(
+        "det_backward",
+        regular(3, 3),
+        complex=True,
+        reference=lambda torch, A: torch.linalg.det(A).conj() * torch.linalg.inv(A).mH,
+    ),
+    Sample("slogdet", regular(3, 3), complex=True),
+    Sample("slogdet", regular(2, 2, 2), note="stack"),
+    Sample("linalg_slogdet", regular(2, 2), reference=linalg("slogdet")),
+    Sample("logdet", regular(3, 3)),
+    Sample("linalg_solve", regular(3, 3), normal(3, 2), complex=True, reference=linalg("solve")),
+    Sample("linalg_solve", regular(3, 3), normal(3), note="vector", complex=True, reference=linalg("solve")),
+    Sample("linalg_solve", regular(2, 3, 3), normal(2, 3), note="vectors", reference=linalg("solve")),
+    Sample("linalg_solve", regular(2, 1, 3, 3), normal(2, 3, 2), note="broadcast", reference=linalg("solve")),
+    Sample(
+        "linalg_solve",
+        regular(3, 3),
+        normal(2, 3),
+        kwargs={"left": False},
+        note="right",
+        complex=True,
+        reference=linalg("solve"),
+    ),
+    Sample("solve_matrices", regular(3, 3), normal(3, 2), reference=linalg("solve")),
+    Sample(
+        "linalg_cholesky",
+        normal(3, 3),
+        complex=True,
+        call=lambda ut, x: ut.ops.linalg_cholesky(positive_definite(x)),
+        reference=lambda torch, x: torch.linalg.cholesky(positive_definite(x)),
+        **HERMITIAN,
+    ),
+    Sample(
+        "linalg_cholesky",
+        normal(2, 2, 2),
+        note="stack, upper",
+        complex=True,
+        call=lambda ut, x: ut.ops.linalg_cholesky(positive_definite(x), upper=True),
+        reference=lambda torch, x: torch.linalg.cholesky(positive_definite(x), upper=True),
+        **HERMITIAN,
+    ),
+    Sample(
+        "cholesky",
+        normal(3, 3),
+        call=lambda ut, x: ut.ops.cholesky(positive_definite(x)),
+        reference=lambda torch, x: torch.linalg.cholesky(positive_definite(x)),
+        **HERMITIAN,
+    ),
+    Sample(
+        "cholesky_lower",
+        normal(3, 3),
+        call=lambda ut, x: ut.ops.cholesky_lower(positive_definite(x)),
+        reference=False,
+        **HERMITIAN,
+    ),
+    Sample("linalg_qr", normal(3, 3), complex=True, reference=linalg("qr")),
+    Sample("linalg_qr", normal(4, 2), note="tall", complex=True, reference=linalg("qr")),
+    Sample("linalg_qr", normal(2, 4), note="wide", complex=True, reference=linalg("qr")),
+    Sample("linalg_qr", normal(2, 3, 2), note="stack", reference=linalg("qr")),
+    Sample("linalg_qr", normal(2, 3), "complete", note="complete", reference=linalg("qr")),
+    Sample("qr_reduced", normal(3, 2), "reduced", reference=linalg("qr")),
+    Sample("qr", normal(3, 2)),
+    Sample("matrix_power", regular(3, 3), 5, complex=True),
+    Sample("matrix_power", regular(2, 2, 2), -2, note="negative"),
+    Sample("matrix_power", regular(2, 2), 1, note="one"),
+    Sample("matrix_power", regular(2, 2), 0, note="zero"),
+    Sample("matrix_power", integers(2, 2), 3, note="integers"),
+]
+
+SAMPLES = [*PRODUCTS, *SUMS_OF_PRODUCTS, *EINSUMS, *MATRICES, *SOLVERS]

@@ -15,7 +15,13 @@ def reduced(op: str, *args: Any, note: str = "", reference: Any = None, **kwargs
     """Rows of a loss with each reduction."""
     reference = functional(op) if reference is None else reference
     return [
-        Sample(op, *args, kwargs={**kwargs, "reduction": reduction}, reference=reference, note=f"{note}, {reduction}".strip(", "))
+        Sample(
+            op,
+            *args,
+            kwargs={**kwargs, "reduction": reduction},
+            reference=reference,
+            note=f"{note}, {reduction}".strip(", "),
+        )
         for reduction in ("none", "mean", "sum")
     ]
 
@@ -37,20 +43,38 @@ NUMBERS = [
     *reduced("binary_cross_entropy", fraction(2, 3), fraction(2, 3), positive(3).without_gradient(), note="weight"),
     *reduced("binary_cross_entropy_with_logits", normal(2, 3), fraction(2, 3)),
     *reduced("binary_cross_entropy_with_logits", constant([-800.0, 800.0]), constant([0.0, 1.0]), note="large"),
-    *reduced("binary_cross_entropy_with_logits", normal(2, 3), fraction(2, 3), positive(3).without_gradient(),
-             note="weight"),  # fmt: skip
-    *reduced("binary_cross_entropy_with_logits", normal(2, 3), fraction(2, 3).without_gradient(), note="positives",
-             pos_weight=positive(3).without_gradient()),  # fmt: skip
+    *reduced(
+        "binary_cross_entropy_with_logits", normal(2, 3), fraction(2, 3), positive(3).without_gradient(), note="weight"
+    ),
+    *reduced(
+        "binary_cross_entropy_with_logits",
+        normal(2, 3),
+        fraction(2, 3).without_gradient(),
+        note="positives",
+        pos_weight=positive(3).without_gradient(),
+    ),
     *reduced("kl_div", normal(2, 3), fraction(2, 3)),
     *reduced("kl_div", normal(2, 3), normal(2, 3), note="logs", log_target=True),
-    Sample("kl_div", normal(2, 3), fraction(2, 3), kwargs={"reduction": "batchmean"}, note="batchmean",
-           reference=functional("kl_div")),  # fmt: skip
+    Sample(
+        "kl_div",
+        normal(2, 3),
+        fraction(2, 3),
+        kwargs={"reduction": "batchmean"},
+        note="batchmean",
+        reference=functional("kl_div"),
+    ),
     *reduced("gaussian_nll_loss", normal(2, 3), normal(2, 3), positive(2, 3)),
     *reduced("gaussian_nll_loss", normal(2, 3), normal(2, 3), positive(2), note="one variance a row", full=True),
     Sample("floor_variance", positive(2, 3), 0.1, reference=False),
     *reduced("poisson_nll_loss", normal(2, 3), positive(2, 3).without_gradient()),
-    *reduced("poisson_nll_loss", positive(2, 3), constant([[0.5, 2.0, 3.0]]).without_gradient(), note="rates",
-             log_input=False, full=True),  # fmt: skip
+    *reduced(
+        "poisson_nll_loss",
+        positive(2, 3),
+        constant([[0.5, 2.0, 3.0]]).without_gradient(),
+        note="rates",
+        log_input=False,
+        full=True,
+    ),
     Sample("bce_of_probabilities", fraction(2, 3), fraction(2, 3), reference=False),
     Sample("bce_of_logits", normal(2, 3), fraction(2, 3), reference=False),
 ]
@@ -73,16 +97,36 @@ CLASSES = [
     *reduced("cross_entropy", normal(4, 3), IGNORING, positive(3).without_gradient(), note="weight"),
     *reduced("cross_entropy", normal(2, 3, 2), integers(2, 2), positive(3).without_gradient(), note="3-d"),
     *reduced("cross_entropy", normal(4, 3), IGNORING, note="smoothed", label_smoothing=0.2),
-    *reduced("cross_entropy", normal(4, 3), IGNORING, positive(3).without_gradient(), note="smoothed, weight",
-             label_smoothing=0.2),  # fmt: skip
-    *reduced("cross_entropy", normal(2, 3, 2), integers(2, 2), positive(3).without_gradient(), note="smoothed, 3-d",
-             label_smoothing=0.2),  # fmt: skip
+    *reduced(
+        "cross_entropy",
+        normal(4, 3),
+        IGNORING,
+        positive(3).without_gradient(),
+        note="smoothed, weight",
+        label_smoothing=0.2,
+    ),
+    *reduced(
+        "cross_entropy",
+        normal(2, 3, 2),
+        integers(2, 2),
+        positive(3).without_gradient(),
+        note="smoothed, 3-d",
+        label_smoothing=0.2,
+    ),
     *reduced("cross_entropy", normal(4, 3), fraction(4, 3), note="probabilities"),
     *reduced("cross_entropy", normal(3), fraction(3), note="probabilities of one example"),
-    *reduced("cross_entropy", normal(2, 3, 2), fraction(2, 3, 2), positive(3), note="probabilities, 3-d",
-             label_smoothing=0.2),  # fmt: skip
-    Sample("cross_entropy_of_classes", normal(4, 3), IGNORING, positive(3).without_gradient(), -100, "mean",
-           reference=False),  # fmt: skip
+    *reduced(
+        "cross_entropy", normal(2, 3, 2), fraction(2, 3, 2), positive(3), note="probabilities, 3-d", label_smoothing=0.2
+    ),
+    Sample(
+        "cross_entropy_of_classes",
+        normal(4, 3),
+        IGNORING,
+        positive(3).without_gradient(),
+        -100,
+        "mean",
+        reference=False,
+    ),
     Sample("nll_of_classes", normal(4, 3), IGNORING, positive(3).without_gradient(), -100, "mean", reference=False),
     Sample("pick_class", normal(4, 3), IGNORING, -100, reference=False),
     Sample("pick_class", normal(2, 3, 2), integers(2, 2), -100, note="3-d", reference=False),
@@ -97,19 +141,36 @@ CLASSES = [
 
 EMBEDDINGS = [
     Sample("cosine_similarity", normal(3, 4), normal(3, 4), reference=functional("cosine_similarity")),
-    Sample("cosine_similarity", normal(3, 4), normal(4), kwargs={"dim": -1}, note="broadcast",
-           reference=functional("cosine_similarity")),  # fmt: skip
+    Sample(
+        "cosine_similarity",
+        normal(3, 4),
+        normal(4),
+        kwargs={"dim": -1},
+        note="broadcast",
+        reference=functional("cosine_similarity"),
+    ),
     Sample("pairwise_distance", normal(3, 4), normal(3, 4), reference=functional("pairwise_distance")),
-    Sample("pairwise_distance", normal(3, 4), normal(4), kwargs={"p": 3.0, "keepdim": True}, note="p",
-           reference=functional("pairwise_distance")),  # fmt: skip
+    Sample(
+        "pairwise_distance",
+        normal(3, 4),
+        normal(4),
+        kwargs={"p": 3.0, "keepdim": True},
+        note="p",
+        reference=functional("pairwise_distance"),
+    ),
     *reduced("hinge_embedding_loss", distinct(3, 4), signs(3, 4)),
     *reduced("cosine_embedding_loss", normal(3, 4), normal(3, 4), signs(3)),
     *reduced("cosine_embedding_loss", normal(4), normal(4), signs(), note="one pair", margin=-0.5),
     *reduced("margin_ranking_loss", distinct(6), constant([0.0] * 6), signs(6)),
     *reduced("soft_margin_loss", normal(3, 4), signs(3, 4)),
     *reduced("multilabel_soft_margin_loss", normal(3, 4), fraction(3, 4).without_gradient()),
-    *reduced("multilabel_soft_margin_loss", normal(3, 4), fraction(3, 4).without_gradient(),
-             positive(4).without_gradient(), note="weight"),  # fmt: skip
+    *reduced(
+        "multilabel_soft_margin_loss",
+        normal(3, 4),
+        fraction(3, 4).without_gradient(),
+        positive(4).without_gradient(),
+        note="weight",
+    ),
     *reduced("triplet_margin_loss", normal(3, 4), normal(3, 4), normal(3, 4)),
     *reduced("triplet_margin_loss", normal(3, 4), normal(3, 4), normal(3, 4), note="swap", swap=True, margin=0.5),
 ]

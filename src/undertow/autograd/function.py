@@ -126,7 +126,7 @@ class FunctionNode(Node):
 
     # ---- running backward
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raw = xp.ndarray is not Tensor
         grads = [Tensor(g, xp) if raw and g is not None else g for g in grad]
         self._materialize(grads, xp if raw else xp.arrays)

@@ -309,7 +309,7 @@ class _UndefinedGrad(Node):
         self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
         self.extra = None
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return [None]
 
 

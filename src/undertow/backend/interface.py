@@ -66,9 +66,8 @@ class ArrayNamespace:
     def __init__(self, device: Device, module: Any) -> None:
         self.device = device
         self.module = module
-        for name in dir(module):
-            if not name.startswith("_"):
-                setattr(self, name, getattr(module, name))
+        # vars, not dir: looking at the names a module loads lazily would load them (numpy.f2py, numpy.testing, ...)
+        self.__dict__.update({n: v for n, v in vars(module).items() if not n.startswith("_") and n not in self.__dict__})
 
     if TYPE_CHECKING:
 

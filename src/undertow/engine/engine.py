@@ -52,7 +52,7 @@ class GraphRoot(Node):
         self.extra = None
         self.grads = tuple(grads)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return list(self.grads)
 
 
@@ -206,7 +206,7 @@ def _run(task: GraphTask, node: Node) -> None:
     (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
     gradient stands for it, then the sum of `owned` nodes, which is the engine's own and added to in place.
     """
-    xp, keep, exec_info = task.xp, task.keep_graph, task.exec_info
+    xp, keep, exec_info = task.xp, task.keep, task.exec_info
     dependencies, not_ready = task.dependencies, task.not_ready
     heap, arrival = task.ready_queue.heap, task.ready_queue.arrival
     in_place = not task.create_graph
@@ -332,7 +332,7 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
             _accumulate(task, node, grads, unshared if grads[0] is grad else not task.create_graph)
             results = []
         else:
-            results = _pull(task, node, grads, edges, keep=task.keep_graph or node.extra is not None)
+            results = _pull(task, node, grads, edges, True if node.extra is not None else task.keep)
         if _post_hooks(node):
             # hooks that were registered while the node ran do not see the gradients it was given
             results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
@@ -354,7 +354,7 @@ def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshare
         node.run_post_accumulate_hooks()
 
 
-def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: bool) -> list[Any]:
+def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
     if not node.wants_undefined and all(g is None for g in grads):
         if not keep:
             node.release()

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from undertow.engine.ready_queue import ReadyQueue
 from undertow.graph.node import Node
+from undertow.graph.saved import Freed
+from undertow.graph.sites import caller_site, is_site_recording_enabled
 
 _next_task_id = count().__next__
 
@@ -39,6 +41,7 @@ class GraphTask:
 
     id              the number of the pass (constant)
     keep_graph      whether saved values survive (constant)
+    keep            True, or the Freed that takes the place of saved values (constant)
     create_graph    whether the pass is itself recorded; also the grad mode nodes run in (constant)
     xp              the namespace rules compute with (constant)
     dependencies    node -> how many gradients it still waits for
@@ -56,6 +59,10 @@ class GraphTask:
     def __init__(self, keep_graph: bool, create_graph: bool, xp: Any, outer: GraphTask | None) -> None:
         self.id = _next_task_id()
         self.keep_graph = keep_graph
+        self.keep: Any = True
+        if not keep_graph:
+            self.keep = Freed()
+            self.keep.site = caller_site() if is_site_recording_enabled() else None
         self.create_graph = create_graph
         self.xp = xp
         self.dependencies: dict[Node, int] = {}

@@ -34,7 +34,7 @@ class AccumulateGrad(Node):
     def name(self) -> str:
         return "undertow::autograd::AccumulateGrad"
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if grad is not None:
             self.accumulate(grad, False)
         return []

@@ -31,7 +31,7 @@ class CopySlices(Node):
     def release(self) -> None:
         self.node.release()
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if not isinstance(grad, Tensor):
             return self.apply_to_array(xp, grad, edges, keep)
         whole = clone_tensor(grad)
@@ -48,7 +48,7 @@ class CopySlices(Node):
         # the wrapped node's own first edge leads to the view's former history, which `whole` now carries
         return (edges[0] if self.node.next_edges[0] is not None else None, *edges[1:])
 
-    def apply_to_array(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def apply_to_array(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         whole = grad.copy()
         part = self.part_of(whole, xp)
         inner = self.node.pull(xp, part.copy(), self.inner_edges(edges), keep)

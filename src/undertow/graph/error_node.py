@@ -23,5 +23,5 @@ class Error(Node):
         self.dtype = dtypes
         self.extra = None
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raise self.exception.with_traceback(None)

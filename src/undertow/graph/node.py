@@ -19,7 +19,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
-from undertow.errors import GraphFreedError
+from undertow.graph.sites import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
 #: process-wide, so that a node's number is always above those of the nodes it leads to
@@ -65,9 +65,11 @@ class Node:
     params       the other values its rules need; kept
     shape,dtype  what the gradient it receives must look like; lists when it has several outputs
     extra        None, or the NodeExtra
+    code,lasti   where in the program it was recorded (see sites.py); code is None if that was not taken
     """
 
-    __slots__ = ("__weakref__", "dtype", "extra", "next_edges", "params", "saved", "sequence_nr", "shape")
+    __slots__ = ("__weakref__", "code", "dtype", "extra", "lasti", "next_edges", "params", "saved", "sequence_nr",
+                 "shape")  # fmt: skip
 
     next_edges: tuple[Any, ...]
     sequence_nr: int
@@ -86,12 +88,12 @@ class Node:
     #: saved attribute -> how to find it; see graph/saved.py
     saved_names: dict[str, tuple[str, Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).
 
         xp     the namespace to compute with: a backend's (grad is an array) or the recorded ops' (it is a Tensor)
         edges  `next_edges`, with None in the place of inputs whose gradient nobody wants
-        keep   False: drop the saved values
+        keep   True, or (falsy) the Freed that takes the place of the saved values, which are dropped
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how its gradient is computed")
 
@@ -194,8 +196,10 @@ def node_extra(node: Node) -> NodeExtra:
     return extra
 
 
-def raise_freed(node: Node) -> None:
-    raise GraphFreedError(node.name())
+def site_of(node: Node) -> str | None:
+    """The line that recorded the node, as file:line in function."""
+    code = getattr(node, "code", None)
+    return None if code is None else str(Site(code, node.lasti))
 
 
 def saved_attribute(node: Node, name: str) -> Any:

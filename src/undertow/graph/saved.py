@@ -14,7 +14,8 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
-from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra
+from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra, site_of
+from undertow.graph.sites import Site
 from undertow.modes import current, install_recorder, set_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
@@ -38,6 +39,7 @@ def raise_mutated(node: Node, argument: str, tensor: Tensor, expected: int) -> N
         version=version_of(tensor),
         expected=expected,
         mutated_by=counter_of(tensor).last_change(),
+        created_at=site_of(node),
     )
 
 
@@ -48,17 +50,21 @@ def _unusual() -> Extra:
     return extra
 
 
-class _Freed:
-    """What a compiled node's saved slots hold once they are released. See Note [When saved values die]."""
+class Freed(tuple[()]):
+    """What a compiled node's saved slots hold once a backward pass has released them, and which pass that was.
 
-    __slots__ = ()
+    It is falsy (an empty tuple is so without a Python call): a pass hands its nodes `keep`, which is True or this.
+    See Note [When saved values die].
+    """
+
     _extra = _unusual()
+    site: Site | None = None  # the line that ran the pass
 
     def __repr__(self) -> str:
         return "<freed>"
 
 
-FREED = _Freed()
+FREED = Freed()
 
 
 class CompiledNode(Node):
@@ -71,17 +77,21 @@ class CompiledNode(Node):
     @property
     def saved(self) -> tuple[Any, ...] | None:  # type: ignore[override]
         values = tuple([getattr(self, slot) for slot in self.saved_slots])
-        return None if any(v is FREED for v in values) else values
+        return None if any(type(v) is Freed for v in values) else values
 
     def release(self) -> None:
         for slot in self.saved_slots:
             setattr(self, slot, FREED)
 
 
+def freed_error(node: Node, freed: Freed | None = None) -> GraphFreedError:
+    return GraphFreedError(node.name(), site_of(node), None if freed is None or freed.site is None else str(freed.site))
+
+
 def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
     """A saved input, if it is still there and still what it was."""
-    if value is FREED:
-        raise GraphFreedError(node.name())
+    if type(value) is Freed:
+        raise freed_error(node, value)
     if type(value) is SavedTensor:
         return value.unpack(node)
     if version_of(value) != expected:
@@ -96,8 +106,8 @@ def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
 
 def unpack_output(node: Node, nr: int, argument: str, array: Any) -> Any:
     """A saved output's array, if it is still there and still what it was. See Note [Saved outputs]."""
-    if array is FREED:
-        raise GraphFreedError(node.name())
+    if type(array) is Freed:
+        raise freed_error(node, array)
     if type(array) is SavedTensor:
         return array.unpack(node)._array  # type: ignore[union-attr]
     counters = None if node.extra is None else node.extra.counters
@@ -281,7 +291,7 @@ def saved_attribute(node: Node, name: str) -> Any:
     if kind == "value":
         return node.params[place]
     if node.saved is None:
-        raise GraphFreedError(node.name())
+        raise freed_error(node, next((v for v in _slots(node) if type(v) is Freed), None))
     if raw:
         return raw_saved(node, key, kind, place)
     if kind == "input":
@@ -290,6 +300,10 @@ def saved_attribute(node: Node, name: str) -> Any:
     name, nr = place
     array = unpack_output(node, nr, key, getattr(node, f"saved_{name}"))
     return None if array is None else node.output_tensor(nr, array, cpu)
+
+
+def _slots(node: Node) -> list[Any]:
+    return [getattr(node, slot) for slot in getattr(node, "saved_slots", ())]
 
 
 def raw_saved(node: Node, key: str, kind: str, place: Any) -> SavedTensor:

@@ -9,7 +9,7 @@ from undertow.ops import inplace
 from undertow.ops.declare import REGISTRY
 
 #: the op tables, in reading order; a module joins by being named here
-TABLES = ("arithmetic", "elementwise", "powers", "choices", "complex", "comparison", "reductions", "extrema", "scans",
+TABLES = ("arithmetic", "elementwise", "powers", "choices", "complex", "comparison", "reductions", "truth", "extrema", "scans",
           "sorting", "statistics", "norms", "views", "parts",
           "splitting", "reshaping", "strided", "joining", "shape", "padding", "index_family", "indexing", "selecting", "masking", "scattering",
           "scatter_reduction", "overwriting", "einsum", "matmul", "addmm", "linalg", "decompositions", "activations", "special", "gamma", "softmax", "normalization", "losses", "classification", "similarity", "creation", "ranges", "likeness", "random")  # fmt: skip

@@ -28,7 +28,7 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 def require_float(name: str, input: Any, kinds: str = "f") -> None:
     if input.dtype.kind not in kinds:
         raise NotImplementedError(
-            f'"{name}" not implemented for \'{dtypes.SCALAR_NAMES[input.dtype]}\': convert the input with .to(dtype)'
+            f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}': convert the input with .to(dtype)"
         )
 
 
@@ -88,8 +88,8 @@ relu = unary(
 # its parameter has the name of the function, so the primitive needs another
 _threshold = unary(
     "_threshold",
-    forward=lambda xp, input, threshold, value: (
-        xp.where(input <= real_number(threshold), input.dtype.type(real_number(value)), input)
+    forward=lambda xp, input, threshold, value: xp.where(
+        input <= real_number(threshold), input.dtype.type(real_number(value)), input
     ),
     vjp=lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
     promote=None,
@@ -235,9 +235,7 @@ def soft_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
     if lambd < 0:
         largest = xp.finfo(input.dtype).max
         name = dtypes.SCALAR_NAMES[input.dtype]
-        raise RuntimeError(
-            f"lambda must be in range [0, {largest:g}] for input dtype {name}, but found {lambd:g}"
-        )
+        raise RuntimeError(f"lambda must be in range [0, {largest:g}] for input dtype {name}, but found {lambd:g}")
     return input - xp.minimum(xp.maximum(input, -lambd), lambd)
 
 
@@ -256,9 +254,7 @@ def negative_part(xp: Any, x: Any) -> Any:
     return xp.where(xp.less(x, 0), x, 0)
 
 
-def exponential_linear(
-    xp: Any, input: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
-) -> Any:
+def exponential_linear(xp: Any, input: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     require_float("elu_cpu", input)
     below = xp.expm1(negative_part(xp, input) * input_scale) * (alpha * scale)
     return xp.where(input > 0, input * scale, below)

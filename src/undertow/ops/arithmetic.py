@@ -187,9 +187,7 @@ true_divide = primitive(
 def refuse_zero(xp: Any, input: Any, other: Any) -> None:
     """Integers cannot be divided by zero; NumPy would warn and give 0."""
     if is_integral(input) and is_integral(other) and not xp.all(other):
-        raise RuntimeError(
-            "ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan."
-        )
+        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
 
 
 def floor_quotient(xp: Any, input: Any, other: Any) -> Any:

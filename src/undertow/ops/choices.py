@@ -66,9 +66,7 @@ adapter("where")(where)
 
 def refuse_unordered(name: str, array: Any) -> None:
     if array.dtype.kind == "c":
-        raise NotImplementedError(
-            f"{name} not implemented for complex tensors: complex numbers have no order"
-        )
+        raise NotImplementedError(f"{name} not implemented for complex tensors: complex numbers have no order")
 
 
 def larger(xp: Any, input: Any, other: Any) -> Any:

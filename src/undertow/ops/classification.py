@@ -137,8 +137,8 @@ pick_class = primitive(
     "pick_class",
     forward=picked_scores,
     vjp={
-        "input": lambda xp, g, target, input_shape, ignore_index: (
-            xp.put_class(g, target, input_shape[class_axis(input_shape)], ignore_index)
+        "input": lambda xp, g, target, input_shape, ignore_index: xp.put_class(
+            g, target, input_shape[class_axis(input_shape)], ignore_index
         ),
         "target": None,
     },
@@ -217,10 +217,7 @@ def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 def loop(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> Any:
     select, stack = REGISTRY["select"].function, REGISTRY["stack"].function
     size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
-    rows = [
-        op(*[x if d is None else select(x, d, k) for x, d in zip(args, in_dims, strict=True)])
-        for k in range(size)
-    ]
+    rows = [op(*[x if d is None else select(x, d, k) for x, d in zip(args, in_dims, strict=True)]) for k in range(size)]
     return tuple([stack(column) for column in zip(*rows, strict=True)])
 
 
@@ -236,15 +233,15 @@ nll_of_classes = primitive(
     "nll_of_classes",
     forward=class_losses("nll_loss_out_frame", negative_score),
     vjp={
-        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: (
-            xp.put_class(-g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index)
+        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: xp.put_class(
+            -g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index
         ),
         "target": None,
         "weight": None,
     },
     jvp={
-        "input": lambda xp, t, target, coefficients, ignore_index, reduction: (
-            total_tangent(xp, -xp.pick_class(t, target, ignore_index) * coefficients, reduction)
+        "input": lambda xp, t, target, coefficients, ignore_index, reduction: total_tangent(
+            xp, -xp.pick_class(t, target, ignore_index) * coefficients, reduction
         )
     },
     batch=batch_losses,
@@ -266,15 +263,15 @@ cross_entropy_of_classes = primitive(
     "cross_entropy_of_classes",
     forward=class_losses("log_softmax", cross_entropies),
     vjp={
-        "input": lambda xp, g, input, target, coefficients, ignore_index: (
-            xp.cross_entropy_backward(g * coefficients, target, input, ignore_index)
+        "input": lambda xp, g, input, target, coefficients, ignore_index: xp.cross_entropy_backward(
+            g * coefficients, target, input, ignore_index
         ),
         "target": None,
         "weight": None,
     },
     jvp={
-        "input": lambda xp, t, input, target, coefficients, ignore_index, reduction: (
-            total_tangent(xp, coefficients * above_chosen(xp, t, input, target, ignore_index), reduction)
+        "input": lambda xp, t, input, target, coefficients, ignore_index, reduction: total_tangent(
+            xp, coefficients * above_chosen(xp, t, input, target, ignore_index), reduction
         )
     },
     batch=batch_losses,
@@ -320,17 +317,17 @@ cross_entropy_backward = primitive(
     "cross_entropy_backward",
     forward=softmax_minus_target,
     vjp={
-        "grad_output": lambda xp, g, target, input, ignore_index: (
-            unless_ignored(xp, above_chosen(xp, g, input, target, ignore_index), target, ignore_index)
+        "grad_output": lambda xp, g, target, input, ignore_index: unless_ignored(
+            xp, above_chosen(xp, g, input, target, ignore_index), target, ignore_index
         ),
         "target": None,
-        "input": lambda xp, g, grad_output, target, input, ignore_index: (
-            softmax_slope(xp, g * wide(xp, unless_ignored(xp, grad_output, target, ignore_index)), input)
+        "input": lambda xp, g, grad_output, target, input, ignore_index: softmax_slope(
+            xp, g * wide(xp, unless_ignored(xp, grad_output, target, ignore_index)), input
         ),
     },
     jvp={
-        "grad_output": lambda xp, t, target, input, ignore_index: (
-            xp.cross_entropy_backward(t, target, input, ignore_index)
+        "grad_output": lambda xp, t, target, input, ignore_index: xp.cross_entropy_backward(
+            t, target, input, ignore_index
         ),
         "input": lambda xp, t, grad_output, target, input, ignore_index: (
             wide(xp, unless_ignored(xp, grad_output, target, ignore_index)) * softmax_slope(xp, t, input)
@@ -351,9 +348,7 @@ def check_weight(name: str, weight: Any) -> None:
 
 
 @composite
-def nll_loss(
-    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean"
-) -> Any:
+def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """The negative log-likelihood of the target classes, given log-probabilities.
 
     >>> import undertow as ut

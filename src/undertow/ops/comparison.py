@@ -12,9 +12,7 @@ from undertow.ops.rules import ELEMENTWISE, LOOP
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
-    return nondifferentiable(
-        name, forward, inputs=("input", "other"), batch=ELEMENTWISE, number="other", **options
-    )
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, number="other", **options)
 
 
 def unary(name: str, forward: Callable[..., Any]) -> Any:
@@ -30,9 +28,7 @@ def ordering(name: str, ufunc: str) -> Any:
     def forward(xp: Any, input: Any, other: Any) -> Any:
         if input.dtype.kind == "c":
             kind = dtypes.SCALAR_NAMES[input.dtype]
-            raise NotImplementedError(
-                f"\"{name}\" not implemented for '{kind}': complex numbers have no order"
-            )
+            raise NotImplementedError(f"\"{name}\" not implemented for '{kind}': complex numbers have no order")
         return getattr(xp, ufunc)(input, other)
 
     return binary(name, forward, promote="same")
@@ -56,9 +52,7 @@ bitwise_and = binary("bitwise_and", lambda xp, input, other: xp.bitwise_and(inpu
 bitwise_or = binary("bitwise_or", lambda xp, input, other: xp.bitwise_or(input, other), promote="same")
 bitwise_xor = binary("bitwise_xor", lambda xp, input, other: xp.bitwise_xor(input, other), promote="same")
 bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input))
-bitwise_left_shift = binary(
-    "bitwise_left_shift", lambda xp, input, other: xp.left_shift(input, other), promote="same"
-)
+bitwise_left_shift = binary("bitwise_left_shift", lambda xp, input, other: xp.left_shift(input, other), promote="same")
 bitwise_right_shift = binary(
     "bitwise_right_shift", lambda xp, input, other: xp.right_shift(input, other), promote="same"
 )
@@ -86,14 +80,10 @@ signbit = unary("signbit", lambda xp, input: xp.signbit(input))
 # ---- nearly equal, equal as a whole, among
 
 
-def close(
-    xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Any:
+def close(xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     if hasattr(other, "dtype") and other.dtype != input.dtype:
         names = [dtypes.SCALAR_NAMES[a.dtype] for a in (input, other)]
-        raise RuntimeError(
-            f"{names[0]} did not match {names[1]}: convert one of the tensors to the other's dtype"
-        )
+        raise RuntimeError(f"{names[0]} did not match {names[1]}: convert one of the tensors to the other's dtype")
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
@@ -106,9 +96,7 @@ isclose = binary("isclose", close)
 
 
 @composite
-def allclose(
-    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> bool:
+def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether every |input - other| is at most atol + rtol * |other|.
 
     >>> import undertow as ut
@@ -130,9 +118,7 @@ def equal(input: Any, other: Any) -> bool:
     return input._array.shape == other._array.shape and bool(eq(input, other)._array.all())
 
 
-def among(
-    xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
-) -> Any:
+def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 

@@ -107,8 +107,7 @@ def imag(input: Any) -> Any:
     input = as_operand("imag", "input", input)
     if not is_complex(input):
         raise RuntimeError(
-            "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real "
-            "tensor is zero."
+            "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real tensor is zero."
         )
     return _imag(input)
 

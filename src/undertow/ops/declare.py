@@ -93,6 +93,19 @@ class Op:
         self.function: Any = None
         self.node_class: type[Node] | None = None
 
+    def signature(self) -> inspect.Signature:
+        """How the function is called."""
+        parameters = list(inspect.signature(self.forward).parameters.values())[1:]
+        for dim, axis in (("dim", "axis"), ("keepdim", "keepdims")):
+            if dim in self.params:
+                parameters.append(inspect.Parameter(axis, inspect.Parameter.KEYWORD_ONLY, default=None))
+        return inspect.Signature(parameters)
+
+    def source(self) -> str:
+        """The generated function."""
+        self.function.complete()
+        return self.function.source  # type: ignore[no-any-return]
+
     def rule_names(self) -> dict[str, list[str]]:
         """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one)."""
         if isinstance(self.vjp, Joint):

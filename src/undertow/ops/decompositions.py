@@ -249,10 +249,10 @@ def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
 
 def _solve(A: Any, B: Any, left: bool) -> Any:
     if B.shape[-2 if left else -1] != A.shape[-1]:
-        (n, m), (k, l) = A.shape[-2:], B.shape[-2:]
+        sizes = " and ".join(f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B))
         equation = "AX = B" if left else "XA = B"
         raise RuntimeError(
-            f"linalg.solve: Incompatible shapes of A and B for the equation {equation} ({n}x{m} and {k}x{l})"
+            f"linalg.solve: Incompatible shapes of A and B for the equation {equation} ({sizes})"
         )
     if left:
         return solve_matrices(A, B)
@@ -265,9 +265,7 @@ def _solve(A: Any, B: Any, left: bool) -> Any:
 
 def lower_factor(xp: Any, input: Any) -> Any:
     check_matrices("linalg.cholesky", input)
-    problem = (
-        "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
-    )
+    problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
     return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
 
 
@@ -390,7 +388,9 @@ def linalg_qr(A: Any, mode: str = "reduced") -> Any:
     A = as_operand("linalg.qr", "A", A)
     check_matrices("linalg.qr", A, square=False)
     if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return return_types.linalg_qr(qr_reduced(A, mode))
     if A._edge is not None and current().grad_enabled:

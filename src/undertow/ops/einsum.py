@@ -76,12 +76,9 @@ def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any
     label = next(c for c in map(chr, count(256)) if c not in equation)
     operand_labels, output = equation.split("->")
     labels = [
-        part if dim is None else label + part
-        for part, dim in zip(operand_labels.split(","), in_dims, strict=False)
+        part if dim is None else label + part for part, dim in zip(operand_labels.split(","), in_dims, strict=False)
     ]
-    input, other = [
-        x if dim is None else in_front(x, dim) for x, dim in zip(operands, in_dims, strict=False)
-    ]
+    input, other = [x if dim is None else in_front(x, dim) for x, dim in zip(operands, in_dims, strict=False)]
     return einsum_pair(input, other, f"{labels[0]},{labels[1]}->{label}{output}")
 
 
@@ -169,9 +166,7 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[str], str]:
         raise RuntimeError(f"einsum(): {problem} operands were provided than specified in the equation")
     widths = [_ellipsis_width(k, term, x) for k, (term, x) in enumerate(zip(terms, operands, strict=True))]
     dots = "".join(chr(0x2460 + k) for k in range(max(widths)))
-    expanded = [
-        term.replace("...", dots[len(dots) - width :]) for term, width in zip(terms, widths, strict=True)
-    ]
+    expanded = [term.replace("...", dots[len(dots) - width :]) for term, width in zip(terms, widths, strict=True)]
     if not arrow:
         letters = "".join(sorted(c for c in set(inputs) if c.isalpha() and inputs.count(c) == 1))
         return expanded, dots + letters
@@ -182,7 +177,7 @@ def _ellipsis_width(number: int, term: str, operand: Any) -> int:
     """How many dimensions `...` stands for in a term (0 if it is not there)."""
     _check_term(term)
     named, ndim = len(term.replace("...", "")), len(operand.shape)
-    if "..." not in term and named != ndim or named > ndim:
+    if named > ndim or ("..." not in term and named != ndim):
         missing = " and no ellipsis was given" if "..." not in term else " even with an empty ellipsis"
         raise RuntimeError(
             f"einsum(): the number of subscripts in the equation ({named}) does not match the number of dimensions "
@@ -207,9 +202,7 @@ def _output_labels(output: str, dots: str, terms: list[str]) -> str:
         if output.count(c) > 1:
             raise RuntimeError(f"einsum(): output subscript {c} appears more than once in the output")
         if not any(c in term for term in terms):
-            raise RuntimeError(
-                f"einsum(): output subscript {c} does not appear in the equation for any input operand"
-            )
+            raise RuntimeError(f"einsum(): output subscript {c} does not appear in the equation for any input operand")
     return output.replace("...", dots)
 
 
@@ -355,8 +348,10 @@ def inner(input: Any, other: Any) -> Any:
 @composite
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2)."""
-    input1, input2, weight = (as_operand("bilinear", n, x) for n, x in zip(
-        ("input1", "input2", "weight"), (input1, input2, weight), strict=True))  # fmt: skip
+    input1, input2, weight = (
+        as_operand("bilinear", n, x)
+        for n, x in zip(("input1", "input2", "weight"), (input1, input2, weight), strict=True)
+    )
     _check_bilinear(input1, input2, weight)
     out = einsum("...i,oij,...j->...o", input1, weight, input2)
     return out if bias is None else add(out, bias)

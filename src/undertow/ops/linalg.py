@@ -61,9 +61,7 @@ def cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
     axis = wrap_dim(dim, input.ndim)
     if input.ndim == 0 or input.shape[axis] != 3 or other.shape[axis] != 3:
         sizes = [x.shape[axis] if x.ndim else 1 for x in (input, other)]
-        raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and {sizes[1]}"
-        )
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and {sizes[1]}")
     try:
         return xp.cross(input, other, axis=axis)
     except ValueError:
@@ -76,8 +74,7 @@ def batch_cross(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[A
     *operands, dim = args
     ndim = max(x.ndim - (d is not None) for x, d in zip(operands, in_dims, strict=False))
     aligned = [
-        recorded.expand_dims(x, 0) if d is None else in_front(x, d)
-        for x, d in zip(operands, in_dims, strict=False)
+        recorded.expand_dims(x, 0) if d is None else in_front(x, d) for x, d in zip(operands, in_dims, strict=False)
     ]
     return op(*aligned, wrap_dim(dim, ndim) + 1), 0
 

@@ -144,19 +144,19 @@ smooth_l1_loss = primitive(
     "smooth_l1_loss",
     forward=smooth_error,
     vjp={
-        "input": lambda xp, g, input, target, reduction, beta: (
-            spread(g, smooth_slope(xp, input - target, beta), reduction)
+        "input": lambda xp, g, input, target, reduction, beta: spread(
+            g, smooth_slope(xp, input - target, beta), reduction
         ),
-        "target": lambda xp, g, input, target, reduction, beta: (
-            spread(g, smooth_slope(xp, target - input, beta), reduction)
+        "target": lambda xp, g, input, target, reduction, beta: spread(
+            g, smooth_slope(xp, target - input, beta), reduction
         ),
     },
     jvp={
-        "input": lambda xp, t, input, target, reduction, beta: (
-            gathered(xp, t * smooth_slope(xp, input - target, beta), reduction)
+        "input": lambda xp, t, input, target, reduction, beta: gathered(
+            xp, t * smooth_slope(xp, input - target, beta), reduction
         ),
-        "target": lambda xp, t, input, target, reduction, beta: (
-            gathered(xp, t * smooth_slope(xp, target - input, beta), reduction)
+        "target": lambda xp, t, input, target, reduction, beta: gathered(
+            xp, t * smooth_slope(xp, target - input, beta), reduction
         ),
     },
     batch=batch_loss,
@@ -182,19 +182,19 @@ huber_loss = primitive(
     "huber_loss",
     forward=huber_error,
     vjp={
-        "input": lambda xp, g, input, target, reduction, delta: (
-            spread(g, huber_slope(xp, input - target, delta), reduction)
+        "input": lambda xp, g, input, target, reduction, delta: spread(
+            g, huber_slope(xp, input - target, delta), reduction
         ),
-        "target": lambda xp, g, input, target, reduction, delta: (
-            spread(g, huber_slope(xp, target - input, delta), reduction)
+        "target": lambda xp, g, input, target, reduction, delta: spread(
+            g, huber_slope(xp, target - input, delta), reduction
         ),
     },
     jvp={
-        "input": lambda xp, t, input, target, reduction, delta: (
-            gathered(xp, t * huber_slope(xp, input - target, delta), reduction)
+        "input": lambda xp, t, input, target, reduction, delta: gathered(
+            xp, t * huber_slope(xp, input - target, delta), reduction
         ),
-        "target": lambda xp, t, input, target, reduction, delta: (
-            gathered(xp, t * huber_slope(xp, target - input, delta), reduction)
+        "target": lambda xp, t, input, target, reduction, delta: gathered(
+            xp, t * huber_slope(xp, target - input, delta), reduction
         ),
     },
     batch=batch_loss,
@@ -272,9 +272,7 @@ def cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str 
 
 def check_same_size(input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(
-            f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})"
-        )
+        raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
 
 
 bce_of_logits = primitive(
@@ -285,9 +283,7 @@ bce_of_logits = primitive(
         "target": lambda xp, g, input, reduction: spread(g, -input, reduction),
     },
     jvp={
-        "input": lambda xp, t, input, target, reduction: (
-            gathered(xp, t * (xp.sigmoid(input) - target), reduction)
-        ),
+        "input": lambda xp, t, input, target, reduction: gathered(xp, t * (xp.sigmoid(input) - target), reduction),
         "target": lambda xp, t, input, reduction: gathered(xp, -t * input, reduction),
     },
     batch=batch_loss,
@@ -311,8 +307,9 @@ def binary_cross_entropy_with_logits(
     if pos_weight is None:
         losses = bce_of_logits(input, target, reduction="none")
     else:
-        losses = _weighted_bce_of_logits(*as_tensors("binary_cross_entropy_with_logits", input=input, target=target,
-                                                     pos_weight=pos_weight))  # fmt: skip
+        losses = _weighted_bce_of_logits(
+            *as_tensors("binary_cross_entropy_with_logits", input=input, target=target, pos_weight=pos_weight)
+        )
     return reduce(losses if weight is None else losses * weight, reduction)
 
 

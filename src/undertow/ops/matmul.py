@@ -19,6 +19,7 @@ from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR
 from undertow.ops.rules.batching import in_front
+from undertow.tensor import Tensor
 
 # ---- checks
 
@@ -89,8 +90,7 @@ def check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
     expected = [*shape1[:-2], shape1[-1]]
     if list(shape2[:-1]) != expected:
         raise RuntimeError(
-            "Expected size for first two dimensions of batch2 tensor to be: "
-            f"{expected} but got: {list(shape2[:-1])}."
+            f"Expected size for first two dimensions of batch2 tensor to be: {expected} but got: {list(shape2[:-1])}."
         )
 
 
@@ -279,11 +279,13 @@ def matmul(input: Any, other: Any) -> Any:
     undertow.Size([5, 2, 4])
     """
     # _array tells the rank fastest, and is what it seems to be while nobody intercepts
-    if current().intercept is None and type(input) is type(other):
-        if input._array.ndim == 2 and other._array.ndim == 2:
-            return mm(input, other)
-    input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
-    n, m = input.ndim, other.ndim
+    if current().intercept is None and isinstance(input, Tensor) and isinstance(other, Tensor):
+        n, m = input._array.ndim, other._array.ndim
+    else:
+        input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
+        n, m = input.ndim, other.ndim
+    if n == 2 and m == 2:
+        return mm(input, other)
     if n == 0 or m == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {n}D and {m}D")
     if n <= 2 and m <= 2:

@@ -39,19 +39,19 @@ def tangential(xp: Any, x: Any, out: Any, dim: Sequence[int]) -> Any:
     return x - xp.mean(x, axis=axes, keepdims=True) - out * xp.mean(x * out, axis=axes, keepdims=True)
 
 
-def standardize_gradient(xp: Any, g: Any, out: Any, rstd: Any, dim: Sequence[int]) -> Any:
-    g_out, g_rstd = g
-    total = None if g_out is None else rstd * tangential(xp, g_out, out, dim)
+def standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[int]) -> Any:
+    g_result, g_rstd = g
+    total = None if g_result is None else rstd * tangential(xp, g_result, result, dim)
     if g_rstd is None:
         return total
-    count = math.prod(out.shape[d] for d in wrap_dims(dim, out.ndim))
-    of_rstd = -g_rstd * rstd * rstd * out / count
+    count = math.prod(result.shape[d] for d in wrap_dims(dim, result.ndim))
+    of_rstd = -g_rstd * rstd * rstd * result / count
     return of_rstd if total is None else total + of_rstd
 
 
-def standardize_tangent(xp: Any, t: Any, out: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
-    along = xp.mean(t * out, axis=reduced_axes(dim, out.ndim), keepdims=True)
-    return rstd * tangential(xp, t, out, dim), -rstd * rstd * along
+def standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
+    along = xp.mean(t * result, axis=reduced_axes(dim, result.ndim), keepdims=True)
+    return rstd * tangential(xp, t, result, dim), -rstd * rstd * along
 
 
 # (input - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
@@ -61,7 +61,7 @@ standardize = primitive(
     vjp={"input": standardize_gradient},
     jvp={"input": standardize_tangent},
     batch=REDUCTION,
-    outputs=("out", "rstd"),
+    outputs=("result", "rstd"),
 )
 
 
@@ -180,9 +180,7 @@ def instance_norm(
         return scaled_and_shifted(_by_running(input, running_mean, running_var, eps), weight, bias)
     dims = tuple(range(2, input.ndim))
     if math.prod(input.shape[2:]) == 1:
-        raise ValueError(
-            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
-        )
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
     _move_instance_statistics(input, dims, running_mean, running_var, momentum)
     return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
 
@@ -202,7 +200,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     """Zero mean and unit variance of groups of channels of every example."""
     input = as_operand("group_norm", "input", input)
     if input.ndim < 2:
-        raise RuntimeError("Expected at least 2 dimensions for input tensor but received " f"{input.ndim}")
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     shape = tuple(input.shape)
     if num_groups <= 0 or shape[1] % num_groups:
         raise RuntimeError(

@@ -105,6 +105,15 @@ def linalg_vector_norm(x: Any, ord: float = 2, dim: Dims = None, keepdim: bool =
     return vector_norm(cast(x, dtype), ord, dim, keepdim)
 
 
+def nuclear_norm(input: Any, p: str, dim: Any, keepdim: bool) -> Tensor:
+    if p != "nuc":
+        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported. Use a number, 'fro' or 'nuc'.")
+    if "linalg_matrix_norm" not in REGISTRY:
+        raise NotImplementedError("norm(): p='nuc' needs linalg.matrix_norm, which is not there yet")
+    matrix_norm: Any = REGISTRY["linalg_matrix_norm"].function
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+
+
 @composite
 @numpy_spelling
 def norm(
@@ -119,11 +128,7 @@ def norm(
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        if p != "nuc":
-            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported. Use a number, 'fro' or 'nuc'.")
-        return REGISTRY["linalg_matrix_norm"].function(
-            cast(input, dtype), "nuc", (-2, -1) if dim is None else dim, keepdim
-        )
+        return nuclear_norm(cast(input, dtype), p, dim, keepdim)
     return vector_norm(cast(input, dtype), p, dim, keepdim)
 
 

@@ -34,8 +34,7 @@ def power(xp: Any, input: Any, exponent: Any) -> Any:
         return integer_power(xp, input, exponent)
     if isinstance(exponent, int) and exponent < 0:
         raise RuntimeError(
-            "Integers to negative integer powers are not allowed. Convert the tensor to a floating-point "
-            "dtype first."
+            "Integers to negative integer powers are not allowed. Convert the tensor to a floating-point dtype first."
         )
     return input**exponent
 

@@ -355,6 +355,8 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
     """
     check_samples("trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)
+    if not y.shape[dim]:
+        return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
     if x is None:
         return _op("sum")(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
     return _op("sum")(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0

@@ -57,9 +57,7 @@ def cosine_embedding_loss(
 
 
 @composite
-def margin_ranking_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
-) -> Any:
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean") -> Any:
     """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller."""
     input1, input2, target = as_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
     check_reduction(reduction)
@@ -91,9 +89,16 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, 
 
 @composite
 def triplet_margin_loss(
-    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
-    swap: bool = False, *, reduction: str = "mean",
-) -> Any:  # fmt: skip
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Any:
     """max(0, distance to the positive - distance to the negative + margin)."""
     check_reduction(reduction)
     if margin <= 0:

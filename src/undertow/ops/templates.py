@@ -1,18 +1,19 @@
 """From a declaration to code: the source of an op's function and of its Node's `pull`.
 
-What the generated functions do is plain enough to read: print(undertow.ops.mul.op.source). They are registered with
+What the generated functions do is plain enough to read: print(undertow.ops.mul.op.source()). They are registered with
 linecache, so that a traceback shows their lines.
 """
 
 from __future__ import annotations
 
-import linecache
 from typing import TYPE_CHECKING, Any
 
+from undertow.graph import sites
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.node import OutputEdge, next_sequence_nr
-from undertow.graph.saved import FREED, CompiledNode, unpack_input, unpack_output
+from undertow.graph.saved import CompiledNode, Freed, unpack_input, unpack_output
 from undertow.modes import current
+from undertow.ops.lazy import lazy_function
 from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
@@ -33,8 +34,9 @@ def raise_missing(op: str, argument: str) -> None:
 
 
 SCOPE = {
+    "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
-    "FREED": FREED, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
+    "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
     "current": current, "current_edge": current_edge, "explain": explain,
     "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
@@ -87,28 +89,28 @@ class Build:
     def compile(self) -> None:
         op = self.op
         scope = {**SCOPE, "forward": op.forward}
+        sites.take_sites_in(scope)
         scope.update({f"default_{n}": d for n, d in op.defaults.items()})
         if self.edges:
             self.compile_node(scope)
-        self.lines = []
-        self.write_function()
-        function = self.execute(scope, "")
+        function = lazy_function(self.name, f"<undertow {self.name}>", scope, self.function_source)
         function.__qualname__ = function.__name__ = op.name
-        function.__module__ = "undertow"
         if self.numbers:
             op.function.__globals__[f"{op.name}_number"] = function
         else:
             # by this name, because a parameter may have the operation's own (`threshold`)
             op.function = scope["_function"] = function
+            function.__signature__ = op.signature()
 
-    def execute(self, scope: dict[str, Any], part: str) -> Any:
-        source = "\n".join(self.lines) + "\n"
-        filename = f"<undertow {self.name}{part}>"
-        linecache.cache[filename] = len(source), None, source.splitlines(True), filename
-        exec(compile(source, filename, "exec"), scope)
-        if not part and not self.numbers:
-            self.op.source = source  # type: ignore[attr-defined]
-        return scope["pull" if part else self.name]
+    def function_source(self) -> str:
+        self.lines = []
+        self.write_function()
+        return "\n".join(self.lines) + "\n"
+
+    def pull_source(self) -> str:
+        self.lines = []
+        self.write_pull()
+        return "\n".join(self.lines) + "\n"
 
     def add(self, line: str, depth: int = 1) -> None:
         self.lines.append("    " * depth + line)
@@ -308,7 +310,15 @@ class Build:
             self.add("_node.shape = [_a.shape for _a in _out]")
             self.add("_node.dtype = [_a.dtype for _a in _out]")
         self.add("_node.extra = None")
+        self.write_site()
         self.add("if _state.record is not None: _state.record(_node, _state)")
+
+    def write_site(self) -> None:
+        # the number form is called by the main form, which is called by the program
+        self.add(f"_frame = getframe({2 if self.numbers else 1})")
+        self.add("if id(_frame.f_code) in INTERNAL: _frame = user_frame(_frame)")
+        self.add("_node.code = _frame.f_code")
+        self.add("_node.lasti = _frame.f_lasti")
 
     def saving_condition(self, name: str) -> str:
         """When the value need not be saved: none of the inputs whose rule uses it wants a gradient."""
@@ -351,11 +361,9 @@ class Build:
 
     def compile_node(self, scope: dict[str, Any]) -> None:
         op = self.op
-        self.lines = []
-        self.write_pull()
         rules = {"*": op.vjp.rule} if hasattr(op.vjp, "rule") else op.vjp
         node_scope = {**scope, **{f"rule_{'joint' if i == '*' else i}": rule for i, rule in rules.items()}}
-        pull = self.execute(node_scope, " backward")
+        pull = lazy_function("pull", f"<undertow {self.name} backward>", node_scope, self.pull_source)
         slots = [f"saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs]]
         members = {
             "__slots__": tuple(slots + [f"version_{n}" for n in self.saved_inputs]),
@@ -430,7 +438,7 @@ class Build:
         for n in [*self.saved_inputs, *self.saved_outputs]:
             self.add(f"{n} = self.saved_{n}")
         for n in self.saved_inputs:
-            # FREED and SavedTensor have an _extra with a counter, so this finds everything out of the ordinary
+            # Freed and SavedTensor have an _extra with a counter, so this finds everything out of the ordinary
             self.add(f"if {n} is not None:")
             self.add(f"_extra = {n}._extra", 2)
             self.add("if _extra is not None and (_extra.counter is not None or _extra.view is not None):", 2)
@@ -438,13 +446,13 @@ class Build:
             self.add(f"if xp is not recorded: {n} = {n}._array", 2)
         for n in self.saved_outputs:
             nr = self.output_nr(n)
-            self.add(f"if self.extra is not None or {n} is FREED: {n} = unpack_output(self, {nr}, {n!r}, {n})")
+            self.add(f"if self.extra is not None or type({n}) is Freed: {n} = unpack_output(self, {nr}, {n!r}, {n})")
             if n in self.op.nondifferentiable:
                 self.add(f"if xp is recorded and {n} is not None: {n} = Tensor({n}, xp.arrays)")
             else:
                 self.add(f"if xp is recorded and {n} is not None: {n} = self.output_tensor({nr}, {n}, xp.arrays)")
         released = " = ".join(f"self.saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs])
-        self.add(f"if not keep: {released} = FREED")
+        self.add(f"if not keep: {released} = keep")
 
 
 def is_identity(rule: Any) -> bool:

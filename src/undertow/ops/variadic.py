@@ -15,6 +15,7 @@ from undertow.errors import GraphFreedError
 from undertow.graph.accumulate import gradient_edge, leaf_edge
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.graph.saved import SavedTensor
+from undertow.graph.sites import caller_site, is_site_recording_enabled, register_code
 from undertow.modes import current
 from undertow.ops.operands import as_operand, promote, same_device
 from undertow.ops.recorded import recorded
@@ -30,7 +31,7 @@ class VariadicNode(Node):
     value_names: tuple[str, ...] = ()
     saves_tensors = False
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> list[Any]:
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         values = dict(zip(self.value_names, self.params, strict=True))
         if self.saves_tensors:
             values["tensors"] = self.unpack_tensors(xp)
@@ -83,6 +84,7 @@ def compile_function(source: str, name: str, filename: str, scope: dict[str, Any
     exec(compile(source, filename, "exec"), scope)
     function = scope[name]
     function.__module__ = "undertow"
+    register_code(function.__code__)
     return function
 
 
@@ -116,6 +118,9 @@ def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Te
     values["shapes"] = [a.shape for a in arrays]
     node.params = tuple([values[n] for n in node.value_names])
     node.shape, node.dtype, node.extra = out.shape, out.dtype, None
+    if is_site_recording_enabled():
+        site = caller_site()
+        node.code, node.lasti = site.code, site.lasti
     if state.record is not None:
         state.record(node, state)
     return Tensor(out, xp, node)

@@ -1,0 +1,51 @@
+"""Functions whose code is generated, compiled when they are first called.
+
+Compiling all operations at import would take a third of a second. So each starts as a stub, a function object whose
+first call has the source written and compiled and gives *the same object* the new code: whoever holds the function
+holds the real one from then on, and later calls look nothing up.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from undertow.graph.sites import register_code
+
+
+def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callable[[], str]) -> Any:
+    """A function `name` with the globals `scope`, whose source `write()` gives when it is first called."""
+
+    def complete() -> None:
+        source = write()
+        linecache.cache[filename] = len(source), None, source.splitlines(True), filename
+        written: dict[str, Any] = {}
+        exec(compile(source, filename, "exec"), scope, written)
+        real = written[name]
+        register_code(real.__code__)
+        # the code last: until then another thread still runs the stub, which has no use for defaults
+        function.__defaults__, function.__kwdefaults__ = real.__defaults__, real.__kwdefaults__
+        function.__code__ = real.__code__
+        function.__dict__["source"] = source
+
+    scope[f"complete_{name}"] = complete
+    function: Any = FunctionType(_stub_code(name), scope, name)
+    function.__module__ = "undertow"
+    function.complete = complete
+    scope[f"self_{name}"] = function
+    return function
+
+
+_STUB = compile("def stub(*args, **kwargs):\n    COMPLETE()\n    return SELF(*args, **kwargs)\n", "<undertow stub>", "exec")
+
+_STUB_CODE = next(c for c in _STUB.co_consts if isinstance(c, CodeType))
+
+
+def _stub_code(name: str) -> Any:
+    """The stub's code, with its two globals renamed for this function."""
+    renamed = {"COMPLETE": f"complete_{name}", "SELF": f"self_{name}"}
+    code = _STUB_CODE.replace(co_names=tuple(renamed[n] for n in _STUB_CODE.co_names))
+    register_code(code)
+    return code
