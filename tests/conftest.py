@@ -50,6 +50,14 @@ def torch() -> ModuleType:
     return module
 
 
+@pytest.fixture(params=["undertow", pytest.param("torch", marks=pytest.mark.torch)])
+def L(request: pytest.FixtureRequest) -> ModuleType:
+    """undertow, then PyTorch: a rule that both must obey is tested once, and its test proven by the original."""
+    if request.param == "torch":
+        return request.getfixturevalue("torch")
+    return importlib.import_module("undertow")
+
+
 @pytest.fixture(autouse=True)
 def fixed_seeds() -> None:
     """Start every test from the same random state, whatever ran before it."""

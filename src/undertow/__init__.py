@@ -14,12 +14,15 @@ from undertow.autograd import graph as _graph
 from undertow.backend import Device as device
 from undertow.backend.dtypes import (
     bool_, complex64, complex128, dtype, float16, float32, float64, get_default_dtype, int8, int16, int32, int64,
-    promote_types, set_default_dtype, uint8, uint16, uint32, uint64,
+    can_cast, promote_types, set_default_dtype, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
 from undertow.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from undertow.ops.generator import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from undertow.ops import linalg_namespace as linalg
+from undertow.ops import return_types
+from undertow.ops.operands import result_type
 from undertow.tensor import Size, Tensor
 from undertow.tensor.conversions import (
     contiguous_format, is_complex, is_floating_point, is_tensor, memory_format, numel, preserve_format,
@@ -30,9 +33,6 @@ __version__ = "0.1.0"
 
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
-
-globals().update({name: getattr(_ops, name) for name in _ops.__all__ if not name.startswith("_")})
-
 
 def _register_own_code() -> None:
     """Let error messages pass over undertow's own frames. See graph/sites.py."""
@@ -46,3 +46,40 @@ def _register_own_code() -> None:
 
 
 _register_own_code()
+
+#: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one
+OPERATIONS = """
+abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin aminmax angle any
+arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_tensor
+asarray asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d baddbmm batch_norm bernoulli bilinear
+binary_cross_entropy binary_cross_entropy_with_logits bincount binomial bitwise_and bitwise_left_shift bitwise_not
+bitwise_or bitwise_right_shift bitwise_xor block_diag bmm broadcast_tensors broadcast_to bucketize cartesian_prod
+cat cdist ceil celu chain_matmul cholesky chunk clamp clamp_max clamp_min clip clone column_stack combinations
+complex concat concatenate conj conj_physical constant_pad_nd copysign cos cosh cosine_embedding_loss
+cosine_similarity count_nonzero cross cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det
+diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff digamma dist div divide dot dropout dsplit
+dstack einsum elu embedding empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand_dims expit expm1
+eye fill fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac from_numpy frombuffer
+full full_like gather gaussian_nll_loss ge gelu ger glu greater greater_equal group_norm gt hardshrink hardsigmoid
+hardswish hardtanh heaviside hinge_embedding_loss histc hsplit hstack huber_loss hypot imag index_add index_copy
+index_fill index_put index_reduce index_select inner instance_norm inverse is_conj is_neg isclose isfinite isin
+isinf isnan isneginf isposinf isreal kl_div kron kthvalue l1_loss layer_norm ldexp le leaky_relu lerp less
+less_equal lgamma linear linspace log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet
+logical_and logical_not logical_or logical_xor logit logsigmoid logspace logsumexp lt margin_ranking_loss
+masked_fill masked_scatter masked_select matmul matrix_power max maximum mean median meshgrid min minimum mish mm
+mode moveaxis movedim mse_loss msort mul multilabel_soft_margin_loss multinomial multiply mv nan_to_num nanmean
+nanmedian nanquantile nansum narrow ne neg nll_loss nonzero norm normal normalize not_equal one_hot ones ones_like
+outer pad pairwise_distance percentile permute poisson poisson_nll_loss polar polygamma positive pow prelu prod put
+qr quantile rad2deg rand rand_like randint randint_like randn randn_like randperm ravel real reciprocal relu relu6
+remainder repeat_interleave reshape resolve_conj resolve_neg rms_norm roll rot90 round rsqrt rsub scalar_tensor
+scatter scatter_add scatter_reduce searchsorted select select_scatter selu sgn sigmoid sign signbit silu sin sinc
+sinh slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign sort split
+split_with_sizes sqrt square squeeze stack std std_mean sub subtract sum swapaxes swapdims t take take_along_dim tan
+tanh tanhshrink tensor tensor_split tensordot threshold tile topk trace transpose trapezoid trapz tril tril_indices
+triplet_margin_loss triu triu_indices true_divide trunc unbind unflatten unfold unique unique_consecutive
+unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze var var_mean vdot view_as_complex
+view_as_real vsplit vstack where xlogy zeros zeros_like
+""".split()
+
+globals().update({name: getattr(_ops, name) for name in OPERATIONS})
+bool, int, float = bool_, int32, float32  # the last lines of this file, because they hide Python's own

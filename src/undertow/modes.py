@@ -25,20 +25,34 @@ def install_recorder(function: Callable[[Any, State], None]) -> None:
     _recorder[0] = function
 
 
+#: what State.extra holds in inference mode; tensor/ installs it
+_inference_extra: list[Any] = [None]
+
+
+def install_inference_extra(extra: Any) -> None:
+    _inference_extra[0] = extra
+
+
 class State:
     """The switches of one thread. Never changed after construction: `replace` makes another.
 
-    grad_enabled  whether operations record a graph
+    grad_enabled  whether operations record a graph: grad mode is on, and inference mode is not
+    grad_mode     whether grad mode is on
     intercept     None, or a function `(op, args, kwargs) -> result` that every op call is handed to
     record        None, or (when something below wants it) a function `(node, state)` shown every recorded node
     inference     whether inference mode is on
+    extra         the `_extra` of new tensors: None, or in inference mode that of all inference tensors
+    before_change  None, or a function that is shown every tensor that is about to be changed in place
+    replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
+    grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
     saved_hooks   pairs (pack, unpack) of saved-tensor hooks; the last one counts
     no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
     """
 
-    FIELDS = ("grad_enabled", "intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks")
-    __slots__ = (*FIELDS, "_grad_twin", "record")
+    FIELDS = ("intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks", "before_change",
+              "replay_views", "grad_layout")  # fmt: skip
+    __slots__ = (*FIELDS, "_grad_twin", "extra", "grad_enabled", "grad_mode", "record")
 
     def __init__(
         self,
@@ -48,27 +62,36 @@ class State:
         multithreading: bool = True,
         saved_hooks: tuple[Any, ...] = (),
         no_saved_hooks: str | None = None,
+        before_change: Any = None,
+        replay_views: bool = True,
+        grad_layout: bool = True,
     ) -> None:
-        self.grad_enabled = grad_enabled
+        self.grad_mode = grad_enabled
+        self.grad_enabled = grad_enabled and not inference
         self.intercept = intercept
         self.inference = inference
+        self.extra = _inference_extra[0] if inference else None
         self.multithreading = multithreading
         self.saved_hooks = saved_hooks
         self.no_saved_hooks = no_saved_hooks
+        self.before_change = before_change
+        self.replay_views = replay_views
+        self.grad_layout = grad_layout
         self.record = _recorder[0] if saved_hooks else None
         self._grad_twin: State | None = None
 
     def replace(self, **changes: Any) -> State:
-        return State(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
+        fields = {name: getattr(self, name) for name in self.FIELDS}
+        return State(**{"grad_enabled": self.grad_mode, **fields, **changes})
 
     def with_grad(self, enabled: bool) -> State:
         """This state with grad mode on or off; a plain state makes its twin once, so toggling allocates nothing."""
-        if self.grad_enabled == enabled:
+        if self.grad_mode == enabled:
             return self
         twin = self._grad_twin
         if twin is None:
             twin = self.replace(grad_enabled=enabled)
-            if not self.saved_hooks and self.intercept is None:
+            if not self.saved_hooks and self.intercept is None and self.before_change is None:
                 # twins refer to each other, a cycle that must not hold anything of the user's
                 self._grad_twin, twin._grad_twin = twin, self
         return twin
@@ -81,7 +104,7 @@ set_state = _state.set
 
 def is_grad_enabled() -> bool:
     """Whether operations in this thread currently record a graph."""
-    return current().grad_enabled
+    return current().grad_mode
 
 
 class _Switch:
@@ -179,7 +202,7 @@ class _GradSwitch(_Switch):
         set_state(state.with_grad(self.enabled))
 
     def __exit__(self, *exc: object) -> None:
-        set_state(current().with_grad(self._outer.pop().grad_enabled))
+        set_state(current().with_grad(self._outer.pop().grad_mode))
 
 
 class no_grad(_GradSwitch):
@@ -223,14 +246,14 @@ class set_grad_enabled(_Switch):
         set_state(self._outer.with_grad(self.mode))
 
     def __call__(self, function: F) -> F:
-        set_state(current().with_grad(self._outer.grad_enabled))
+        set_state(current().with_grad(self._outer.grad_mode))
         return super().__call__(function)
 
     def __enter__(self) -> None:
         set_state(current().with_grad(self.mode))
 
     def __exit__(self, *exc: object) -> None:
-        set_state(current().with_grad(self._outer.grad_enabled))
+        set_state(current().with_grad(self._outer.grad_mode))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(mode={self.mode})"
@@ -244,26 +267,106 @@ def is_multithreading_enabled() -> bool:
     return current().multithreading
 
 
-class set_multithreading_enabled(_Switch):
-    """Whether a backward pass may use device threads, or runs on the calling thread alone, in a fixed order.
+class _FieldSwitch(_Switch):
+    """A switch for one field of State: it acts at once, and is undone at the end of a block or of a function."""
 
-    At once as a call, until the end of the block as a context manager.
-    """
+    field: str
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
-        self._outer = current().multithreading
-        set_state(current().replace(multithreading=self.mode))
+        self._outer = getattr(current(), self.field)
+        self._set(self.mode)
+
+    def _set(self, value: bool) -> None:
+        set_state(current().replace(**{self.field: value}))
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        set_state(current().replace(multithreading=self._outer))
+        self._set(self._outer)
 
-    def clone(self) -> set_multithreading_enabled:
+    def clone(self) -> _FieldSwitch:
         return type(self)(self.mode)
 
     def __call__(self, function: F) -> F:
-        set_state(current().replace(multithreading=self._outer))
+        self._set(self._outer)
         return super().__call__(function)
+
+
+class set_multithreading_enabled(_FieldSwitch):
+    """Whether a backward pass may use device threads, or runs on the calling thread alone, in a fixed order.
+
+    At once as a call, until the end of the block as a context manager.
+    """
+
+    field = "multithreading"
+
+
+class enforce_grad_layout_policy(_FieldSwitch):
+    """Whether the first gradient of a leaf is laid out in memory as the leaf is (the default), or kept as it came.
+
+    At once as a call, until the end of the block as a context manager, during the call as a decorator.
+    """
+
+    field = "grad_layout"
+
+
+class force_original_view_tracking(_FieldSwitch):
+    """How the history of a view is found after its base or another view of it was changed in place.
+
+    True (the default here): by the operations that made the view. False: by one as_strided of the base's memory, which
+    is what PyTorch does by default.
+    """
+
+    field = "replay_views"
+
+
+def is_view_replay_enabled() -> bool:
+    """Whether views of changed memory are replayed; see `force_original_view_tracking`."""
+    return current().replay_views
+
+
+# ---- inference mode
+
+
+class inference_mode(_Switch):
+    """Neither record a graph nor keep what is needed to notice changes: `with inference_mode():`, `@inference_mode`.
+
+    Tensors made inside are inference tensors for good. They have no version counter, cannot be saved for a backward
+    pass and cannot be changed in place outside; a `clone()` of one is a normal tensor. Views of normal tensors made
+    inside are normal, but refuse to be changed in place outside while a gradient is asked of them.
+
+    mode  False switches inference mode off inside the block
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> with ut.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+        self._outer: list[State] = []
+
+    def __enter__(self) -> None:
+        state = current()
+        self._outer.append(state)
+        set_state(state.replace(inference=self.mode, grad_enabled=not self.mode))
+
+    def __exit__(self, *exc: object) -> None:
+        outer = self._outer.pop()
+        set_state(current().replace(inference=outer.inference, grad_enabled=outer.grad_mode))
+
+    def clone(self) -> inference_mode:
+        return type(self)(self.mode)
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on in this thread."""
+    return current().inference

@@ -11,7 +11,7 @@ from tests.ops.test_declare import clean_registry, declare, leaf
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu
-from undertow.ops.declare import REGISTRY, Joint, variadic
+from undertow.ops.declare import REGISTRY, Joint, nondifferentiable, variadic
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR, ELEMENTWISE, LINEAR, LOOP, REDUCTION
 from undertow.ops.rules.batching import apply_batch
@@ -94,6 +94,20 @@ def test_indices_have_no_tangent() -> None:
 def test_an_output_of_integers_has_no_tangent() -> None:
     op = declare(lambda xp, input: input.astype("int64"), {"input": lambda xp, g: g}, check_output=True).op
     assert apply_jvp(op, cpu, {"input": np.ones(2)}, {"input": np.ones(2)}) is None
+
+
+def test_an_operation_without_derivative_has_no_tangent() -> None:
+    t = np.ones(2)
+    op = nondifferentiable("tested", lambda xp, input: xp.floor(input), inputs=("input",)).op
+    assert apply_jvp(op, cpu, {"input": t}, {"input": t}) is None
+
+
+def test_an_input_without_derivative_has_no_influence() -> None:
+    op = declare(lambda xp, input, weight: input * weight, {"input": lambda xp, g: g, "weight": None}).op
+    values = {"input": np.ones(2), "weight": np.array([3.0, 4.0])}
+    assert apply_jvp(op, cpu, values, {"weight": np.ones(2)}) is None
+    both = apply_jvp(op, cpu, values, {"input": np.ones(2), "weight": np.ones(2)})
+    assert both.tolist() == [3.0, 4.0]
 
 
 def test_python_numbers() -> None:

@@ -62,7 +62,7 @@ def gradcheck(
 
     >>> import undertow as ut
     >>> x = ut.tensor([0.5, 1.5], dtype=ut.float64, requires_grad=True)
-    >>> ut.autograd.gradcheck(ut.sin, (x,))
+    >>> gradcheck(ut.sin, (x,))
     True
     """
     if not (check_forward_ad or check_backward_ad):
@@ -194,7 +194,7 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
 def _random_seeds(outputs: Sequence[Tensor], non_contiguous: bool) -> tuple[Tensor, ...]:
     """Leaves with values in [-1, 1), shaped as the outputs. The user's random state is not touched."""
     seeds = []
-    rng: Any = outputs[0]._xp.random.default_rng(0) if outputs else None
+    rng: Any = outputs[0]._xp.module.random.default_rng(0) if outputs else None
     for output in outputs:
         shape, dtype = output._array.shape, output._array.dtype
         size = (*shape[:-1], 2 * shape[-1]) if non_contiguous and shape else shape

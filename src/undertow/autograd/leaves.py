@@ -160,10 +160,7 @@ def backward(
 def detach(self: Tensor) -> Tensor:
     """The same data without history; memory and version counter are shared."""
     alias = Tensor(self._array, self._xp)
-    if self._extra is not None and self._extra.inference:
-        extra_of(alias).inference = True
-    else:
-        share_memory(self, alias)
+    share_memory(self, alias)
     return alias
 
 

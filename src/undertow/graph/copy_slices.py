@@ -6,68 +6,112 @@ unchanged, the gradient inside goes through the wrapped node.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.graph.node import Node, next_sequence_nr
-from undertow.modes import current, set_state
 from undertow.tensor import Tensor
+
+getrefcount = sys.getrefcount
 
 
 class CopySlices(Node):
-    """next_edges: the base's former edge, then those of the wrapped node behind its first."""
+    """next_edges: the base's former edge, then those of the wrapped node behind its first.
 
-    __slots__ = ("node", "replay")
+    node    the in-place operation's
+    replay  how to find the slice in something shaped as the base
+    layout  how the base lies in memory, if the replay asks for that
+    """
+
+    __slots__ = ("layout", "node", "replay")
 
     def __init__(self, base: Tensor, base_edge: Any, replay: Any, node: Node) -> None:
         self.node = node
         self.replay = replay
+        self.layout = layout_for(replay, base)
         self.next_edges = (base_edge, *node.next_edges[1:])
         self.sequence_nr = next_sequence_nr()
         self.saved = self.params = ()
         self.shape = base._array.shape
         self.dtype = base._array.dtype
         self.extra = None
+        self.code = getattr(node, "code", None)
+        self.lasti = getattr(node, "lasti", 0)
 
     def release(self) -> None:
         self.node.release()
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        if not isinstance(grad, Tensor):
-            return self.apply_to_array(xp, grad, edges, keep)
-        whole = clone_tensor(grad)
+        if isinstance(grad, Tensor):
+            return self.pull_recorded(xp, grad, edges, keep)
+        if getrefcount(grad) <= ONE_HOLDER and grad.base is None and grad.flags.writeable and self.layout is None:
+            whole = grad  # the engine's own, and seen by nobody after this
+        else:
+            whole = grad.copy(order="C") if self.layout is None else lay_out(xp, grad, self.layout)
+        part = self.replay.of_array(xp, whole)
+        inner = self.run_wrapped(xp, part.copy(), edges, keep)
+        if edges[0] is not None:
+            part[...] = 0 if inner[0] is None else fitted(xp, xp.asarray(inner[0]), part)
+        inner[0] = None if edges[0] is None else whole
+        return inner
+
+    def pull_recorded(self, xp: Any, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        whole = clone_as(grad, self.layout)
         part = self.replay(whole)
-        inner = self.node.pull(xp, clone_tensor(part), self.inner_edges(edges), keep)
+        inner = self.run_wrapped(xp, clone_as(part, None), edges, keep)
         if edges[0] is not None:
             if inner[0] is None:
                 zero_in_place(part)
             else:
-                copy_in_place(part, inner[0])
-        return [None if edges[0] is None else whole, *inner[1:]]
+                copy_in_place(part, fitted(xp, inner[0], part))
+        inner[0] = None if edges[0] is None else whole
+        return inner
 
-    def inner_edges(self, edges: tuple[Any, ...]) -> tuple[Any, ...]:
-        # the wrapped node's own first edge leads to the view's former history, which `whole` now carries
-        return (edges[0] if self.node.next_edges[0] is not None else None, *edges[1:])
-
-    def apply_to_array(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        whole = grad.copy()
-        part = self.part_of(whole, xp)
-        inner = self.node.pull(xp, part.copy(), self.inner_edges(edges), keep)
-        if edges[0] is not None:
-            part[...] = 0 if inner[0] is None else xp.sum_to(xp.asarray(inner[0]), part.shape)
-        return [None if edges[0] is None else whole, *inner[1:]]
-
-    def part_of(self, array: Any, xp: Any) -> Any:
-        """The slice of an array shaped as the base, sharing its memory."""
-        outer = current()
-        set_state(outer.with_grad(False))
-        try:
-            return self.replay(Tensor(array, xp))._array
-        finally:
-            set_state(outer)
+    def run_wrapped(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        node = self.node
+        # its own first edge leads to the view's former history; the gradient for that now travels in `whole`
+        wanted = (edges[0] if node.next_edges[0] is not None else None, *edges[1:])
+        return list(node.pull(xp, [grad] if node.multiple_outputs else grad, wanted, keep))
 
 
-def clone_tensor(tensor: Tensor) -> Tensor:
-    """Set by ops: a recorded copy."""
+def _one_holder() -> int:
+    """What `getrefcount` says, inside `pull`, of an array that nobody but the engine's loop holds."""
+
+    class Probe:
+        def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> int:
+            return getrefcount(grad)
+
+    node, grad = Probe(), cpu.zeros(1)
+    count = node.pull(cpu, grad, (), False)
+    del grad
+    return count
+
+
+ONE_HOLDER = _one_holder()
+
+
+def fitted(xp: Any, grad: Any, part: Any) -> Any:
+    """A gradient in the shape of the slice: broadcasting is undone, as the engine does it between nodes."""
+    shape = tuple(part.shape)
+    return xp.sum_to(grad, shape) if tuple(grad.shape) != shape else grad
+
+
+# ---- what the operations lend to the graph
+
+
+def layout_for(replay: Any, base: Tensor) -> Any:
+    """Set by ops: how the base lies in memory if the replay depends on that (as_strided does), else None."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+def lay_out(xp: Any, array: Any, layout: Any) -> Any:
+    """Set by ops: a copy of the array that lies in memory as `layout` says."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+def clone_as(tensor: Tensor, layout: Any) -> Tensor:
+    """Set by ops: the same of a tensor, recorded."""
     raise NotImplementedError("the operations are not loaded")
 
 
@@ -81,6 +125,6 @@ def zero_in_place(tensor: Tensor) -> Tensor:
     raise NotImplementedError("the operations are not loaded")
 
 
-def install_in_place(clone: Any, copy: Any, zero: Any) -> None:
-    global clone_tensor, copy_in_place, zero_in_place
-    clone_tensor, copy_in_place, zero_in_place = clone, copy, zero
+def install_in_place(**functions: Any) -> None:
+    """Give the functions above, by name."""
+    globals().update(functions)

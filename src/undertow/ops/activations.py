@@ -13,7 +13,7 @@ from undertow.ops.arithmetic import mul, sub, true_divide
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.elementwise import abs, sigmoid, tanh, unary
-from undertow.ops.operands import as_operand
+from undertow.ops.operands import as_operand, float_array
 from undertow.ops.parts import narrow
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
@@ -36,11 +36,13 @@ def require_float(name: str, input: Any, kinds: str = "f") -> None:
 
 
 def error_function(xp: Any, input: Any) -> Any:
-    return special.erf(input) if input.dtype.kind == "f" else special.erf(input.astype(dtypes.get_default_dtype()))
+    require_float("erf", input, "fiub")
+    return special.erf(float_array(input))
 
 
 def complementary_error_function(xp: Any, input: Any) -> Any:
-    return special.erfc(input) if input.dtype.kind == "f" else special.erfc(input.astype(dtypes.get_default_dtype()))
+    require_float("erfc", input, "fiub")
+    return special.erfc(float_array(input))
 
 
 erf = unary(
@@ -78,9 +80,21 @@ threshold_backward = primitive(
     node="ThresholdBackwardBackward0",
 )
 
+
+def positive_part(xp: Any, input: Any) -> Any:
+    if input.dtype.kind in "cb":
+        require_float("relu", input, "fiu")
+    return xp.maximum(input, 0)
+
+
+def above(xp: Any, input: Any, threshold: Any, value: Any) -> Any:
+    require_float("threshold", input, "fiu")
+    return xp.where(input <= real_number(threshold), input.dtype.type(real_number(value)), input)
+
+
 relu = unary(
     "relu",
-    forward=lambda xp, input: xp.maximum(input, 0),
+    forward=positive_part,
     vjp=lambda xp, g, out: xp.threshold_backward(g, out, 0),
     promote=None,
 )
@@ -88,9 +102,7 @@ relu = unary(
 # its parameter has the name of the function, so the primitive needs another
 _threshold = unary(
     "_threshold",
-    forward=lambda xp, input, threshold, value: xp.where(
-        input <= real_number(threshold), input.dtype.type(real_number(value)), input
-    ),
+    forward=above,
     vjp=lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
     promote=None,
 )
@@ -162,9 +174,10 @@ def prelu(input: Any, weight: Any) -> Any:
 
 
 def clip_to(xp: Any, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
+    require_float("hardtanh", input, "fiu")
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if input.dtype.kind not in "fc":
+    if input.dtype.kind != "f":
         min_val, max_val = int(min_val), int(max_val)
     return xp.minimum(xp.maximum(input, min_val), max_val)
 

@@ -16,7 +16,7 @@ from undertow.ops.rules.batching import in_front
 
 def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * product, in the memory of `product`; with beta 0, NaNs in input are ignored."""
-    if input.dtype is not product.dtype or input.shape not in ((), product.shape, product.shape[-1:]):
+    if input.dtype is not product.dtype or input.shape not in (product.shape, product.shape[-1:]):
         check_addend(input, product)
     if alpha != 1:
         product *= alpha
@@ -87,7 +87,8 @@ def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
 
 
 def forward_addmm(xp: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    check_matrices(mat1, mat2)
+    if mat1.dtype is not mat2.dtype or mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
+        check_matrices(mat1, mat2)
     return add_scaled(input, mat1.dot(mat2), beta, alpha)
 
 

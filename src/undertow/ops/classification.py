@@ -166,7 +166,7 @@ def coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str
     """What every target counts in the loss."""
     if weight is None and kept is None:
         return xp.full(target.shape, 1 / max(target.size, 1) if reduction == "mean" else 1, dtype)
-    of_targets = xp.ones(target.shape, dtype) if weight is None else xp.asarray(weight[target])
+    of_targets = xp.ones(target.shape, dtype) if weight is None else xp.asarray(weight[target], dtype)
     if kept is not None:
         of_targets = of_targets * kept
     if reduction != "mean":

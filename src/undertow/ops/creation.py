@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.modes import current
 from undertow.ops import data as foreign
 from undertow.ops.declare import REGISTRY, composite
-from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
+from undertow.tensor import LEAF, Tensor, current_edge, share_memory
 
 # ---- arguments
 
@@ -28,8 +28,7 @@ def leaf(array: Any, xp: Any, requires_grad: bool) -> Tensor:
             f"This one would be {array.dtype}: pass a floating-point dtype, or leave requires_grad out."
         )
     tensor = Tensor(array, xp, LEAF if requires_grad else None)
-    if current().inference:
-        extra_of(tensor).inference = True
+    tensor._extra = current().extra
     return tensor
 
 

@@ -231,7 +231,7 @@ def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
     """The X with A X = B, or with X A = B if not `left`; B holds matrices, or (as A has one dimension more) vectors.
 
     >>> import undertow as ut
-    >>> ut.linalg.solve(ut.tensor([[2.0, 0.0], [0.0, 4.0]]), ut.tensor([2.0, 4.0])).tolist()
+    >>> ut.ops.linalg_solve(ut.tensor([[2.0, 0.0], [0.0, 4.0]]), ut.tensor([2.0, 4.0])).tolist()
     [1.0, 1.0]
     """
     A, B = as_operand("linalg.solve", "A", A), as_operand("linalg.solve", "B", B)
@@ -251,9 +251,7 @@ def _solve(A: Any, B: Any, left: bool) -> Any:
     if B.shape[-2 if left else -1] != A.shape[-1]:
         sizes = " and ".join(f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B))
         equation = "AX = B" if left else "XA = B"
-        raise RuntimeError(
-            f"linalg.solve: Incompatible shapes of A and B for the equation {equation} ({sizes})"
-        )
+        raise RuntimeError(f"linalg.solve: Incompatible shapes of A and B for the equation {equation} ({sizes})")
     if left:
         return solve_matrices(A, B)
     turn = recorded.swapaxes

@@ -13,8 +13,8 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.copy_slices import CopySlices
-from undertow.graph.hooks import hooks_of
+from undertow.graph.history import rebase_history as rebase_history
+from undertow.graph.history import refusal
 from undertow.modes import current
 from undertow.ops.declare import primitive
 from undertow.ops.operands import as_operand
@@ -22,7 +22,6 @@ from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.batching import batch_size, expanded, in_front, padded
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
 from undertow.tensor.metadata import DEFAULT
-from undertow.tensor.tensor import refusal
 
 
 def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
@@ -76,7 +75,7 @@ def check_in_place(tensor: Tensor, name: str) -> None:
         return
     view = None if extra is None else extra.view
     if view is not None and view.creation is not DEFAULT and (tensor._edge is not None or view.base._edge is not None):
-        raise RuntimeError(refusal(view.creation, tensor._edge, "is being"))
+        raise RuntimeError(refusal(tensor, "is being"))
     edge = current_edge(tensor)
     if view is not None and view.base._edge is LEAF:
         raise RuntimeError(
@@ -141,29 +140,6 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
 
 def is_view(tensor: Tensor) -> bool:
     return tensor._extra is not None and tensor._extra.view is not None
-
-
-def rebase_history(tensor: Tensor, edge: Any) -> None:
-    """Move a tensor that was changed in place to its new history; see Note [Stale views] for its relatives."""
-    view = None if tensor._extra is None else tensor._extra.view
-    if view is None:
-        if tensor._extra is not None and tensor._extra.retains_grad:
-            move_retained_grad(tensor, edge)
-        tensor._edge = edge
-        return
-    base = view.base
-    node = CopySlices(base, gradient_edge(base), view.replay, edge[0])
-    base._edge = node
-    current_edge(tensor)
-
-
-def move_retained_grad(tensor: Tensor, edge: Any) -> None:
-    """retain_grad belongs to the tensor: it moves from the old node to the new one."""
-    old = tensor._edge
-    if old is not None and old is not LEAF:
-        reference = hooks_of(old[0]).retain.pop(old[1], None)
-        if reference is not None:
-            hooks_of(edge[0]).retain[edge[1]] = reference
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:

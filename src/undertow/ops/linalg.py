@@ -124,7 +124,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     The first and the last may be vectors.
 
     >>> import undertow as ut
-    >>> ut.linalg.multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
+    >>> ut.ops.linalg_multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
     undertow.Size([2])
     """
     matrices = [as_operand("multi_dot", f"tensors[{i}]", t) for i, t in enumerate(tensors)]

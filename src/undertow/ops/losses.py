@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.ops.activations import logsigmoid
+from undertow.ops.activations import logsigmoid, require_float
 from undertow.ops.choices import clamp_min, where
 from undertow.ops.comparison import gt
 from undertow.ops.declare import composite, primitive
@@ -95,6 +95,7 @@ def squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") 
     check_reduction(reduction)
     warn_about_sizes(input, target)
     difference = input - target
+    require_float("mse_cpu", difference)
     return reduce_array(xp, difference * difference, reduction)
 
 
@@ -128,6 +129,7 @@ def smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", b
     warn_about_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    require_float("smooth_l1_cpu", input)
     size = xp.abs(input - target)
     if beta == 0:
         return reduce_array(xp, size, reduction)
@@ -170,6 +172,7 @@ def huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", de
     warn_about_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    require_float("huber_cpu", input)
     size = xp.abs(input - target)
     return reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
 
@@ -206,6 +209,7 @@ huber_loss = primitive(
 
 def cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
+    require_float("binary_cross_entropy", input)
     if input.shape != target.shape:
         raise ValueError(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) is "
@@ -264,6 +268,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
 
 def cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
+    require_float("log_sigmoid_cpu", input)
     check_same_size(input, target)
     # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
     losses = xp.maximum(input, 0) - input * target + xp.log1p(xp.exp(-xp.abs(input)))

@@ -279,13 +279,13 @@ def matmul(input: Any, other: Any) -> Any:
     undertow.Size([5, 2, 4])
     """
     # _array tells the rank fastest, and is what it seems to be while nobody intercepts
-    if current().intercept is None and isinstance(input, Tensor) and isinstance(other, Tensor):
+    if current().intercept is None and type(input) is Tensor is type(other):
         n, m = input._array.ndim, other._array.ndim
+        if n == 2 == m:
+            return mm(input, other)
     else:
         input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
         n, m = input.ndim, other.ndim
-    if n == 2 and m == 2:
-        return mm(input, other)
     if n == 0 or m == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {n}D and {m}D")
     if n <= 2 and m <= 2:

@@ -44,35 +44,66 @@ class Size(tuple[int, ...]):
         return Size, (tuple(self),)
 
 
+#: ids of undertow's own code objects, over whose frames `bump` passes; graph/sites.py fills it
+OWN_CODE: set[int] = set()
+
+
 class VersionCounter:
-    """How often the memory behind a tensor was changed in place, and where it was last done.
+    """How often the memory behind a tensor was changed in place, and by which operation and line it was last done.
 
     One counter is shared by a base, its views and its detached twins. It is made when first needed: a tensor without
     one is at version 0 and shares its memory with no other tensor.
     """
 
-    __slots__ = ("code", "lasti", "value")
+    __slots__ = ("code", "lasti", "operation", "value")
 
     def __init__(self) -> None:
         self.value = 0
+        self.operation: str | None = None
         self.code: Any = None
         self.lasti = 0
 
-    def bump(self) -> None:
+    def bump(self, operation: str | None = None) -> None:
+        """Count a change, made by `operation`, and note the line of the user's program that runs it."""
         self.value += 1
+        self.operation = operation
         frame: Any = sys._getframe(1)
-        while frame is not None and "/undertow/" in frame.f_code.co_filename.replace("\\", "/"):
+        while id(frame.f_code) in OWN_CODE and frame.f_back is not None:
             frame = frame.f_back
-        if frame is not None:
-            self.code, self.lasti = frame.f_code, frame.f_lasti
+        self.code, self.lasti = frame.f_code, frame.f_lasti
 
     def last_change(self) -> str | None:
-        """Where the last change was made, as file:line, or None."""
+        """The operation and the line that made the last change, or None."""
         if self.code is None:
             return None
         positions = list(self.code.co_positions())
-        line = positions[self.lasti // 2][0] if self.lasti // 2 < len(positions) else self.code.co_firstlineno
-        return f"made at {self.code.co_filename}:{line} in {self.code.co_name}"
+        line = positions[self.lasti // 2][0] if self.lasti // 2 < len(positions) else None
+        by = "made" if self.operation is None else f"made by {self.operation}"
+        return f"{by} at {self.code.co_filename}:{line or self.code.co_firstlineno} in {self.code.co_name}"
+
+
+class NoCounter(VersionCounter):
+    """The counter of every inference tensor: it counts nothing, and so nobody may rely on it."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.operation = self.code = None
+        self.lasti = 0
+
+    def bump(self, operation: str | None = None) -> None:
+        pass
+
+    @property
+    def value(self) -> int:  # type: ignore[override]
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward: nobody would notice if they were changed before it runs. "
+            "Please do not use Tensors created in inference mode in computation tracked by autograd. To work around "
+            "this, make a clone() to get a normal tensor, or use no_grad() instead of inference_mode()."
+        )
+
+
+NO_COUNTER = NoCounter()
 
 
 #: how a view came to be (`View.creation`); all but the first restrict in-place changes
@@ -90,6 +121,8 @@ class View:
     replay    base tensor -> the same view of it, recorded like any op
     creation  how the view came to be, which decides what an in-place change to it may do
     version   the version of the memory that the tensor's edge belongs to (Note [Stale views])
+
+    A view made before the base itself was given another shape in place (Extra.reshaped_at) replays by as_strided.
     """
 
     __slots__ = ("base", "creation", "replay", "version")
@@ -107,10 +140,10 @@ class Rare:
     hooks: Any = None  # a leaf's tensor hooks; those of other tensors belong to their node
     post_accumulate_hooks: Any = None
     retains_grad = False
-    inference = False
     is_number = False  # wraps a Python number: lowest class in type promotion
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
     detached_at = -1  # the sequence number at which detach_() cut its history
+    reshaped_at = -1  # the version at which an in-place view operation last gave a base another shape
 
 
 def _rare(name: str) -> Any:
@@ -150,7 +183,16 @@ class Extra:
     hooks = _rare("hooks")
     post_accumulate_hooks = _rare("post_accumulate_hooks")
     retains_grad = _rare("retains_grad")
-    inference = _rare("inference")
     is_number = _rare("is_number")
     grad_dtype = _rare("grad_dtype")
     detached_at = _rare("detached_at")
+    reshaped_at = _rare("reshaped_at")
+
+    @property
+    def inference(self) -> bool:
+        return self.counter is NO_COUNTER
+
+
+#: the Extra of inference tensors that have nothing else to remember: one for all, replaced before it is written to
+INFERENCE_EXTRA = Extra()
+INFERENCE_EXTRA.counter = NO_COUNTER

@@ -6,10 +6,11 @@ of `graph` and `engine`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from undertow.modes import State, current, set_state
-from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD, Extra, Size, VersionCounter
+from undertow.modes import install_inference_extra
+from undertow.tensor.metadata import INFERENCE_EXTRA, NO_COUNTER, Extra, Size, VersionCounter, View
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
@@ -65,7 +66,7 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        edge = self._edge
+        edge = current_edge(self)
         return edge is None or edge is LEAF
 
     @property
@@ -90,51 +91,32 @@ def current_edge(tensor: Tensor) -> Any:
     extra = tensor._extra
     if extra is None or extra.view is None:
         return tensor._edge
-    view = extra.view
-    base_extra = view.base._extra
+    base = extra.view.base
+    base_extra = base._extra
     counter = None if base_extra is None else base_extra.counter
-    if counter is None or counter.value == view.version or tensor._edge is LEAF:
+    if counter is None or counter.value == extra.view.version:
         return tensor._edge
-    if view.base._edge is not None:
-        if view.creation is not DEFAULT:
-            raise RuntimeError(refusal(view.creation, tensor._edge, "its base or another view of its base has been"))
-        outer = current()
-        set_state(State())
-        try:
-            tensor._edge = view.replay(view.base)._edge
-        finally:
-            set_state(outer)
-    view.version = counter.value
-    return tensor._edge
+    if base._edge is None and (tensor._edge is None or tensor._edge is LEAF):
+        return tensor._edge  # nobody recorded anything; the view stays stale until somebody does
+    return refresh(tensor, extra.view, counter.value)
 
 
-def refusal(how: str, edge: Any, event: str) -> str:
-    """Why an in-place change that concerns a view made in a special way cannot be followed.
+def refresh(tensor: Tensor, view: View, version: int) -> Any:
+    """Set by graph/history.py: make the edge of a stale view anew."""
+    raise NotImplementedError("the graph is not loaded")
 
-    event  "is being", or "its base or another view of its base has been"
-    """
-    if how is NO_GRAD or how is INFERENCE:
-        block = "no_grad block" if how is NO_GRAD else "inference_mode block"
-        return (
-            f"A view was created {how} and {event} modified inplace with grad mode enabled. Given that this use case is "
-            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-            f"inplace either both inside the {block} (if you don't want the inplace to be tracked) or both outside (if "
-            "you want the inplace to be tracked)."
-        )
-    name = "" if edge is None or edge is LEAF else edge[0].name().rstrip("0123456789").removesuffix("Backward")
-    which = f"Output {edge[1]} of {name} is a view and {event} modified inplace. " if name else ""
-    if how is MULTIPLE_OUTPUTS:
-        reason = (
-            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
-            "views to be modified inplace."
-        )
-    else:
-        reason = (
-            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
-            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
-            "leading to incorrect gradients."
-        )
-    return f"{which}{reason} You should replace the inplace operation by an out-of-place one."
+
+def install_refresh(function: Callable[[Tensor, View, int], Any]) -> None:
+    global refresh
+    refresh = function
+
+
+def requires_grad(tensor: Tensor) -> bool:
+    """Whether a gradient is asked of the tensor, or of the tensor it is a view of (of which it may be cut off)."""
+    if tensor._edge is not None:
+        return True
+    view = None if tensor._extra is None else tensor._extra.view
+    return view is not None and view.base._edge is not None and tensor._array.dtype.kind in "fc"
 
 
 def extra_of(tensor: Tensor) -> Extra:
@@ -142,7 +124,13 @@ def extra_of(tensor: Tensor) -> Extra:
     extra = tensor._extra
     if extra is None:
         extra = tensor._extra = Extra()
+    elif extra is INFERENCE_EXTRA:
+        extra = tensor._extra = Extra()
+        extra.counter = NO_COUNTER
     return extra
+
+
+install_inference_extra(INFERENCE_EXTRA)
 
 
 def version_of(tensor: Tensor) -> int:

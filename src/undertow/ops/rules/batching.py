@@ -40,12 +40,14 @@ def apply_batch(
 
 def _rule(op: Op) -> Any:
     """The batching rule, as `rule(op, values, dims)`; without one, a loop is slow but never wrong."""
-    known = {ELEMENTWISE: _elementwise, REDUCTION: _reduction, LOOP: _loop, None: _loop}
-    if op.batch is None or isinstance(op.batch, Rule):
-        if op.batch not in known:
-            raise TypeError(f"{op.name}: batch={op.batch.name} is no batching rule")
-        return known[op.batch]
-    return _own_rule
+    if op.batch is None:
+        return _loop
+    if not isinstance(op.batch, Rule):
+        return _own_rule
+    known = {ELEMENTWISE: _elementwise, REDUCTION: _reduction, LOOP: _loop}
+    if op.batch not in known:
+        raise TypeError(f"{op.name}: batch={op.batch.name} is no batching rule")
+    return known[op.batch]
 
 
 def _own_rule(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:

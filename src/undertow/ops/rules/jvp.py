@@ -17,19 +17,18 @@ from undertow.ops.rules import BILINEAR, ELEMENTWISE, LINEAR
 from undertow.tensor import Tensor
 
 
-def apply_jvp(
-    op: Op, xp: Any, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None
-) -> Any:
+def apply_jvp(op: Op, xp: Any, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
     """The tangent of the operation's output.
 
     values    every argument by name (see `bind` in calls.py), tensor arguments in the form `xp` works on
-    tangents  input name -> its tangent; inputs that are absent (or None) have none. For an operation on a
-              list of tensors: {"tensors": [...]}, with None where there is none
+    tangents  input name -> its tangent; inputs that are absent (or None) have none, and those without a
+              derivative need none. For an operation on a list of tensors: {"tensors": [...]}, with None
+              where there is none
     out       the operation's result, if it is known already
 
     Returns one tangent, or a tuple with one per output; None for an output that has no tangent.
     """
-    given = {name: t for name, t in tangents.items() if not _is_missing(t)}
+    given = {name: t for name, t in tangents.items() if name in op.edges and not _is_missing(t)}
     values = {n: _operand(op, xp, n, v) if n in op.inputs else v for n, v in values.items()}
     out = _call(op, xp, values) if out is None else out
     if not given:

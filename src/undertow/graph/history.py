@@ -1,0 +1,148 @@
+"""What in-place changes do to the graph: a changed tensor moves to a new history, and its views find it when asked.
+
+See Note [Stale views] in tensor/tensor.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from undertow.graph.accumulate import gradient_edge
+from undertow.graph.copy_slices import CopySlices
+from undertow.graph.hooks import hooks_of
+from undertow.graph.node import Node, next_sequence_nr
+from undertow.modes import State, current, set_state
+from undertow.tensor import LEAF, Tensor, View, current_edge, views
+from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
+from undertow.tensor.tensor import install_refresh
+from undertow.tensor.views import current_replay
+
+# ---- the changed tensor
+
+
+def rebase_history(tensor: Tensor, edge: Any) -> None:
+    """Move a tensor that was changed in place (and its version counted) to the history that `edge` leads to."""
+    view = None if tensor._extra is None else tensor._extra.view
+    if view is None:
+        set_edge(tensor, edge)
+    else:
+        set_edge(view.base, CopySlices(view.base, gradient_edge(view.base), current_replay(tensor), edge[0]))
+
+
+def set_edge(tensor: Tensor, edge: Any) -> None:
+    """Give a tensor another history. retain_grad belongs to the tensor and moves along; hooks stay with the old node."""
+    old, extra = tensor._edge, tensor._extra
+    tensor._edge = edge
+    if extra is None or not extra.retains_grad or old is None or old is LEAF or edge is None:
+        return
+    reference = hooks_of(old[0]).retain.pop(old[1], None)
+    if reference is not None:
+        hooks_of(edge[0]).retain[edge[1]] = reference
+
+
+# ---- its views
+
+
+def refresh(tensor: Tensor, view: View, version: int) -> Any:
+    """The edge of a view whose memory was changed through a relative: that of the same view of the base as it is now."""
+    if view.creation is not DEFAULT:
+        raise RuntimeError(refusal(tensor, "its base or another view of its base has been"))
+    if tensor._array.size and not tensor._xp.may_share_memory(tensor._array, view.base._array):
+        raise RuntimeError(
+            "the base of this view was given other memory (by set_, resize_ or an assignment to .data) after the view "
+            "was made, and the memory was changed in place: the history of the view is lost. Take the view again, from "
+            "the tensor as it is now."
+        )
+    view.replay = current_replay(tensor)
+    outer = current()
+    set_state(State())
+    try:
+        again = (view.replay if outer.replay_views else views.by_memory(tensor))(view.base)
+    finally:
+        set_state(outer)
+    view.version = version
+    set_edge(tensor, again._edge)
+    return tensor._edge
+
+
+install_refresh(refresh)
+
+
+class Cut(Node):
+    """Where the gradient of a view ends that was made when its base required no grad, or while nothing was recorded.
+
+    As in PyTorch, what is computed from such a view requires grad (the base does), but no gradient flows into the base.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.next_edges = ()
+        self.sequence_nr = next_sequence_nr()
+        self.saved = self.params = ()
+        self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
+        self.extra = None
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        return []
+
+
+def recorded_edge(tensor: Tensor) -> Any:
+    """The edge that an operation on the tensor records: its current one, or a Cut."""
+    edge = current_edge(tensor)
+    if edge is None:
+        view = None if tensor._extra is None else tensor._extra.view
+        if view is not None and view.base._edge is not None and tensor._array.dtype.kind in "fc":
+            return Cut(tensor)
+    return edge
+
+
+# ---- what cannot be followed
+
+
+def operation_name(node: Node) -> str:
+    """The operation that a node stands for, as PyTorch's messages spell it: Add for AddBackward0, Sum1, MyFunction."""
+    stem, number = re.fullmatch(r"(.*?)(?:Backward(\d*))?", node.name()).groups()  # type: ignore[union-attr]
+    return stem + (number or "").lstrip("0")
+
+
+def refusal(tensor: Tensor, event: str) -> str:
+    """Why an in-place change that concerns a view made in a special way cannot be followed.
+
+    event  "is being", or "its base or another view of its base has been"
+    """
+    creation = tensor._extra.view.creation  # type: ignore[union-attr]
+    edge = tensor._edge
+    return f"{_what(creation, edge, event)} {_why(creation)}"
+
+
+def _what(creation: str, edge: Any, event: str) -> str:
+    recorded = edge is not None and edge is not LEAF
+    if creation in (NO_GRAD, INFERENCE) or not recorded:
+        of = f"Output {edge[1]} of {operation_name(edge[0])} is a view of a view which" if recorded else "A view"
+        block = "inference mode" if creation is INFERENCE else "no_grad mode"
+        outside = "in normal mode" if creation is INFERENCE else "with grad mode enabled"
+        return f"{of} was created in {block} and {event} modified inplace {outside}."
+    return f"Output {edge[1]} of {operation_name(edge[0])} is a view and {event} modified inplace."
+
+
+def _why(creation: str) -> str:
+    if creation is MULTIPLE_OUTPUTS:
+        return (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+            "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    if creation is CUSTOM_FUNCTION:
+        return (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+            "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
+            "custom Function."
+        )
+    block = "no_grad block" if creation is NO_GRAD else "inference_mode block"
+    return (
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+        f"both the view and the inplace either both inside the {block} (if you don't want the inplace to be tracked) or "
+        "both outside (if you want the inplace to be tracked)."
+    )
