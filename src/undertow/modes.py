@@ -12,17 +12,33 @@ import inspect
 import warnings
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-#: the function that State.record holds when it holds one; the graph installs it
-_recorder: list[Any] = [None]
+#: functions `(node, state)` that are shown every recorded node while saved-tensor hooks or anomaly mode are on
+_recorders: list[Callable[[Any, State], None]] = []
 
 
 def install_recorder(function: Callable[[Any, State], None]) -> None:
-    _recorder[0] = function
+    _recorders.append(function)
+
+
+def _record(node: Any, state: State) -> None:
+    for recorder in _recorders:
+        recorder(node, state)
+
+
+class Anomaly(NamedTuple):
+    """What anomaly mode looks for in the gradients that nodes return."""
+
+    check_nan: bool = True
+    check_inf: bool = False
+
+
+#: None, or the Anomaly that is on. The only switch of the whole process, as it is in PyTorch: see set_anomaly
+_anomaly: list[Anomaly | None] = [None]
 
 
 #: what State.extra holds in inference mode; tensor/ installs it
@@ -39,7 +55,7 @@ class State:
     grad_enabled  whether operations record a graph: grad mode is on, and inference mode is not
     grad_mode     whether grad mode is on
     intercept     None, or a function `(op, args, kwargs) -> result` that every op call is handed to
-    record        None, or (when something below wants it) a function `(node, state)` shown every recorded node
+    record        None, or (when something wants it) a function `(node, state)` shown every recorded node
     inference     whether inference mode is on
     extra         the `_extra` of new tensors: None, or in inference mode that of all inference tensors
     before_change  None, or a function that is shown every tensor that is about to be changed in place
@@ -77,8 +93,11 @@ class State:
         self.before_change = before_change
         self.replay_views = replay_views
         self.grad_layout = grad_layout
-        self.record = _recorder[0] if saved_hooks else None
         self._grad_twin: State | None = None
+        self.choose_record()
+
+    def choose_record(self) -> None:
+        self.record = _record if self.saved_hooks or _anomaly[0] is not None else None
 
     def replace(self, **changes: Any) -> State:
         fields = {name: getattr(self, name) for name in self.FIELDS}
@@ -97,9 +116,27 @@ class State:
         return twin
 
 
-_state: ContextVar[State] = ContextVar("undertow.state", default=State())  # noqa: B039  (State is immutable)
+#: the state every thread starts with
+_PLAIN = State()
+_state: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)  # noqa: B039  (State is immutable)
 current = _state.get
 set_state = _state.set
+
+
+def anomaly() -> Anomaly | None:
+    return _anomaly[0]
+
+
+def set_anomaly(wanted: Anomaly | None) -> None:
+    """Switch anomaly mode, for all threads.
+
+    Backward passes ask for it when they start. Recording asks the State, so those that exist are brought up to date:
+    the one that threads start with and this thread's. A thread that is inside another mode notices when it leaves it.
+    """
+    _anomaly[0] = wanted
+    for state in (_PLAIN, current()):
+        for each in (state, state.with_grad(not state.grad_mode)):
+            each.choose_record()
 
 
 def is_grad_enabled() -> bool:

@@ -128,7 +128,7 @@ NORMALIZED = [
     Sample("standardize", normal(2, 3), (0,), 1e-5, note="columns", reference=False),
     Sample("layer_norm", normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4), reference=functional("layer_norm")),
     Sample("layer_norm", normal(2, 4), (4,), kwargs={"eps": 0.1}, note="plain", reference=functional("layer_norm")),
-    Sample("rms_norm", normal(2, 3), (3,), normal(3), reference=functional("rms_norm")),
+    Sample("rms_norm", normal(2, 3), (3,), normal(3), reference=functional("rms_norm"), complex=True),
     Sample("group_norm", normal(2, 4, 3), 2, normal(4), normal(4), reference=functional("group_norm")),
     Sample("batch_norm", normal(4, 3), None, None, normal(3), normal(3), True, reference=functional("batch_norm")),
     Sample(
@@ -161,7 +161,7 @@ NORMALIZED = [
         note="4-d",
         reference=functional("instance_norm"),
     ),
-    Sample("normalize", normal(3, 4), reference=functional("normalize")),
+    Sample("normalize", normal(3, 4), reference=functional("normalize"), complex=True),
     Sample("normalize", normal(3, 4), 1.0, 0, note="p, dim", reference=functional("normalize")),
     Sample("dropout", normal(3, 4), 1.0, note="everything", reference=functional("dropout")),
     Sample("dropout", normal(3, 4), 0.5, False, note="evaluation", reference=functional("dropout")),

@@ -149,7 +149,7 @@ EMBEDDINGS = [
         note="broadcast",
         reference=functional("cosine_similarity"),
     ),
-    Sample("pairwise_distance", normal(3, 4), normal(3, 4), reference=functional("pairwise_distance")),
+    Sample("pairwise_distance", normal(3, 4), normal(3, 4), reference=functional("pairwise_distance"), complex=True),
     Sample(
         "pairwise_distance",
         normal(3, 4),

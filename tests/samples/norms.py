@@ -61,7 +61,7 @@ SAMPLES = [
     Sample("dist", normal(3, 4), normal(4), complex=True, note="broadcast"),
     Sample("dist", distinct(3, 4), normal(3, 4), 3.0, note="order 3"),
     Sample("dist", constant([1.0, 2.0]), constant([1.0, 2.0]), kink=True, gradgrad=False, note="the same point"),
-    Sample("cdist", normal(3, 2), normal(4, 2), gradgrad=False),
-    Sample("cdist", normal(2, 3, 4), normal(5, 4), 1.0, gradgrad=False, note="batch"),
-    Sample("cdist", normal(3, 2), normal(4, 2), 3.0, gradgrad=False, note="order 3"),
+    Sample("cdist", normal(3, 2), normal(4, 2)),
+    Sample("cdist", normal(2, 3, 4), normal(5, 4), 1.0, note="batch"),
+    Sample("cdist", normal(3, 2), normal(4, 2), 3.0, note="order 3"),
 ]

@@ -67,7 +67,7 @@ SAMPLES = [
     Sample("trapezoid", normal(3, 5, 2), normal(5, 2), kwargs={"dim": 1}, note="places of a plane"),
     Sample("trapezoid", normal(3, 1), note="one sample"),
     Sample("trapezoid", normal(3, 0), note="no sample"),
-    Sample("trapz", normal(3, 5), kwargs={"dim": 0}),
-    Sample("cumulative_trapezoid", normal(3, 5), note="unit distance"),
+    Sample("trapz", normal(3, 5), kwargs={"dim": 0}, complex=True),
+    Sample("cumulative_trapezoid", normal(3, 5), note="unit distance", complex=True),
     Sample("cumulative_trapezoid", normal(3, 5), normal(3), kwargs={"dim": 0}, note="places"),
 ]

@@ -44,7 +44,7 @@ SAMPLES = [
     Sample("gather", normal(), 0, constant([0, 0]), note="0d vector"),
     Sample("gather", normal(3, 4), 0, integers(0, 4), note="empty"),
     Sample("gather_backward", normal(3, 2), (3, 4), 1, integers(3, 2, high=4), reference=False, complex=True),
-    Sample("take_along_dim", normal(3, 4), integers(3, 2, low=-4, high=4), 1),
+    Sample("take_along_dim", normal(3, 4), integers(3, 2, low=-4, high=4), 1, complex=True),
     Sample("take_along_dim", normal(3, 4), integers(1, 4, high=3), 0, note="broadcast"),
     Sample("take_along_dim", normal(3, 1), integers(1, 4, high=3), 0, note="broadcast input"),
     Sample("take_along_dim", normal(3, 4), integers(2, 3, high=12), note="flat"),

@@ -30,8 +30,8 @@ JOINING = [
     Sample("cat", [x, constant([[1 + 2j, 3j, 4, -1j]])], note="mixed"),
     Sample("cat", (x,), kwargs={"dim": 1}, note="keyword"),
     Sample("cat", [x, x], kwargs={"axis": 1}, note="axis"),
-    Sample("concat", [x, x], 1),
-    Sample("concatenate", [x, x], 1),
+    Sample("concat", [x, x], 1, complex=True),
+    Sample("concatenate", [x, x], 1, complex=True),
     Sample("stack", [x, x], complex=True),
     Sample("stack", [x, x, x], -1, note="last"),
     Sample("stack", [scalar, scalar], note="scalars"),
@@ -39,10 +39,10 @@ JOINING = [
     Sample("stack", [vector, constant([1 + 2j, 3j, 4, -1j])], note="mixed"),
     Sample("hstack", [x, normal(3, 1)], complex=True),
     Sample("hstack", [scalar, vector], note="vectors"),
-    Sample("vstack", [x, vector]),
-    Sample("dstack", [x, x]),
+    Sample("vstack", [x, vector], complex=True),
+    Sample("dstack", [x, x], complex=True),
     Sample("dstack", [vector, vector], note="vectors"),
-    Sample("column_stack", [normal(3), x]),
+    Sample("column_stack", [normal(3), x], complex=True),
     Sample("column_stack", [scalar, scalar], note="scalars"),
     Sample("block_diag", x, normal(2, 2), complex=True),
     Sample("block_diag", scalar, vector, x, note="lower"),
@@ -74,8 +74,8 @@ MOVING = [
     Sample("flip", y3, 1, note="varargs", reference=method("flip")),
     Sample("flip", scalar, (0,), note="scalar"),
     Sample("flip", x, (), note="nothing"),
-    Sample("fliplr", x),
-    Sample("flipud", x),
+    Sample("fliplr", x, complex=True),
+    Sample("flipud", x, complex=True),
     Sample("roll", x, 2, complex=True),
     Sample("roll", y3, (1, -2), (0, -1), note="dims"),
     Sample("roll", y3, 5, 1, note="dim"),
@@ -114,28 +114,24 @@ PADDING = [
     Sample("pad", x, (4, 2), "circular", reference=pad, complex=True, note="circular"),
     Sample("pad", y3, (2, 0, 1, 3), "circular", reference=pad, note="circular_plane"),
     Sample("pad", x, (-1, 2), "circular", reference=pad, note="circular_cropped"),
-    Sample("constant_pad_nd", x, (1, 2, -1, 0), 2.0),
-    Sample("reflection_pad1d", x, (1, 2), reference=aten("reflection_pad1d")),
-    Sample("reflection_pad2d", y3, (1, 2, 0, 1), reference=aten("reflection_pad2d")),
-    Sample("reflection_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("reflection_pad3d")),
-    Sample("replication_pad1d", x, (1, 2), reference=aten("replication_pad1d")),
-    Sample("replication_pad2d", y3, (1, 2, 0, 1), reference=aten("replication_pad2d")),
-    Sample("replication_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("replication_pad3d")),
+    Sample("constant_pad_nd", x, (1, 2, -1, 0), 2.0, complex=True),
+    Sample("reflection_pad1d", x, (1, 2), reference=aten("reflection_pad1d"), complex=True),
+    Sample("reflection_pad2d", y3, (1, 2, 0, 1), reference=aten("reflection_pad2d"), complex=True),
+    Sample("reflection_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("reflection_pad3d"), complex=True),
+    Sample("replication_pad1d", x, (1, 2), reference=aten("replication_pad1d"), complex=True),
+    Sample("replication_pad2d", y3, (1, 2, 0, 1), reference=aten("replication_pad2d"), complex=True),
+    Sample("replication_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("replication_pad3d"), complex=True),
     Sample("pad_with_own", x, (2, 1), "circular",
-           reference=lambda torch, x, p, mode: torch.nn.functional.pad(x, p, mode)),
+           reference=lambda torch, x, p, mode: torch.nn.functional.pad(x, p, mode), complex=True),
     Sample("pad_backward", normal(3, 7), (3, 4), (2, 1), "reflect", complex=True,
            reference=lambda torch, g, sizes, p, mode: torch.ops.aten.reflection_pad1d_backward(
                g, torch.zeros(sizes, dtype=g.dtype), p)),
 ]  # fmt: skip
 
 CASTS = [
-    Sample(
-        "to_dtype", x, "complex128", note="to_complex", reference=lambda torch, x, d: x.to(torch.complex128)
-    ),
+    Sample("to_dtype", x, "complex128", note="to_complex", reference=lambda torch, x, d: x.to(torch.complex128)),
     Sample("to_dtype", x, "float64", note="same", reference=lambda torch, x, d: x.to(torch.float64)),
-    Sample(
-        "to_dtype", x, "int64", note="to_integer", kink=True, reference=lambda torch, x, d: x.to(torch.int64)
-    ),
+    Sample("to_dtype", x, "int64", note="to_integer", kink=True, reference=lambda torch, x, d: x.to(torch.int64)),
 ]
 
 SAMPLES = [*JOINING, *REPEATING, *MOVING, *PADDING, *CASTS]

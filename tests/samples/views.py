@@ -55,7 +55,7 @@ EXTENT = [
     Sample("broadcast_to", normal(1, 3), (0, 3), note="empty"),
     Sample("expand", normal(3, 1), 2, -1, 4, complex=True, reference=method("expand")),
     Sample("expand", normal(3, 1), (3, 4), note="tuple", reference=method("expand")),
-    Sample("expand_as", normal(3, 1), x.without_gradient(), reference=method("expand_as")),
+    Sample("expand_as", normal(3, 1), x.without_gradient(), reference=method("expand_as"), complex=True),
     Sample("broadcast_tensors", normal(3, 1), normal(4), complex=True),
     Sample("alias", x, complex=True, reference=aten("alias")),
 ]
@@ -63,15 +63,15 @@ EXTENT = [
 ORDER = [
     Sample("transpose", y3, 0, -1, complex=True),
     Sample("transpose", scalar, 0, -1, note="scalar"),
-    Sample("swapaxes", y3, -1, 1),
-    Sample("swapdims", y3, 0, 1),
+    Sample("swapaxes", y3, -1, 1, complex=True),
+    Sample("swapdims", y3, 0, 1, complex=True),
     Sample("permute", y3, (2, 0, -2), complex=True),
     Sample("permute", y3, 1, 2, 0, note="varargs", reference=method("permute")),
     Sample("permute", y3, kwargs={"dims": (0, 2, 1)}, note="keyword"),
     Sample("permute", scalar, (), note="scalar"),
-    Sample("movedim", y3, 0, -1),
+    Sample("movedim", y3, 0, -1, complex=True),
     Sample("movedim", y3, (0, 2), (1, 0), note="tuples"),
-    Sample("moveaxis", y3, 2, 0),
+    Sample("moveaxis", y3, 2, 0, complex=True),
     Sample("t", x, complex=True),
     Sample("t", normal(3), note="vector"),
     Sample("t", scalar, note="scalar"),
@@ -88,7 +88,7 @@ ORDER = [
     Sample("unsqueeze", x, 1, complex=True),
     Sample("unsqueeze", x, -1, note="behind"),
     Sample("unsqueeze", scalar, 0, note="scalar"),
-    Sample("expand_dims", x, 1, reference=lambda torch, x, axis: torch.unsqueeze(x, axis)),
+    Sample("expand_dims", x, 1, reference=lambda torch, x, axis: torch.unsqueeze(x, axis), complex=True),
     Sample("expand_dims", x, (0, 2), note="several", reference=lambda torch, x, axis: x[None, :, None]),
 ]
 
@@ -96,9 +96,7 @@ PARTS = [
     Sample("select", y3, 1, 2, complex=True),
     Sample("select", y3, -1, -2, note="negative"),
     Sample("select", normal(3), 0, 1, note="to_scalar"),
-    Sample(
-        "select_backward", normal(2, 4), (2, 3, 4), 1, -1, complex=True, reference=aten("select_backward")
-    ),
+    Sample("select_backward", normal(2, 4), (2, 3, 4), 1, -1, complex=True, reference=aten("select_backward")),
     Sample("slice", y3, 2, 1, 4, 2, complex=True, reference=aten("slice")),
     Sample("slice", y3, -1, None, -1, note="open", reference=lambda torch, x, d, a, b: x[..., a:b]),
     Sample("slice", y3, 0, 5, 9, note="beyond", reference=aten("slice")),
@@ -135,9 +133,7 @@ PARTS = [
     Sample("unfold", normal(7), -1, 3, 2, note="overlapping", reference=method("unfold")),
     Sample("unfold", scalar, 0, 1, 1, note="scalar", reference=method("unfold")),
     Sample("unfold", normal(3), 0, 0, 1, note="empty", reference=method("unfold")),
-    Sample(
-        "unfold_backward", normal(2, 3, 3), (2, 7), 1, 3, 2, complex=True, reference=aten("unfold_backward")
-    ),
+    Sample("unfold_backward", normal(2, 3, 3), (2, 7), 1, 3, 2, complex=True, reference=aten("unfold_backward")),
 ]
 
 SEVERAL = [
@@ -155,14 +151,14 @@ SEVERAL = [
     Sample("unsafe_split", x, 2, complex=True),
     Sample("unsafe_split", y3, 3, -1, note="last"),
     Sample("unsafe_split_with_sizes", y3, [1, 2], 1, complex=True),
-    Sample("unsafe_chunk", normal(5, 2), 3, 0),
+    Sample("unsafe_chunk", normal(5, 2), 3, 0, complex=True),
     Sample("tensor_split", normal(7, 2), 3, complex=True),
     Sample("tensor_split", y3, [1, 3], -1, note="indices"),
     Sample("tensor_split", y3, (2, 1, 9), 2, note="disorder"),
-    Sample("hsplit", x, 2),
+    Sample("hsplit", x, 2, complex=True),
     Sample("hsplit", normal(4), [1], note="vector"),
-    Sample("vsplit", x, [2]),
-    Sample("dsplit", y3, 2),
+    Sample("vsplit", x, [2], complex=True),
+    Sample("dsplit", y3, 2, complex=True),
 ]
 
 SIZES = [
@@ -175,7 +171,7 @@ SIZES = [
         call=lambda ut, x: ut.ops.view(x, np.dtype(np.int64)),
         reference=lambda torch, x: x.view(torch.int64),
     ),
-    Sample("view_as", x, normal(3, 4, 1).without_gradient(), reference=method("view_as")),
+    Sample("view_as", x, normal(3, 4, 1).without_gradient(), reference=method("view_as"), complex=True),
     Sample("reshape", x, (2, -1), complex=True),
     Sample("reshape", x, 12, note="varargs", reference=method("reshape")),
     Sample("reshape", x, kwargs={"shape": (6, 2)}, note="keyword"),
@@ -186,13 +182,13 @@ SIZES = [
         call=lambda ut, x, s: ut.ops.reshape(ut.ops.t(ut.ops.clone(x, "contiguous_format")), s),
         reference=lambda torch, x, s: x.t().reshape(s),
     ),
-    Sample("reshape_as", x, normal(6, 2).without_gradient(), reference=method("reshape_as")),
+    Sample("reshape_as", x, normal(6, 2).without_gradient(), reference=method("reshape_as"), complex=True),
     Sample("flatten", y3, complex=True),
     Sample("flatten", y3, 1, 2, note="some"),
     Sample("flatten", scalar, note="scalar"),
     Sample("unflatten", y3, 2, (2, -1), complex=True),
     Sample("ravel", y3, complex=True),
-    Sample("atleast_1d", scalar),
+    Sample("atleast_1d", scalar, complex=True),
     Sample("atleast_2d", scalar, complex=True),
     Sample("atleast_2d", scalar, normal(3), x, note="several"),
     Sample("atleast_3d", normal(3), complex=True),
@@ -240,12 +236,8 @@ SHOWN_TWICE = Geometry((3, 2), (1, 0), 0)
 
 KERNELS = [
     Sample("as_strided_backward", x, WIDE, WINDOWS, complex=True, reference=False),
-    Sample(
-        "as_strided_backward", normal(2), SHOWN_TWICE, Geometry((2,), (2,), 0), note="shared", reference=False
-    ),
-    Sample(
-        "clone_as", x, Geometry((3, 4), (1, 3), 0), complex=True, reference=lambda torch, x, layout: x.clone()
-    ),
+    Sample("as_strided_backward", normal(2), SHOWN_TWICE, Geometry((2,), (2,), 0), note="shared", reference=False),
+    Sample("clone_as", x, Geometry((3, 4), (1, 3), 0), complex=True, reference=lambda torch, x, layout: x.clone()),
     Sample("clone_as", x, None, note="row_major", reference=lambda torch, x, layout: x.clone()),
     Sample("as_strided_gather", x, WIDE, WINDOWS, complex=True, reference=False),
     Sample(

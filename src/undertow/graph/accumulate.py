@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from undertow.graph.node import LAST, Node
-from undertow.tensor import LEAF, Tensor, current_edge, extra_of
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
 # of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
@@ -54,6 +54,7 @@ class AccumulateGrad(Node):
                 extra.grad = Tensor(own_array(grad, variable, unshared), variable._xp)
             elif old._edge is None and old._array.dtype == grad.dtype and old._array.flags.writeable:
                 variable._xp.add(old._array, grad, out=old._array)
+                counter_of(old).value += 1  # a graph may have saved this gradient
             else:
                 extra.grad = Tensor(old._xp.asarray(old._array + grad), old._xp)
 
