@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,7 @@ from typing import Any
 
 from benchmarks import memory, report
 from benchmarks.cases import Case, all_cases
-
-#: what the libraries that may be behind NumPy and PyTorch read when they are loaded
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+from benchmarks.threads import environment
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -46,10 +43,9 @@ def choose(options: argparse.Namespace) -> list[Case]:
 
 def measure(cases: list[Case], threads: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The lines of a process of measurements, the description of the machine first."""
-    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
     command = [sys.executable, "-m", "benchmarks.measure", f"--threads={threads}", f"--repeats={options.repeats}"]
     command += ["--quick"] * options.quick + ["--"] + [case.name for case in cases]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(threads)) as process:
         assert process.stdout is not None
         yield from map(json.loads, process.stdout)
     if process.returncode:

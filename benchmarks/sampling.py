@@ -63,6 +63,7 @@ def import_of(module: str) -> Sampler:
 
 def repetitions(time_of: Callable[[int], float], seconds: float) -> int:
     """How often to repeat so that it takes about `seconds`; the growing trials warm everything up."""
+    time_of(1)  # the first call of an operation compiles it
     number = 1
     while (taken := time_of(number)) < seconds / 4:
         number *= 2 if taken > seconds / 40 else 10

@@ -16,9 +16,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--tests", type=Path, required=True, help="a PyTorch 2.13 checkout, or its test folder")
     add("--group", action="append", help="only this group (may be given again): 1, 7a, ...")
-    add(
-        "--class", dest="kinds", action="append", help="only this class (may be given again): A, B, G1, G2, X"
-    )
+    add("--class", dest="kinds", action="append", help="only this class (may be given again): A, B, G1, G2, X")
     add("-k", dest="name", action="append", help="only tests whose id contains this (may be given again)")
     add("--list", action="store_true", help="list the tests instead of running them")
     add("--timeout", type=float, default=60.0, help="seconds one test may take (default 60)")
@@ -63,9 +61,7 @@ def compare(listed: Iterable[str], found: Iterable[str]) -> None:
     raise SystemExit("the files do not hold the tests of groups.toml:\n" + "\n".join(lines))
 
 
-def run(
-    settings: supervisor.Settings, chosen: list[str], options: argparse.Namespace
-) -> list[supervisor.Result]:
+def run(settings: supervisor.Settings, chosen: list[str], options: argparse.Namespace) -> list[supervisor.Result]:
     def notify(result: supervisor.Result) -> None:
         if options.verbose:
             print(f"{result.status:<8} {result.seconds:6.2f} s  {result.test}", flush=True)
@@ -83,9 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     log = (options.log or options.report.with_suffix(".log")).resolve()
     log.write_bytes(b"")
-    settings = supervisor.Settings(
-        find_test_dir(options.tests), options.reference, options.slow, options.timeout, log
-    )
+    settings = supervisor.Settings(find_test_dir(options.tests), options.reference, options.slow, options.timeout, log)
     try:
         compare(tests, supervisor.collect(settings))
         results = run(settings, list(chosen), options)

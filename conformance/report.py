@@ -83,9 +83,7 @@ def failures(tests: dict[str, Test], results: Iterable[Result]) -> str:
 
 
 def tracebacks(results: Iterable[Result]) -> str:
-    return "\n".join(
-        f"===== {result.test}\n{result.traceback or result.error}" for result in results if _broke(result)
-    )
+    return "\n".join(f"===== {result.test}\n{result.traceback or result.error}" for result in results if _broke(result))
 
 
 def deviations(known: dict[str, Deviation], results: Iterable[Result]) -> str:

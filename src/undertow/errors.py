@@ -64,22 +64,49 @@ class GraphFreedError(AutogradError):
         call = f"the backward pass at {freed_at}" if freed_at else "an earlier .backward() or autograd.grad()"
         super().__init__(
             "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-            f"already been freed): the saved values of {node_name}{recorded} were released by {call}. Specify retain_graph=True in the earlier call if you need to backward through the "
-            "graph a second time or if you need to access saved tensors after calling backward."
+            f"already been freed): the saved values of {node_name}{recorded} were released by {call}. Specify "
+            "retain_graph=True in the earlier call if you need to backward through the graph a second time or if you "
+            "need to access saved tensors after calling backward."
         )
 
 
 class UnreachableInputError(AutogradError):
     """grad() was asked for a tensor that the outputs do not depend on."""
 
-    def __init__(self, index: int, shape: tuple[int, ...] | None) -> None:
+    def __init__(self, index: int, shape: tuple[int, ...] | None, reason: str) -> None:
         self.index = index
         self.shape = shape
+        self.reason = reason
         described = f"input {index}" + ("" if shape is None else f" of shape {list(shape)}")
         super().__init__(
-            "One of the differentiated Tensors appears to not have been used in the graph: "
-            f"{described} has no path from the outputs (it was not used, or the path was cut by detach(), "
-            "no_grad or a non-differentiable operation). Set allow_unused=True if this is the desired behavior."
+            f"One of the differentiated Tensors appears to not have been used in the graph: {described}; {reason}. Set "
+            "allow_unused=True if this is the desired behavior."
+        )
+
+
+class EmptyInputsError(AutogradError, ValueError):
+    """grad() was asked for no gradients at all."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "`inputs` argument to `grad()` cannot be empty: grad requires non-empty inputs. Pass the tensors whose "
+            "gradients you want, or call backward()."
+        )
+
+
+class AnomalyError(AutogradError):
+    """Anomaly mode found nan (or inf) in a gradient."""
+
+    def __init__(self, node_name: str, output_nr: int, kind: str, created_at: str | None, cause: str) -> None:
+        self.node_name = node_name
+        self.output_nr = output_nr
+        self.kind = kind
+        self.created_at = created_at
+        self.cause = cause
+        recorded = f" It was recorded at {created_at}." if created_at else ""
+        super().__init__(
+            f"Function '{node_name}' returned {kind} values in its {output_nr}th output.{recorded}"
+            f"{' ' + cause if cause else ''}"
         )
 
 

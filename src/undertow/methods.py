@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.autograd import graph, leaves
+from undertow.autograd import forward_ad, graph, leaves
 from undertow.graph.node import Node
 from undertow.interop import dlpack, numpy_protocol, pickling
-from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness
+from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness, view_inplace
 from undertow.ops import random as random_ops
 from undertow.tensor import Tensor, display
 from undertow.tensor import conversions as facts
@@ -127,6 +127,12 @@ def part(name: str, setter: bool) -> property:
     return property(function, assign if setter else None)
 
 
+def in_place_function(name: str) -> Any:
+    """`relu_(tensor)`: the method as a function, or the in-place form of an operation that has none."""
+    method = getattr(Tensor, name, None)
+    return inplace.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method
+
+
 def attach(names: dict[str, Any]) -> None:
     for name, value in names.items():
         setattr(Tensor, name, value)
@@ -134,6 +140,7 @@ def attach(names: dict[str, Any]) -> None:
 
 attach({name: REGISTRY[name].function for name in METHODS if name in REGISTRY})
 attach({name + "_": inplace.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
+Tensor.negative_ = Tensor.neg_  # type: ignore[attr-defined]
 attach({"copy_": inplace.copy_, "fill_": inplace.fill_, "zero_": inplace.zero_, "__setitem__": indexing.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
@@ -142,11 +149,12 @@ attach({"__eq__": equality("eq"), "__ne__": equality("ne"), "__rtruediv__": righ
 attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
+attach(view_inplace.METHODS)
 attach(facts.METHODS)
 attach(conversions.METHODS)
 attach(likeness.METHODS)
 attach(random_ops.METHODS)
-attach({"__repr__": display.tensor_repr, "__format__": display.tensor_format})
+attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
 attach(numpy_protocol.METHODS)
 attach(dlpack.METHODS)

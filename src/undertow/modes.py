@@ -54,11 +54,12 @@ class State:
 
     grad_enabled  whether operations record a graph: grad mode is on, and inference mode is not
     grad_mode     whether grad mode is on
-    intercept     None, or a function `(op, args, kwargs) -> result` that every op call is handed to
+    intercept     None, or a function `(op's function, args) -> result` that every op call is handed to (see Interceptor)
     record        None, or (when something wants it) a function `(node, state)` shown every recorded node
     inference     whether inference mode is on
     extra         the `_extra` of new tensors: None, or in inference mode that of all inference tensors
     before_change  None, or a function that is shown every tensor that is about to be changed in place
+    unusual       whether one of intercept and before_change is there
     replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
     grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
@@ -68,7 +69,7 @@ class State:
 
     FIELDS = ("intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks", "before_change",
               "replay_views", "grad_layout")  # fmt: skip
-    __slots__ = (*FIELDS, "_grad_twin", "extra", "grad_enabled", "grad_mode", "record")
+    __slots__ = (*FIELDS, "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record", "unusual")
 
     def __init__(
         self,
@@ -93,15 +94,29 @@ class State:
         self.before_change = before_change
         self.replay_views = replay_views
         self.grad_layout = grad_layout
+        self.unusual = intercept is not None or before_change is not None
         self._grad_twin: State | None = None
+        self._lowered: State | None = None  # the last answer of with_intercept
         self.choose_record()
 
     def choose_record(self) -> None:
+        self._lowered = None
         self.record = _record if self.saved_hooks or _anomaly[0] is not None else None
 
     def replace(self, **changes: Any) -> State:
         fields = {name: getattr(self, name) for name in self.FIELDS}
         return State(**{"grad_enabled": self.grad_mode, **fields, **changes})
+
+    def with_intercept(self, intercept: Any) -> State:
+        """This state with another interceptor, or None."""
+        if intercept is self.intercept:
+            return self
+        found = self._lowered
+        if found is None or found.intercept is not intercept:
+            found = self.replace(intercept=intercept)
+            if self.intercept is not None:
+                self._lowered = found
+        return found
 
     def with_grad(self, enabled: bool) -> State:
         """This state with grad mode on or off; a plain state makes its twin once, so toggling allocates nothing."""
@@ -116,9 +131,36 @@ class State:
         return twin
 
 
+class Interceptor:
+    """What `State.intercept` may be beyond a plain function: it also sees what is more than one operation.
+
+    `args` are all arguments of the operation, in the order of its signature.
+    """
+
+    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        raise NotImplementedError("an interceptor says what becomes of an operation")
+
+    def in_place(
+        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """`tensor` changed to `function(tensor, *args, **kwargs)`, which `change` does to one without transformations."""
+        raise NotImplementedError("an interceptor says what becomes of a change in place")
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a custom Function."""
+        raise NotImplementedError("an interceptor says what becomes of a custom Function")
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function that draws random numbers."""
+        raise NotImplementedError("an interceptor says what becomes of random numbers")
+
+    def check_out(self, name: str, tensors: list[Any]) -> None:
+        """Raise if an operation on these tensors cannot be written into one of them."""
+
+
 #: the state every thread starts with
 _PLAIN = State()
-_state: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)  # noqa: B039  (State is immutable)
+_state: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)
 current = _state.get
 set_state = _state.set
 
@@ -170,6 +212,8 @@ class _Switch:
             return self._wrap_generator(function)  # type: ignore[return-value]
         if inspect.iscoroutinefunction(function):
             return self._wrap_coroutine(function)  # type: ignore[return-value]
+        if inspect.isasyncgenfunction(function):
+            return self._wrap_async_generator(function)  # type: ignore[return-value]
         return self._wrap_plain(function)  # type: ignore[return-value]
 
     def _wrap_plain(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,6 +228,26 @@ class _Switch:
         @functools.wraps(function)
         async def wrapped(*args: Any, **kwargs: Any) -> Any:
             return await _Driven(self, function(*args, **kwargs).__await__())
+
+        return wrapped
+
+    def _wrap_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            step = generator.asend(None)
+            while True:
+                try:
+                    response = await _Driven(self, step.__await__())
+                except StopAsyncIteration:
+                    return
+                try:
+                    step = generator.asend((yield response))
+                except GeneratorExit:
+                    await _Driven(self, generator.aclose().__await__())
+                    raise
+                except BaseException as error:
+                    step = generator.athrow(error)
 
         return wrapped
 

@@ -17,7 +17,7 @@ from undertow import errors
 
 
 def leaf(L: ModuleType, *values: float) -> Any:
-    return L.tensor(values or (1.0, 2.0), requires_grad=True)
+    return L.tensor(values or (1.0, 2.0), dtype=L.float32, requires_grad=True)
 
 
 # ---- implicit gradients
@@ -263,8 +263,7 @@ def test_only_what_a_pass_went_through_is_freed(L: ModuleType) -> None:
     shared = x * 2 + 0
     a, b = shared.sin(), y.exp()
     L.autograd.backward((a + b).sum(), inputs=[y])
-    b_again = pytest.raises(RuntimeError, match="Specify retain_graph=True")
-    with b_again:
+    with pytest.raises(RuntimeError, match="Specify retain_graph=True"):
         b.sum().backward()
     a.sum().backward()
     assert x.grad is not None
@@ -372,9 +371,7 @@ BAD_INPUTS = {
 
 
 @pytest.mark.parametrize(("inputs", "error", "words"), BAD_INPUTS.values(), ids=BAD_INPUTS)
-def test_inputs_that_cannot_be(
-    L: ModuleType, inputs: Callable[..., Any], error: type[Exception], words: str
-) -> None:
+def test_inputs_that_cannot_be(L: ModuleType, inputs: Callable[..., Any], error: type[Exception], words: str) -> None:
     x = leaf(L)
     with pytest.raises(error, match=words):
         (x * x).sum().backward(inputs=inputs(L))

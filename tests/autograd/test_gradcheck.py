@@ -81,9 +81,7 @@ def test_complex(case: str, fast_mode: bool) -> None:
 
 @both_modes
 def test_several_outputs(fast_mode: bool) -> None:
-    assert gradcheck(
-        lambda x, y: (ops.sin(x), ops.mul(x, y), ops.exp(y)), (leaf(2), leaf(2)), fast_mode=fast_mode
-    )
+    assert gradcheck(lambda x, y: (ops.sin(x), ops.mul(x, y), ops.exp(y)), (leaf(2), leaf(2)), fast_mode=fast_mode)
     assert gradgradcheck(lambda x, y: [ops.sin(x), ops.mul(x, y)], [leaf(2), leaf(2)], fast_mode=fast_mode)
 
 
@@ -146,9 +144,7 @@ def test_the_wrong_output_and_input_are_named(fast_mode: bool) -> None:
 
 
 def test_fast_mode_shows_the_jacobians() -> None:
-    with pytest.raises(
-        GradcheckError, match=r"(?s)Numerical:.*Analytical:.*max per-element difference \(slow mode\)"
-    ):
+    with pytest.raises(GradcheckError, match=r"(?s)Numerical:.*Analytical:.*max per-element difference \(slow mode\)"):
         gradcheck(cube(3.1), leaf(3), fast_mode=True)
 
 
@@ -171,9 +167,7 @@ def test_only_the_real_part_is_wrong(fast_mode: bool) -> None:
         def backward(ctx: Any, g: Tensor) -> Tensor:
             return Tensor(g._array - 0.5 * g._array.real, cpu)
 
-    with pytest.raises(
-        GradcheckError, match="While considering the real part of complex outputs only, Jacobian"
-    ):
+    with pytest.raises(GradcheckError, match="While considering the real part of complex outputs only, Jacobian"):
         gradcheck(Halved.apply, leaf(3, dtype="complex128"), fast_mode=fast_mode, check_batched_grad=False)
 
 
@@ -237,9 +231,7 @@ def refuse() -> None:
 @both_modes
 def test_undefined_gradients_must_be_handled(fast_mode: bool) -> None:
     text = "(?s)Expected backward function to handle undefined output grads.*the gradient is missing"
-    warning = pytest.warns(
-        UserWarning, match="Backwards compatibility: New undefined gradient support checking"
-    )
+    warning = pytest.warns(UserWarning, match="Backwards compatibility: New undefined gradient support checking")
     with warning, pytest.raises(GradcheckError, match=text):
         gradcheck(doubled(refuse), leaf(2), fast_mode=fast_mode)
     assert gradcheck(doubled(refuse), leaf(2), fast_mode=fast_mode, check_undefined_grad=False)
@@ -276,9 +268,7 @@ def test_one_undefined_gradient_of_several() -> None:
 @both_modes
 def test_batched_gradients(fast_mode: bool) -> None:
     assert gradcheck(lambda x: ops.mul(x, x), leaf(3), check_batched_grad=True, fast_mode=fast_mode)
-    assert gradgradcheck(
-        lambda x: ops.mul(x, ops.sin(x)), leaf(3), check_batched_grad=True, fast_mode=fast_mode
-    )
+    assert gradgradcheck(lambda x: ops.mul(x, ops.sin(x)), leaf(3), check_batched_grad=True, fast_mode=fast_mode)
 
 
 def test_batched_gradients_that_differ() -> None:
@@ -452,9 +442,7 @@ def test_numerical_jacobian() -> None:
         x, y = inputs
         return ops.add(ops.mul(x, 2.0), y), ops.add(x, ops.mul(y, 2.0))
 
-    deprecation = pytest.warns(
-        FutureWarning, match="`get_numerical_jacobian` was part of PyTorch's private API"
-    )
+    deprecation = pytest.warns(FutureWarning, match="`get_numerical_jacobian` was part of PyTorch's private API")
     with deprecation:
         (only,) = get_numerical_jacobian(func, (a, b), target=a, eps=1e-6)
     with deprecation:
@@ -470,9 +458,7 @@ def test_numerical_jacobian() -> None:
 
 def test_analytical_jacobian() -> None:
     a, b = leaf(2, 2), leaf(2, 2)
-    deprecation = pytest.warns(
-        FutureWarning, match="`get_analytical_jacobian` was part of PyTorch's private API"
-    )
+    deprecation = pytest.warns(FutureWarning, match="`get_analytical_jacobian` was part of PyTorch's private API")
     with deprecation:
         jacobians, reentrant, sizes, types = get_analytical_jacobian((a, b), ops.add(ops.mul(a, 2.0), b))
     np.testing.assert_allclose(jacobians[0]._array, 2 * np.eye(4))

@@ -47,9 +47,7 @@ UNEQUAL = [
 
 def run_shim(code):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SHIM), os.environ.get("PYTHONPATH", "")])}
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True
-    )
+    child = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
     return child.stdout.splitlines()
 

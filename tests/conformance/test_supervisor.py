@@ -1,15 +1,10 @@
 """One test that crashes, hangs or fails costs the conformance runner that test and no other."""
 
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from conformance import supervisor  # noqa: E402
+from conformance import supervisor
 
 MAIN = """
     import os, threading, time, unittest, warnings

@@ -14,7 +14,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("imag", "SelectBackward0"): "ImagBackward0",
     # one node, where PyTorch writes slices of an empty tensor
     ("pad", "CopySlices"): "PadCircularBackward0",
-    ("pad_with_own", "CopySlices"): "PadCircularBackward0",
+    ("_pad_with_own", "CopySlices"): "PadCircularBackward0",
     # one kernel for every mode and number of dimensions
     ("pad_backward", "ReflectionPad1DBackwardBackward0"): "PadBackwardBackward0",
     # a product with a Python number is no overload here
@@ -34,7 +34,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("matmul", "SqueezeBackward4"): "SqueezeBackward1",
     ("matmul", "UnsafeViewBackward0"): "BmmBackward0 or SqueezeBackward1",
     ("matmul", "CloneBackward0"): "BmmBackward0",
-    ("matmul_stacks", "UnsafeViewBackward0"): "BmmBackward0",
+    ("_matmul_stacks", "UnsafeViewBackward0"): "BmmBackward0",
     ("linear", "AddmmBackward0"): "LinearBackward0",
     ("linear", "MmBackward0"): "LinearBackward0",
     ("linear", "MvBackward0"): "LinearBackward0",
@@ -42,7 +42,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("linear", "ViewBackward0"): "LinearBackward0",
     ("linear", "UnsafeViewBackward0"): "LinearBackward0",
     ("bilinear", "ViewBackward0"): "EinsumBackward0",
-    ("einsum_pair", "ViewBackward0"): "EinsumBackward0",
+    ("_einsum_pair", "ViewBackward0"): "EinsumBackward0",
     ("einsum", "ViewBackward0"): "EinsumBackward0",
     ("einsum", "MulBackward0"): "EinsumBackward0",
     ("einsum", "PermuteBackward0"): "DiagonalBackward0 or PermuteBackward0",

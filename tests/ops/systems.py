@@ -184,9 +184,7 @@ class Case:
     def result(self) -> list[Any]:
         return self.forward(self.arrays)
 
-    def recorded(
-        self, arrays: Sequence[NumpyArray], needed: Sequence[int]
-    ) -> tuple[list[Tensor], dict[int, Tensor]]:
+    def recorded(self, arrays: Sequence[NumpyArray], needed: Sequence[int]) -> tuple[list[Tensor], dict[int, Tensor]]:
         """Leaves for all arrays, of which the needed ones require a gradient; the results that have one."""
         leaves = [leaf(a, k in needed) for k, a in enumerate(arrays)]
         results = enumerate(self.call(leaves))
@@ -242,8 +240,11 @@ class Case:
         inputs = self.chosen(leaves)
         first = grad(list(outputs.values()), inputs, seeds, create_graph=True, allow_unused=True)
         likes = [*self.chosen(self.arrays), *self.cotangents]
-        pairs = [(g, leaf(d, False)) for g, d in zip(first, self.directions, strict=True)
-                 if g is not None and g._edge is not None]  # fmt: skip
+        pairs = [
+            (g, leaf(d, False))
+            for g, d in zip(first, self.directions, strict=True)
+            if g is not None and g._edge is not None
+        ]
         if not pairs:
             return or_zeros([None] * len(likes), likes)
         roots, weights = zip(*pairs, strict=True)

@@ -128,9 +128,7 @@ def test_only_needed_rules_run() -> None:
     def rule(name: str) -> Callable[..., Any]:
         return lambda xp, g: ran.append(name) or g
 
-    function = declare(
-        lambda xp, input, other: input + other, {"input": rule("input"), "other": rule("other")}
-    )
+    function = declare(lambda xp, input, other: input + other, {"input": rule("input"), "other": rule("other")})
     x, y = leaf([2.0]), leaf([3.0])
     out = function(x, y)
     grad(out, y, Tensor(np.ones(1), cpu))
@@ -152,9 +150,7 @@ def test_a_rule_may_be_a_partial() -> None:
 
 
 def test_a_name_that_nothing_has() -> None:
-    with pytest.raises(
-        TypeError, match="tested: a rule uses 'weight', which is neither input, output nor parameter"
-    ):
+    with pytest.raises(TypeError, match="tested: a rule uses 'weight', which is neither input, output nor parameter"):
         declare(lambda xp, input: input, {"input": lambda xp, g, weight: g})
     assert "tested" not in REGISTRY
 
@@ -203,9 +199,7 @@ def test_numpy_spellings_of_required_dimensions() -> None:
 
 
 def test_keyword_only_parameters() -> None:
-    function = declare(
-        lambda xp, input, *, factor=2.0: input * factor, {"input": lambda xp, g, factor: g * factor}
-    )
+    function = declare(lambda xp, input, *, factor=2.0: input * factor, {"input": lambda xp, g, factor: g * factor})
     assert function(leaf([1.0]), factor=4.0)._array.tolist() == [4.0]
     with pytest.raises(TypeError, match="positional argument"):
         function(leaf([1.0]), 4.0)
@@ -409,9 +403,7 @@ def test_a_list_of_outputs() -> None:
 
 
 def test_an_output_of_integers_has_no_gradient() -> None:
-    function = declare(
-        lambda xp, input, dtype: input.astype(dtype), {"input": lambda xp, g: g}, check_output=True
-    )
+    function = declare(lambda xp, input, dtype: input.astype(dtype), {"input": lambda xp, g: g}, check_output=True)
     assert function(leaf([1.0]), "int64").grad_fn is None
     assert function(leaf([1.0]), "float32").grad_fn is not None
 
@@ -462,9 +454,7 @@ def test_an_operation_on_a_list() -> None:
 
 def test_a_wrong_name_in_the_rule_of_a_list() -> None:
     with pytest.raises(TypeError, match=r"tested: the rule uses \['weight'\]"):
-        variadic(
-            "tested", lambda xp, tensors: tensors[0], lambda xp, g, needs, weight: [g], jvp=LINEAR, batch=LOOP
-        )
+        variadic("tested", lambda xp, tensors: tensors[0], lambda xp, g, needs, weight: [g], jvp=LINEAR, batch=LOOP)
 
 
 # ---- rules in both modes
@@ -472,9 +462,7 @@ def test_a_wrong_name_in_the_rule_of_a_list() -> None:
 
 def test_rules_find_declared_operations_in_both_namespaces() -> None:
     """A kernel that NumPy lacks is declared, and then used by another operation's rule."""
-    halve = declare(
-        lambda xp, input: input / 2, {"input": lambda xp, g: xp.tested_halve(g)}, name="tested_halve"
-    )
+    halve = declare(lambda xp, input: input / 2, {"input": lambda xp, g: xp.tested_halve(g)}, name="tested_halve")
     function = declare(
         lambda xp, input: input * input / 4,
         {"input": lambda xp, g, input: xp.tested_halve(g * input)},

@@ -164,8 +164,7 @@ def test_without_a_rule_there_is_an_error() -> None:
 
 
 def test_a_name_that_nothing_has() -> None:
-    op = declare(lambda xp, input: input * 1.0, {"input": lambda xp, g: g},
-                 jvp={"input": lambda xp, t, weight: t}).op  # fmt: skip
+    op = declare(lambda xp, input: input * 1.0, {"input": lambda xp, g: g}, jvp={"input": lambda xp, t, weight: t}).op
     with pytest.raises(TypeError, match="tested: its jvp rule uses 'weight'"):
         apply_jvp(op, cpu, {"input": np.ones(1)}, {"input": np.ones(1)})
 
@@ -275,8 +274,9 @@ def test_an_own_rule_gets_arguments_in_the_order_of_the_signature() -> None:
         return call(*args), 1
 
     seen: list[Any] = []
-    op = declare(lambda xp, input, factor, *, shift=0.0: input * factor + shift, {"input": lambda xp, g: g},
-                 batch=rule).op  # fmt: skip
+    op = declare(
+        lambda xp, input, factor, *, shift=0.0: input * factor + shift, {"input": lambda xp, g: g}, batch=rule
+    ).op
     out, dim = apply_batch(op, [tensor([[1.0, 2.0]]), 2.0], [1, None], {"shift": 1.0})
     assert dim == 1 and out._array.tolist() == [[3.0, 5.0]]
     assert seen == [([2.0, 1.0], [1, None, None])]

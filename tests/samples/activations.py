@@ -49,7 +49,7 @@ STRAIGHT = [
     Sample("prelu", distinct(4), normal(1), note="1-d"),
     Sample("prelu", normal(), normal(), note="0-d"),
     Sample("prelu", constant([[0.0, 1.0]]), normal(1), note="kink", kink=True, gradgrad=False),
-    Sample("prelu_kernel", distinct(2, 3), normal(2, 3), reference=lambda torch, x, w: torch._prelu_kernel(x, w)),
+    Sample("_prelu_kernel", distinct(2, 3), normal(2, 3), reference=lambda torch, x, w: torch._prelu_kernel(x, w)),
     Sample(
         "threshold_backward",
         normal(3, 4),
@@ -124,8 +124,8 @@ ALONG = [
 ]
 
 NORMALIZED = [
-    Sample("standardize", normal(2, 3, 4), (1, 2), 0.1, reference=False),
-    Sample("standardize", normal(2, 3), (0,), 1e-5, note="columns", reference=False),
+    Sample("_standardize", normal(2, 3, 4), (1, 2), 0.1, reference=False),
+    Sample("_standardize", normal(2, 3), (0,), 1e-5, note="columns", reference=False),
     Sample("layer_norm", normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4), reference=functional("layer_norm")),
     Sample("layer_norm", normal(2, 4), (4,), kwargs={"eps": 0.1}, note="plain", reference=functional("layer_norm")),
     Sample("rms_norm", normal(2, 3), (3,), normal(3), reference=functional("rms_norm"), complex=True),

@@ -23,6 +23,7 @@ SAMPLES = [
     Sample("where", booleans(3, 4), integers(3, 4), normal(3, 4), note="mixed"),
     Sample("where", BYTES, normal(4), normal(4), note="bytes"),
     Sample("where", booleans(0, 4), normal(0, 4), normal(4), note="empty"),
+    Sample("where", booleans(4, 5), note="places"),
     *(Sample(name, distinct(3, 4), distinct(4)) for name in PAIRS),
     *(Sample(name, *TIES, kink=True, note="ties") for name in PAIRS),
     *(Sample(name, NAN, OTHER_NAN, kink=True, note="nan") for name in PAIRS),

@@ -28,8 +28,8 @@ def shape_only(name: str, *args: Any, note: str = "") -> Sample:
     return Sample(
         name,
         *args,
-        call=lambda ut, *a: getattr(ut, name)(*a) * 0,
-        reference=lambda torch, *a: getattr(torch, name)(*a) * 0,
+        call=lambda ut, *a: ut.ops.zeros_like(getattr(ut, name)(*a)),
+        reference=lambda torch, *a: torch.zeros_like(getattr(torch, name)(*a)),
         note=note,
     )
 
@@ -74,10 +74,11 @@ LIKENESS = [
     Sample("new_ones", normal(2), (2, 3), reference=method("new_ones")),
     Sample("new_full", normal(2), (2, 3), 2.5, reference=method("new_full")),
     Sample("new_tensor", normal(2), [1, 2], reference=method("new_tensor")),
-    Sample("new_empty", normal(2), 2, 3, call=lambda ut, t, *s: ut.new_empty(t, *s) * 0,
-           reference=lambda torch, t, *s: t.new_empty(*s) * 0),
-    Sample("new_empty_strided", normal(2), (2, 3), (1, 2), call=lambda ut, t, *s: ut.new_empty_strided(t, *s) * 0,
-           reference=lambda torch, t, *s: t.new_empty_strided(*s) * 0),
+    Sample("new_empty", normal(2), 2, 3, call=lambda ut, t, *s: ut.ops.zeros_like(ut.ops.new_empty(t, *s)),
+           reference=lambda torch, t, *s: torch.zeros_like(t.new_empty(*s))),
+    Sample("new_empty_strided", normal(2), (2, 3), (1, 2),
+           call=lambda ut, t, *s: ut.ops.zeros_like(ut.ops.new_empty_strided(t, *s)),
+           reference=lambda torch, t, *s: torch.zeros_like(t.new_empty_strided(*s))),
 ]  # fmt: skip
 
 RANDOM = [

@@ -65,7 +65,7 @@ NUMBERS = [
     ),
     *reduced("gaussian_nll_loss", normal(2, 3), normal(2, 3), positive(2, 3)),
     *reduced("gaussian_nll_loss", normal(2, 3), normal(2, 3), positive(2), note="one variance a row", full=True),
-    Sample("floor_variance", positive(2, 3), 0.1, reference=False),
+    Sample("_floor_variance", positive(2, 3), 0.1, reference=False),
     *reduced("poisson_nll_loss", normal(2, 3), positive(2, 3).without_gradient()),
     *reduced(
         "poisson_nll_loss",
@@ -75,8 +75,8 @@ NUMBERS = [
         log_input=False,
         full=True,
     ),
-    Sample("bce_of_probabilities", fraction(2, 3), fraction(2, 3), reference=False),
-    Sample("bce_of_logits", normal(2, 3), fraction(2, 3), reference=False),
+    Sample("_bce_of_probabilities", fraction(2, 3), fraction(2, 3), reference=False),
+    Sample("_bce_of_logits", normal(2, 3), fraction(2, 3), reference=False),
 ]
 
 IGNORING = constant([2, 0, -100, 1])
@@ -119,7 +119,7 @@ CLASSES = [
         "cross_entropy", normal(2, 3, 2), fraction(2, 3, 2), positive(3), note="probabilities, 3-d", label_smoothing=0.2
     ),
     Sample(
-        "cross_entropy_of_classes",
+        "_cross_entropy_of_classes",
         normal(4, 3),
         IGNORING,
         positive(3).without_gradient(),
@@ -127,13 +127,13 @@ CLASSES = [
         "mean",
         reference=False,
     ),
-    Sample("nll_of_classes", normal(4, 3), IGNORING, positive(3).without_gradient(), -100, "mean", reference=False),
-    Sample("pick_class", normal(4, 3), IGNORING, -100, reference=False),
-    Sample("pick_class", normal(2, 3, 2), integers(2, 2), -100, note="3-d", reference=False),
-    Sample("pick_class", normal(3), integers(), -100, note="one example", reference=False),
-    Sample("put_class", normal(4), IGNORING, 3, -100, reference=False),
-    Sample("put_class", normal(2, 2), integers(2, 2), 3, -100, note="3-d", reference=False),
-    Sample("put_class", normal(), integers(), 3, -100, note="one example", reference=False),
+    Sample("_nll_of_classes", normal(4, 3), IGNORING, positive(3).without_gradient(), -100, "mean", reference=False),
+    Sample("_pick_class", normal(4, 3), IGNORING, -100, reference=False),
+    Sample("_pick_class", normal(2, 3, 2), integers(2, 2), -100, note="3-d", reference=False),
+    Sample("_pick_class", normal(3), integers(), -100, note="one example", reference=False),
+    Sample("_put_class", normal(4), IGNORING, 3, -100, reference=False),
+    Sample("_put_class", normal(2, 2), integers(2, 2), 3, -100, note="3-d", reference=False),
+    Sample("_put_class", normal(), integers(), 3, -100, note="one example", reference=False),
     Sample("cross_entropy_backward", normal(4), IGNORING, normal(4, 3), -100, reference=False),
     Sample("cross_entropy_backward", normal(2, 2), integers(2, 2), normal(2, 3, 2), -100, note="3-d", reference=False),
     Sample("cross_entropy_backward", normal(), integers(), normal(3), -100, note="one example", reference=False),

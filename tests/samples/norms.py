@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.samples import Sample, constant, distinct, normal
 
 INF = float("inf")
@@ -9,7 +11,7 @@ ORDERS = (0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1)
 ZEROS = [[0.0, 0.0, 0.0], [1.0, -2.0, 0.0]]
 
 
-def reference(torch, x, *args, **kwargs):  # type: ignore[no-untyped-def]
+def reference(torch: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return torch.linalg.vector_norm(x, *args, **kwargs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.samples import Sample, constant, integers, normal
 
-x, y3, scalar, vector = normal(3, 4), normal(2, 3, 4), normal(), normal(4)
+x, y3, y4, scalar, vector = normal(3, 4), normal(2, 3, 4), normal(2, 2, 3, 4), normal(), normal(4)
 
 
 def pad(torch: Any, *args: Any, **kwargs: Any) -> Any:
@@ -117,11 +117,11 @@ PADDING = [
     Sample("constant_pad_nd", x, (1, 2, -1, 0), 2.0, complex=True),
     Sample("reflection_pad1d", x, (1, 2), reference=aten("reflection_pad1d"), complex=True),
     Sample("reflection_pad2d", y3, (1, 2, 0, 1), reference=aten("reflection_pad2d"), complex=True),
-    Sample("reflection_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("reflection_pad3d"), complex=True),
+    Sample("reflection_pad3d", y4, (1, 2, 0, 1, 1, 0), reference=aten("reflection_pad3d"), complex=True),
     Sample("replication_pad1d", x, (1, 2), reference=aten("replication_pad1d"), complex=True),
     Sample("replication_pad2d", y3, (1, 2, 0, 1), reference=aten("replication_pad2d"), complex=True),
-    Sample("replication_pad3d", normal(2, 2, 3, 4), (1, 2, 0, 1, 1, 0), reference=aten("replication_pad3d"), complex=True),
-    Sample("pad_with_own", x, (2, 1), "circular",
+    Sample("replication_pad3d", y4, (1, 2, 0, 1, 1, 0), reference=aten("replication_pad3d"), complex=True),
+    Sample("_pad_with_own", x, (2, 1), "circular",
            reference=lambda torch, x, p, mode: torch.nn.functional.pad(x, p, mode), complex=True),
     Sample("pad_backward", normal(3, 7), (3, 4), (2, 1), "reflect", complex=True,
            reference=lambda torch, g, sizes, p, mode: torch.ops.aten.reflection_pad1d_backward(

@@ -237,11 +237,11 @@ SHOWN_TWICE = Geometry((3, 2), (1, 0), 0)
 KERNELS = [
     Sample("as_strided_backward", x, WIDE, WINDOWS, complex=True, reference=False),
     Sample("as_strided_backward", normal(2), SHOWN_TWICE, Geometry((2,), (2,), 0), note="shared", reference=False),
-    Sample("clone_as", x, Geometry((3, 4), (1, 3), 0), complex=True, reference=lambda torch, x, layout: x.clone()),
-    Sample("clone_as", x, None, note="row_major", reference=lambda torch, x, layout: x.clone()),
-    Sample("as_strided_gather", x, WIDE, WINDOWS, complex=True, reference=False),
+    Sample("_clone_as", x, Geometry((3, 4), (1, 3), 0), complex=True, reference=lambda torch, x, layout: x.clone()),
+    Sample("_clone_as", x, None, note="row_major", reference=lambda torch, x, layout: x.clone()),
+    Sample("_as_strided_gather", x, WIDE, WINDOWS, complex=True, reference=False),
     Sample(
-        "as_strided_gather",
+        "_as_strided_gather",
         normal(3, 2),
         SHOWN_TWICE,
         Geometry((2,), (2,), 0),

@@ -7,7 +7,7 @@ from typing import Any
 
 import undertow
 
-from ._spelling import WeakTensorRef as _WeakTensorRef  # noqa: F401
+from ._spelling import WeakTensorRef as _WeakTensorRef
 from ._undertow import forward, late
 
 has_lapack = True

@@ -129,16 +129,16 @@ def _gpu_count() -> builtins.int:
         return 0
 
 
-from . import (  # noqa: E402
-    _C,  # noqa: F401
-    _VF,  # noqa: F401
-    _dynamo,  # noqa: F401
-    _vmap_internals,  # noqa: F401
-    autograd,  # noqa: F401
-    backends,  # noqa: F401
-    nn,  # noqa: F401
-    optim,  # noqa: F401
-    profiler,  # noqa: F401
-    testing,  # noqa: F401
-    utils,  # noqa: F401
+from . import (
+    _C,
+    _VF,
+    _dynamo,
+    _vmap_internals,
+    autograd,
+    backends,
+    nn,
+    optim,
+    profiler,
+    testing,
+    utils,
 )

@@ -90,9 +90,22 @@ def _type() -> None:
 
 def _private_methods() -> None:
     tensor = undertow.Tensor
-    for name, method in {"new": _new}.items():
+    for name, method in {"new": _new, "storage": _Storage}.items():
         if not hasattr(tensor, name):
-            setattr(tensor, name, method)
+            setattr(tensor, name, lambda self, *args, _method=method: _method(self, *args))
+
+
+class _Storage:
+    """`tensor.storage()`: the memory that the tensor lies in."""
+
+    def __init__(self, tensor: Any):
+        self._memory = lookup("ops.strided.memory_of")(tensor._xp, tensor._array)
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def data_ptr(self) -> int:
+        return int(self._memory.ctypes.data)
 
 
 def _new(self: Any, *args: Any) -> Any:

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from undertow import ops
+from undertow.autograd.batched import VmapError
 from undertow.autograd.edges import GradientEdge
+from undertow.autograd.transforms import active, under
+from undertow.autograd.unreachable import not_differentiated, unreachable
+from undertow.autograd.vmap import vmap
+from undertow.backend import namespace_of_array
 from undertow.engine.engine import engine
-from undertow.errors import AutogradError, UnreachableInputError, warn_once
+from undertow.errors import AutogradError, EmptyInputsError, warn_once
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
-from undertow.graph.node import OutputEdge
+from undertow.graph.node import OutputEdge, space_of
+from undertow.modes import current
 from undertow.ops.recorded import recorded
 from undertow.tensor import LEAF, Size, Tensor, extra_of
 
@@ -45,6 +51,11 @@ def backward(
     if inputs is not None and _length(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     roots = _sequence(tensors)
+    if any(level.concerns(roots) for level in active().vmaps):
+        raise VmapError(
+            "backward() called inside a functorch transform (vmap). This is not supported: `.grad` has room for one "
+            "example. Please use undertow.func.grad, or undertow.autograd.grad, instead."
+        )
     targets = None if inputs is None else _sequence(inputs)
     grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)), create_graph)
     if create_graph:
@@ -94,12 +105,15 @@ def grad(
         return dict(zip(inputs, found, strict=True))
     roots, targets = _sequence(outputs), _sequence(inputs)
     if not targets:
-        raise ValueError("grad requires non-empty inputs.")
+        raise EmptyInputsError()
     given = _optional_sequence(grad_outputs, len(roots))
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _grad_batched(roots, targets, given, keep, create_graph, allow_unused, materialize_grads)
     grads = _seeds(roots, given, create_graph)
+    for level in active().vmaps[::-1]:
+        if level.concerns(roots) or level.concerns(targets):
+            return _grad_of_batch(level, roots, targets, grads, (keep, create_graph, allow_unused, materialize_grads))
     return _grad_once(roots, targets, grads, keep, create_graph, allow_unused, materialize_grads)
 
 
@@ -132,6 +146,8 @@ def _optional_sequence(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _metadata(root: Any) -> tuple[Any, Any]:
+    if not isinstance(root, Tensor) and type(root.node) is AccumulateGrad:
+        root = root.node.variable
     if isinstance(root, Tensor):
         return root._array.shape, root._array.dtype
     facts = root.node._input_metadata[root.output_nr]
@@ -163,7 +179,7 @@ def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: Any) -> Tensor | No
         )
     if dtype.kind != "f":
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
-    xp = root._xp if isinstance(root, Tensor) else recorded.arrays
+    xp = root._xp if isinstance(root, Tensor) else space_of(root.node, root.output_nr)
     return Tensor(xp.ones(shape, dtype), xp)
 
 
@@ -203,18 +219,17 @@ def internal_edge(edge: GradientEdge) -> Any:
 
 
 def _execute(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any) -> list[Any]:
-    xp = recorded if create_graph else recorded.arrays
-    values = grads if create_graph else [g._array for g in grads]
-    values = [v.astype(e[0].dtype) if not create_graph and not e[0].multiple_outputs and v.dtype != e[0].dtype else v
-              for v, e in zip(values, edges, strict=True)]  # fmt: skip
+    on_tensors = create_graph or current().intercept is not None
+    xp = recorded if on_tensors else recorded.arrays
+    values = grads if on_tensors else [g._array for g in grads]
     return engine.execute(edges, values, keep_graph=keep, create_graph=create_graph, xp=xp, **chosen)
 
 
 def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], keep: bool, create_graph: bool) -> None:
     """backward(inputs=...): leaves accumulate as always; other tensors get what arrives at them."""
     leaves, others = [], []
-    for target in targets:
-        edge = _target_edge(target)
+    for index, target in enumerate(targets):
+        edge = _target_edge(target, index)
         if type(edge[0]) is AccumulateGrad:
             leaves.append(edge[0])
         else:
@@ -228,17 +243,17 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
 
 def _add_to_grad(target: Tensor, found: Tensor, create_graph: bool) -> None:
     extra = extra_of(target)
-    if create_graph:
+    if create_graph or current().intercept is not None:
         extra.grad = found if extra.grad is None else recorded.add(extra.grad, found)
     else:
         array = found._array.copy() if extra.grad is None else extra.grad._array + found._array
         extra.grad = Tensor(target._xp.asarray(array), target._xp)
 
 
-def _target_edge(target: Any) -> Any:
+def _target_edge(target: Any, index: int) -> Any:
     edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
     if edge is None:
-        raise AutogradError("One of the differentiated Tensors does not require grad")
+        raise not_differentiated(index, target)
     return edge
 
 
@@ -251,18 +266,18 @@ def _grad_once(
     allow_unused: bool,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
-    captures = [_target_edge(t) for t in targets]
+    captures = [_target_edge(t, index) for index, t in enumerate(targets)]
     found = _execute(_root_edges(roots), grads, keep, create_graph, captures=captures)
     results = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):
         if value is not None:
-            results.append(value if isinstance(value, Tensor) else Tensor(value, recorded.arrays))
+            results.append(value if isinstance(value, Tensor) else Tensor(value, namespace_of_array(value)))
         elif materialize_grads:
             results.append(_materialized(target, create_graph))
         elif allow_unused:
             results.append(None)
         else:
-            raise UnreachableInputError(index, target._array.shape if isinstance(target, Tensor) else None)
+            raise unreachable(index, target, captures[index], roots)
     return tuple(results)
 
 
@@ -284,7 +299,7 @@ def _grad_batched(
     allow_unused: bool,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
-    """is_grads_batched: one pass per row of the given gradients, results stacked."""
+    """is_grads_batched: one pass with all rows of the given gradients, under vmap; else a pass for each."""
     for index, (root, seeds) in enumerate(zip(roots, given, strict=True)):
         shape = _metadata(root)[0]
         if seeds is None or seeds._array.shape[1:] != shape:
@@ -295,13 +310,63 @@ def _grad_batched(
                 f"output, but a mismatch was detected: grad_output[{index}] has a shape of {got} and output[{index}] "
                 f"has a shape of {list(shape)}."
             )
-    count = given[0]._array.shape[0]
+    chosen = (keep, create_graph, allow_unused, materialize_grads)
+    try:
+        return _grad_vectorized(roots, targets, given, chosen)
+    except VmapError as error:
+        if not keep:
+            raise
+        warn_once(
+            "batched-gradient-loop",
+            f"There is a performance drop because a gradient cannot be computed for a batch at once: {error}",
+        )
+    return _grad_row_by_row(roots, targets, given, chosen)
+
+
+def _grad_vectorized(
+    roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], chosen: tuple[bool, bool, bool, bool]
+) -> tuple[Any, ...]:
+    """One pass over the graph, with gradients that are batches."""
+    keep, create_graph, allow_unused, materialize_grads = chosen
+    present: list[bool] = []
+
+    def one(*seeds: Any) -> list[Any]:
+        found = grad(roots, targets, seeds, keep, create_graph, True, allow_unused, False, materialize_grads)
+        present.extend([g is not None for g in found])
+        return [g for g in found if g is not None]
+
+    found = iter(vmap(one)(*given))
+    return tuple([next(found) if there else None for there in present])
+
+
+def _grad_row_by_row(
+    roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], chosen: tuple[bool, bool, bool, bool]
+) -> tuple[Any, ...]:
+    """One pass for each row of the given gradients."""
     rows = []
-    for row in range(count):
-        seeds = _seeds(roots, [g[row] for g in given], create_graph)
-        last = row == count - 1
-        rows.append(_grad_once(roots, targets, seeds, keep or not last, create_graph, allow_unused, materialize_grads))
+    for row in range(given[0]._array.shape[0]):
+        seeds = _seeds(roots, [g[row] for g in given], chosen[1])
+        rows.append(_grad_once(roots, targets, seeds, *chosen))
     return tuple(None if column[0] is None else ops.stack(column) for column in zip(*rows, strict=True))
+
+
+def _grad_of_batch(
+    level: Any, roots: Sequence[Any], targets: Sequence[Any], grads: list[Any], chosen: tuple[bool, bool, bool, bool]
+) -> tuple[Any, ...]:
+    """grad() inside vmap: the graph was recorded on tensors with all examples, so one pass serves all of them."""
+    for index, target in enumerate(targets):
+        if not level.is_batched(target):
+            raise VmapError(
+                f"vmap: grad() was asked for the gradient of a batch of outputs with respect to input {index}, which is "
+                "the same for all examples: it would be summed over them. Use undertow.func.grad inside of vmap."
+            )
+    keep, create_graph, allow_unused, materialize_grads = chosen
+    below = [t._value for t in targets]
+    found = under(
+        active().without(level), grad, [level.front(r) for r in roots], below, [level.front(g) for g in grads],
+        keep, create_graph, True, allow_unused, False, materialize_grads,
+    )  # fmt: skip
+    return tuple([None if g is None else level.wrap(g, t._dim) for g, t in zip(found, targets, strict=True)])
 
 
 def _warn_create_graph() -> None:

@@ -12,18 +12,18 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from undertow.autograd.function_outputs import detached, wrap_outputs
+from undertow.backend import namespace_of_array
 from undertow.engine.tasks import current_task
-from undertow.errors import AutogradError, GraphFreedError
+from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.error_node import Error
-from undertow.graph.node import Node, OutputEdge, next_sequence_nr
-from undertow.graph.saved import SavedTensor
-from undertow.modes import current, set_state
-from undertow.ops import REGISTRY
-from undertow.ops.inplace import rebase_history
-from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, share_memory
-from undertow.tensor import views as creation
-from undertow.tensor.metadata import View
+from undertow.graph.node import Node, OutputEdge, next_sequence_nr, space_of
+from undertow.graph.saved import Freed, SavedTensor, freed_error
+from undertow.graph.sites import caller_site, is_site_recording_enabled
+from undertow.modes import Interceptor, current, set_state
+from undertow.tensor import LEAF, Tensor, current_edge
+from undertow.tensor.tensor import requires_grad
 
 
 class FunctionNode(Node):
@@ -89,8 +89,10 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        if self.saved is None:
-            raise GraphFreedError(self.name())
+        if type(self.saved) is Freed:
+            raise freed_error(self, self.saved)
+        if self.__dict__.get("_in_jvp"):
+            return self._saved_for_forward
         if not self.saved and self._to_save:  # read during forward or setup_context
             return self._to_save
         once = getattr(self._forward_cls, "clear_saved_tensors_on_access", False)
@@ -114,22 +116,22 @@ class FunctionNode(Node):
 
     @property
     def _raw_saved_tensors(self) -> tuple[Any, ...]:
-        if self.saved is None:
-            raise GraphFreedError(self.name())
+        if type(self.saved) is Freed:
+            raise freed_error(self, self.saved)
         return tuple(self.saved)
 
-    def release(self) -> None:
+    def release(self, freed: Any) -> None:
         if self.saved:
             for saved in self.saved:
                 saved.release()
-            self.saved = None
+            self.saved = freed
 
     # ---- running backward
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raw = xp.ndarray is not Tensor
-        grads = [Tensor(g, xp) if raw and g is not None else g for g in grad]
-        self._materialize(grads, xp if raw else xp.arrays)
+        grads = [Tensor(g, namespace_of_array(g)) if raw and g is not None else g for g in grad]
+        self._materialize(grads)
         task = current_task()
         outer = None if task is None else task.node
         if task is not None:
@@ -141,19 +143,20 @@ class FunctionNode(Node):
             if task is not None:
                 task.node = outer
         if not keep:
-            self.release()
+            self.release(keep)
         return [r if r is None or not raw else r._array for r in results]
 
     def apply(self, *grads: Any) -> Any:
         """Call the user's backward by hand: `grad_fn.apply(*gradients)`."""
         return self._call_backward(list(grads))
 
-    def _materialize(self, grads: list[Any], arrays: Any) -> None:
+    def _materialize(self, grads: list[Any]) -> None:
         if not self.materialize_grads:
             return
         for nr, g in enumerate(grads):
             skip = nr in self._non_differentiable_outputs and not self._materialize_non_diff_grads
             if g is None and not skip and self.dtype[nr] is not None:
+                arrays = space_of(self, nr)
                 grads[nr] = Tensor(arrays.zeros(self.shape[nr], self.dtype[nr]), arrays)
 
     def _call_backward(self, grads: list[Any]) -> Any:
@@ -247,6 +250,7 @@ class Function(metaclass=_FunctionMeta):
     clear_saved_tensors_on_access = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._node = type(self)._backward_cls()
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
@@ -260,6 +264,12 @@ class Function(metaclass=_FunctionMeta):
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
             "function with static forward method."
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """An instance, which nobody needs, answers what its node would: `name()`, `metadata`, `register_hook`, ..."""
+        if name == "_node":
+            raise AttributeError(name)
+        return getattr(self._node, name)
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -296,16 +306,28 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward on `args`, recording this Function in the graph."""
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.apply_function(cls, args, kwargs)
+        return cls._call(args, kwargs).result
+
+    @classmethod
+    def _call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:
-            args = _with_defaults(cls.forward, args, kwargs)
+            args = bind_arguments(cls, args, kwargs)
             kwargs = {}
         node = cls._backward_cls()
-        node.needs_input_grad = tuple([isinstance(a, Tensor) and current_edge(a) is not None for a in args])
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        node.needs_input_grad = tuple([isinstance(a, Tensor) and requires_grad(a) for a in args])
         outer = current()
         recording = outer.grad_enabled and any(node.needs_input_grad)
-        inputs = [a for a in args if isinstance(a, Tensor)]
-        before = {id(t): (current_edge(t), t) for t in inputs}
+        if recording:
+            node._variable_positions = [isinstance(a, Tensor) for a in args]
+            node.next_edges = tuple([gradient_edge(t) for t in inputs])  # now, because forward may change the inputs
+            if is_site_recording_enabled():
+                site = caller_site()
+                node.code, node.lasti = site.code, site.lasti
         set_state(outer.with_grad(False))
         try:
             if separate_setup:
@@ -315,136 +337,65 @@ class Function(metaclass=_FunctionMeta):
                 output = cls.forward(node, *args, **kwargs)
         finally:
             set_state(outer)
-        if recording:
-            node._variable_positions = [isinstance(a, Tensor) for a in args]
-            node.next_edges = tuple([gradient_edge(t) for t in inputs])
-        return _wrap_outputs(cls, node, before, output, recording)
+        call = Call(node, args, output)
+        call.result = wrap_outputs(node, inputs, output, recording, separate_setup)
+        return call
 
 
-def _with_defaults(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    bound = inspect.signature(forward).bind(*args, **kwargs)
+def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call, in order, with the defaults of `forward`."""
+    if cls.setup_context is Function.setup_context:
+        return inspect.signature(cls.forward).bind(None, *args, **kwargs).args[1:] if kwargs else args
+    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.args
 
 
-def _wrap_outputs(cls: Any, node: FunctionNode, inputs: dict[int, Any], output: Any, recording: bool) -> Any:
-    """Point the outputs at the node, by the rules for inputs returned as they are, dirty inputs and views."""
-    single = not isinstance(output, tuple)
-    outputs = (output,) if single else output
-    tensors = [o for o in outputs if isinstance(o, Tensor)]
-    _check_dirty(cls, node, inputs, tensors)
-    wrapped: dict[int, Tensor] = {}
-    results = []
-    for nr, out in enumerate(outputs):
-        if not isinstance(out, Tensor):
-            results.append(out)
-            node.shape.append(())
-            node.dtype.append(None)
-            continue
-        node.shape.append(out._array.shape)
-        node.dtype.append(out._array.dtype)
-        if id(out) not in wrapped:
-            wrapped[id(out)] = _wrap_output(node, nr, out, inputs, len(tensors), recording)
-        results.append(wrapped[id(out)])
-    if recording:
-        _save(node, inputs, wrapped)
-        state = current()
-        if state.record is not None:
-            state.record(node, state)
-    return results[0] if single else tuple(results)
+class Call:
+    """One call of a Function, for forward mode: its arguments, and its outputs before and after they were wrapped."""
+
+    result: Any
+
+    def __init__(self, node: FunctionNode, args: tuple[Any, ...], output: Any) -> None:
+        self.node, self.args = node, args
+        self.raw = tuple(output) if isinstance(output, tuple) else (output,)
+        self.dirty, self.non_differentiable = node._dirty, node._non_differentiable
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        return self.result if isinstance(self.result, tuple) else (self.result,)
+
+    def jvp(self, tangents: list[Any]) -> list[Any]:
+        """What the user's jvp returns, as a list; it sees what was saved for it."""
+        self.node.__dict__["_in_jvp"] = True
+        wrapped = {id(raw): out for raw, out in zip(self.raw, self.outputs, strict=True)}
+        self.node._saved_for_forward = tuple([wrapped.get(id(t), t) for t in self.node._saved_for_forward])
+        try:
+            found = self.node._forward_cls.jvp(self.node, *tangents)
+        finally:
+            self.node.__dict__["_in_jvp"] = False
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    def is_differentiable(self, nr: int) -> bool:
+        out = self.raw[nr]
+        marked = any(out is n for n in self.non_differentiable)
+        return isinstance(out, Tensor) and not marked and out._array.dtype.kind in "fc"
+
+    def is_dirty(self, output: Any) -> bool:
+        return any(output is d for d in self.dirty)
+
+    def viewed_input(self, output: Tensor) -> int | None:
+        """The place of the argument that an output is, or shares its memory with as a view."""
+        base = _root(output)
+        return next((k for k, a in enumerate(self.args) if isinstance(a, Tensor) and _root(a) is base), None)
 
 
-def _check_dirty(cls: Any, node: FunctionNode, inputs: dict[int, Any], tensors: list[Tensor]) -> None:
-    returned = {id(t) for t in tensors}
-    for dirty in node._dirty:
-        if id(dirty) not in inputs:
-            if dirty._extra is not None and dirty._extra.view is not None:
-                raise RuntimeError("mark_dirty: received a tensor that was not an input.")
-            warnings.warn(
-                f"{cls.__name__}: mark_dirty received a tensor that was not an input; only inputs need marking.",
-                stacklevel=4,
-            )
-        if id(dirty) not in returned:
-            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
-                               "The inputs that are modified inplace must all be outputs of the Function.")  # fmt: skip
+def _root(tensor: Tensor) -> Tensor:
+    return tensor if tensor._extra is None or tensor._extra.view is None else tensor._extra.view.base
 
 
-def _wrap_output(
-    node: FunctionNode, nr: int, out: Tensor, inputs: dict[int, Any], count: int, recording: bool
-) -> Tensor:
-    is_input = id(out) in inputs
-    is_dirty = any(out is d for d in node._dirty)
-    differentiable = recording and out._array.dtype.kind in "fc"
-    if any(out is n for n in node._non_differentiable):
-        node._non_differentiable_outputs.add(nr)
-        differentiable = False
-    if is_dirty and is_input:
-        return _wrap_dirty(node, nr, out, inputs[id(out)][0], count, differentiable)
-    if not differentiable:
-        return detached(out) if is_input or out._edge is not None else out
-    view = None if out._extra is None else out._extra.view
-    if is_input or view is not None or out._edge is not None:
-        # an input returned as it is, a view made in forward, or something recorded elsewhere: a new alias of it
-        base = out if view is None else view.base
-        alias = Tensor(out._array, out._xp)
-        if is_input or view is not None:
-            extra = alias._extra = Extra()
-            steps = creation.Replay(((REGISTRY["view_as"].function, (out,), None),)) if view is None else view.replay
-            extra.view = View(base, steps, creation.CUSTOM_FUNCTION, counter_of(base).value)
-        else:
-            share_memory(out, alias)
-        out = alias
-    out._edge = OutputEdge((node, nr))
-    return out
-
-
-def _wrap_dirty(node: FunctionNode, nr: int, out: Tensor, edge: Any, count: int, differentiable: bool) -> Tensor:
-    view = None if out._extra is None else out._extra.view
-    if not differentiable:
-        if edge is not None and out._edge is not LEAF and nr in node._non_differentiable_outputs:
-            out._edge = None
-        return out
-    if edge is LEAF:
-        raise RuntimeError(
-            "a leaf Variable that requires grad has been used in an in-place operation: a Function marked it dirty. "
-            "Pass a clone() of it."
-        )
-    if view is not None:
-        if view.base._edge is LEAF:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if count > 1:
-            raise RuntimeError(
-                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                "return more than one Tensor. This is not supported by the current autograd engine. You should either "
-                "make sure the input is not a view (using .clone() for example) or make your Function only return one "
-                "Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single "
-                "Tensor and a second one that does the other operations). You can ask on the forum if you need help."
-            )
-        if view.creation is not creation.DEFAULT:
-            raise RuntimeError(
-                f"A view was created {view.creation} and is being modified inplace by a custom Function with grad mode "
-                "enabled."
-            )
-    rebase_history(out, OutputEdge((node, nr)))
-    return out
-
-
-def detached(tensor: Tensor) -> Tensor:
-    """An alias of the tensor without history, sharing its version counter."""
-    alias = Tensor(tensor._array, tensor._xp)
-    share_memory(tensor, alias)
-    return alias
-
-
-def _save(node: FunctionNode, inputs: dict[int, Any], wrapped: dict[int, Tensor]) -> None:
-    saved = []
-    for tensor in node._to_save:
-        output = wrapped.get(id(tensor))
-        edge = None if output is None else output._edge
-        is_output = edge is not None and edge is not LEAF and edge[0] is node
-        saved.append(SavedTensor.of_output(output) if is_output else SavedTensor(tensor))  # type: ignore[arg-type]
-    node.saved = tuple(saved)
-    node._to_save = node._dirty = node._non_differentiable = ()
+#: PyTorch's name for the base of the nodes of custom Functions
+BackwardCFunction = FunctionNode
 
 
 class InplaceFunction(Function):

@@ -13,6 +13,7 @@ from typing import Any
 
 from undertow.autograd.backward import grad, internal_edge
 from undertow.autograd.edges import GradientEdge
+from undertow.autograd.forward_check import ForwardComparison, check_batched_tangents, check_undefined_tangents
 from undertow.autograd.jacobian_check import (
     Comparison,
     Settings,
@@ -22,6 +23,7 @@ from undertow.autograd.jacobian_check import (
     requires_grad,
 )
 from undertow.autograd.jacobian_check import GradcheckError as GradcheckError
+from undertow.autograd.leaves import requires_grad_ as set_requires_grad
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.ops import REGISTRY
@@ -54,7 +56,8 @@ def gradcheck(
     check_undefined_grad  also check that undefined output gradients are treated as zeros
     check_grad_dtypes     also check that gradients have the dtypes of their inputs
     check_batched_grad    also check gradients computed for a batch of output gradients
-    check_forward_ad, check_batched_forward_grad    check forward mode too (this version has none: an error)
+    check_forward_ad      also check forward mode
+    check_batched_forward_grad    also check forward mode under vmap
     check_backward_ad     False: leave out everything that needs a backward pass
     fast_mode             compare the Jacobians along random vectors instead of element by element
     masked                for sparse tensors, of which there are none here; it lets rounding pass as zero when
@@ -74,10 +77,10 @@ def gradcheck(
     settings = Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
     tensors = as_tuple(inputs)
     _check_inputs(tensors)
-    if check_forward_ad:
-        _refuse_forward_mode("check_forward_ad=True")
     try:
-        outputs = _check_backward(func, tensors, settings)
+        outputs = _check_backward(func, tensors, settings) if check_backward_ad else ()
+        if check_forward_ad:
+            _check_forward(func, tensors, settings, check_undefined_grad, check_batched_forward_grad)
         if outputs:
             _check_around(func, tensors, outputs, check_batched_grad, check_undefined_grad, bool(masked))
     except GradcheckError:
@@ -110,7 +113,7 @@ def gradgradcheck(
 
     grad_outputs                  the gradients with respect to the outputs; random ones if not given
     gen_non_contig_grad_outputs   let the random ones not be contiguous
-    check_fwd_over_rev            check forward mode over a backward pass too (this version has none)
+    check_fwd_over_rev            check forward mode over a backward pass too
     check_rev_over_rev            False: leave out backward over backward
     The other arguments are those of `gradcheck`.
     """
@@ -120,8 +123,6 @@ def gradgradcheck(
         raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
     if check_batched_grad and not check_rev_over_rev:
         raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
-    if check_fwd_over_rev:
-        _refuse_forward_mode("check_fwd_over_rev=True")
     tensors = as_tuple(inputs)
     if grad_outputs is None:
         found = differentiable(as_tuple(func(*tensors)))
@@ -131,7 +132,10 @@ def gradgradcheck(
     places = [k for k, x in enumerate(tensors) if requires_grad(x)]
 
     def gradient_of(*args: Any) -> tuple[Tensor, ...]:
-        points, weights = args[: len(tensors)], args[len(tensors) :]
+        points, weights = list(args[: len(tensors)]), args[len(tensors) :]
+        for k in places:
+            if not requires_grad(points[k]):  # forward mode is checked on tensors without history
+                points[k] = set_requires_grad(points[k])
         outputs = differentiable(as_tuple(func(*points)))
         if not outputs:
             return ()
@@ -150,19 +154,14 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
         masked=masked,
     )
 
 
 # ---- arguments
-
-
-def _refuse_forward_mode(argument: str) -> None:
-    raise NotImplementedError(
-        f"{argument} needs forward-mode differentiation (undertow.autograd.forward_ad), which this version "
-        "does not have. Leave the argument out to check reverse mode."
-    )
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
@@ -181,9 +180,7 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
                 "precision.",
                 stacklevel=3,
             )
-        overlapping = any(
-            stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape, strict=True)
-        )
+        overlapping = any(stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape, strict=True))
         if overlapping and array.size:
             raise RuntimeError(
                 f"The {index}th input has a dimension with stride 0. gradcheck changes one element at a "
@@ -209,9 +206,17 @@ def _random_seeds(outputs: Sequence[Tensor], non_contiguous: bool) -> tuple[Tens
 # ---- analytical against numerical
 
 
-def _check_backward(
-    func: Callable[..., Any], inputs: tuple[Any, ...], settings: Settings
-) -> tuple[Tensor, ...]:
+def _check_forward(
+    func: Callable[..., Any], inputs: tuple[Any, ...], settings: Settings, undefined: bool, batched: bool
+) -> None:
+    ForwardComparison(func, inputs, settings).run()
+    if undefined:
+        check_undefined_tangents(func, inputs)
+    if batched:
+        check_batched_tangents(func, inputs)
+
+
+def _check_backward(func: Callable[..., Any], inputs: tuple[Any, ...], settings: Settings) -> tuple[Tensor, ...]:
     """Compare; returns the outputs that have a gradient."""
     results = as_tuple(func(*inputs))
     outputs = differentiable(results)
@@ -259,22 +264,17 @@ def _check_batched(targets: tuple[Tensor, ...], output: Tensor, index: int) -> N
     xp = output._xp
     seeds = [s._array for s in _random_seeds([output, output], False)]
     derive = functools.partial(grad, output, targets, retain_graph=True, allow_unused=True)
-    rows = [
-        [_array_or_zeros(g, x) for g, x in zip(derive(Tensor(s, xp)), targets, strict=True)] for s in seeds
-    ]
+    rows = [[_array_or_zeros(g, x) for g, x in zip(derive(Tensor(s, xp)), targets, strict=True)] for s in seeds]
     try:
         found = derive(Tensor(xp.stack(seeds), xp), is_grads_batched=True)
     except RuntimeError as error:
-        raise GradcheckError(
-            f"While computing batched gradients, got: {error}\n\n{BATCHED_FAILED}"
-        ) from error
+        raise GradcheckError(f"While computing batched gradients, got: {error}\n\n{BATCHED_FAILED}") from error
     for k, (gradient, target) in enumerate(zip(found, targets, strict=True)):
         expected = xp.stack([row[k] for row in rows])
         got = xp.zeros((2, *target._array.shape)) if gradient is None else gradient._array
         if got.shape != expected.shape or not xp.allclose(got, expected):
             raise GradcheckError(
-                f"For output {index} and input {k}:\n\n{BATCHED_FAILED}\n\n"
-                f"Got:\n{got}\n\nExpected:\n{expected}"
+                f"For output {index} and input {k}:\n\n{BATCHED_FAILED}\n\nGot:\n{got}\n\nExpected:\n{expected}"
             )
 
 
@@ -289,9 +289,7 @@ def _check_zero_in_zero_out(outputs: tuple[Tensor, ...], targets: tuple[Tensor, 
             continue
         found, xp = gradient._array, target._xp
         if not (xp.allclose(found, 0) if masked else (found == 0).all()):
-            raise GradcheckError(
-                "backward not multiplied by grad_output: for a zero gradient it returns non-zero"
-            )
+            raise GradcheckError("backward not multiplied by grad_output: for a zero gradient it returns non-zero")
         for fact, name in (("dtype", "type"), ("shape", "size")):
             if getattr(found, fact) != getattr(target._array, fact):
                 raise GradcheckError(f"grad is incorrect {name}")
@@ -336,8 +334,7 @@ def _check_undefined(func: Callable[..., Any], inputs: tuple[Any, ...], count: i
         if any(g is not None and not (g._array == 0).all() for g in found):
             _warn_undefined()
             raise GradcheckError(
-                "Expected all input grads to be undefined or zero when all output grads are undefined or "
-                "zero."
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero."
             )
 
 
@@ -370,8 +367,7 @@ def _expect_unit(name: str, grad_out: float) -> None:
 def _expect_real(name: str, outputs: Sequence[Tensor]) -> None:
     if any(o._array.dtype.kind == "c" for o in outputs):
         raise ValueError(
-            f"Expected output to be non-complex. {name} no longer supports functions that return complex "
-            "outputs."
+            f"Expected output to be non-complex. {name} no longer supports functions that return complex outputs."
         )
 
 
@@ -397,9 +393,7 @@ def get_analytical_jacobian(
     _deprecated("get_analytical_jacobian")
     _expect_unit("get_analytical_jacobian", grad_out)
     _expect_real("get_analytical_jacobian", [output])
-    comparison = Comparison(
-        lambda *values: output, as_tuple(inputs), Settings(0, 0, 0, nondet_tol, False, False)
-    )
+    comparison = Comparison(lambda *values: output, as_tuple(inputs), Settings(0, 0, 0, nondet_tol, False, False))
     first, again = (comparison.gradients(output, basis(output)) for _ in range(2))
     reentrant = not any(a.size and abs(a - b).max() > nondet_tol for a, b in zip(first, again, strict=True))
     right = all(a.dtype == t._array.dtype for a, t in zip(first, comparison.targets, strict=True))

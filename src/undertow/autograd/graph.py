@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import abc
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd.edges import GradientEdge as GradientEdge
 from undertow.autograd.edges import get_gradient_edge as get_gradient_edge
+from undertow.autograd.ledger import SavedTensorsReport as SavedTensorsReport
+from undertow.autograd.ledger import saved_tensors_report as saved_tensors_report
+from undertow.autograd.mutation import MutationContext as MutationContext
+from undertow.autograd.mutation import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from undertow.autograd.saved_tensors import are_saved_tensors_hooks_enabled as are_saved_tensors_hooks_enabled
 from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
+from undertow.autograd.saving import compress_saved as compress_saved
+from undertow.autograd.saving import save_on_disk as save_on_disk
+from undertow.autograd.versions import increment_version as increment_version
+from undertow.autograd.versions import unsafe_preserve_version_counter as unsafe_preserve_version_counter
+from undertow.autograd.versions import unsafe_set_version_counter as unsafe_set_version_counter
 from undertow.engine.engine import engine, execution_order
-from undertow.engine.tasks import current_task
+from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node
 from undertow.graph.accumulate import AccumulateGrad
-from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.modes import current
 from undertow.graph.saved import SavedTensor as SavedTensor
+from undertow.modes import current
 from undertow.ops.recorded import recorded
-from undertow.tensor import Tensor, counter_of
+from undertow.tensor import Tensor
 
 
-class Node(abc.ABC):
+class Node(abc.ABC):  # noqa: B024  (nobody derives from it)
     """What every grad_fn is an instance of; a virtual base, in no node's mro.
 
     >>> import undertow as ut
@@ -37,26 +46,26 @@ class Node(abc.ABC):
 
     @classmethod
     def __subclasshook__(cls, subclass: type) -> Any:
-        return issubclass(subclass, _node.Node) if cls is Node else NotImplemented
+        if cls is not Node or subclass is Node:
+            return NotImplemented
+        return issubclass(subclass, _node.Node)
 
 
 def call_node(node: _node.Node, *grads: Any) -> Any:
     """Run a node by hand: `grad_fn(*gradients of its outputs)`, recorded if grad mode is on.
 
-    Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept.
+    Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept, and
+    hooks do not run: they belong to backward passes.
     """
     if len(grads) != node.num_outputs:
         raise TypeError(f"{node.name()} expected {node.num_outputs} arguments, got {len(grads)} instead")
     for grad in grads:
         if grad is not None and not isinstance(grad, Tensor):
             raise TypeError(f"{node.name()} expected Tensors or None, got {type(grad).__name__}")
-    given = run_pre_hooks(node, run_tensor_hooks(node, list(grads), recorded), recorded)
-    if not node.wants_undefined and all(g is None for g in given):
+    if not node.wants_undefined and all(g is None for g in grads):
         results: list[Any] = [None] * len(node.next_edges)
     else:
-        results = node.pull(recorded, given if node.multiple_outputs else given[0], node.next_edges, True)
-    if node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post:
-        results = run_post_hooks(node, results, given, recorded)
+        results = node.pull(recorded, list(grads) if node.multiple_outputs else grads[0], node.next_edges, True)
     fitting = [_conformed(node, index, g) for index, g in enumerate(results)]
     return fitting[0] if len(fitting) == 1 else tuple(fitting)
 
@@ -67,21 +76,6 @@ def _conformed(node: _node.Node, index: int, grad: Any) -> Any:
         return grad
     shape, dtype = expected(edge[0], edge[1])
     return conform(node, index, grad, shape, dtype, recorded)
-
-
-def increment_version(tensors: Any) -> None:
-    """Say that the memory of a tensor (or of several) was changed by somebody else, a NumPy program for instance.
-
-    >>> import undertow as ut
-    >>> x = ut.zeros(2)
-    >>> x.numpy()[0] = 1
-    >>> ut.autograd.graph.increment_version(x)
-    >>> x._version
-    1
-    """
-    for tensor in (tensors,) if isinstance(tensors, Tensor) else tensors:
-        if not (tensor._extra is not None and tensor._extra.inference):
-            counter_of(tensor).bump()
 
 
 def current_node() -> _node.Node | None:
@@ -105,7 +99,7 @@ def is_graph_kept() -> bool:
 
 
 def will_execute_node(node: Any) -> bool:
-    """Whether the running backward pass has run, or will run, `node`."""
+    """Whether the running backward pass has run, or will run, `node`, or captures a gradient on its way into it."""
     task = current_task()
     if not isinstance(node, _node.Node):
         raise RuntimeError(f"will_execute_node expects an grad_fn, but got {type(node).__name__}")
@@ -121,7 +115,7 @@ def will_execute_node(node: Any) -> bool:
             "A leaf node was passed to will_execute_node but we are currently running autograd.grad(). This is "
             "currently not supported."
         )
-    return info.needed
+    return True
 
 
 def current_graph_task_execution_order() -> list[_node.Node]:
@@ -143,16 +137,16 @@ def queue_callback(callback: Callable[[], None]) -> None:
 
 
 class MultiGradHook:
-    """One hook on several tensors; see `register_multi_grad_hook`. Counts per backward pass, under a lock."""
+    """One hook on several tensors; see `register_multi_grad_hook`. It owns neither the tensors nor their graph."""
 
     def __init__(self, tensors: Sequence[Tensor], function: Callable[[Any], None], mode: str) -> None:
         self.function = function
         self.mode = mode
-        self.nodes = [get_gradient_edge(t).node for t in tensors]
-        # Guards `expected` and `arrived`: passes of several threads, and device threads of one pass, come here at once.
+        self.nodes = [_weak_node(t) for t in tensors]
+        # Guards `arrived`: passes of several threads, and device threads of one pass, come here at once. Keyed by pass,
+        # weakly, so that nothing is left of one that failed half-way.
         self.lock = threading.Lock()
-        self.expected: dict[int, int] = {}
-        self.arrived: dict[int, list[Any]] = {}
+        self.arrived: weakref.WeakKeyDictionary[GraphTask, Arrivals] = weakref.WeakKeyDictionary()
         self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]  # type: ignore[attr-defined]
 
     def arrival(self, index: int) -> Callable[[Any], None]:
@@ -165,34 +159,51 @@ class MultiGradHook:
 
     def collect(self, index: int, grad: Any) -> Any:
         """What the user's function is to be called with now, or None."""
-        task = current_graph_task_id()
+        task = current_task()
+        assert task is not None, "tensor hooks run in backward passes only"
         with self.lock:
-            if task not in self.arrived:
-                self.arrived[task] = [None] * len(self.nodes)
-                self.expected[task] = sum(_is_reached(node) for node in self.nodes) if self.mode == "all" else 1
-                queue_callback(lambda: self.forget(task))
+            arrivals = self.arrived.get(task)
+            if arrivals is None:
+                arrivals = self.arrived[task] = Arrivals([node() for node in self.nodes], task)
                 if self.mode == "any":
                     return grad
-            if self.mode == "any":
-                return None
-            self.arrived[task][index] = grad
-            self.expected[task] -= 1
-            return list(self.arrived[task]) if self.expected[task] == 0 else None
-
-    def forget(self, task: int) -> None:
-        with self.lock:
-            self.arrived.pop(task, None)
-            self.expected.pop(task, None)
+            return None if self.mode == "any" else arrivals.add(index, grad)
 
     def remove(self) -> None:
         for handle in self.handles:
             handle.remove()
 
 
-def _is_reached(node: _node.Node) -> bool:
-    """Whether a gradient arrives at the node in the running pass: it runs, or is captured on its way in."""
-    task = current_task()
-    assert task is not None
+class Arrivals:
+    """The gradients that have come to a MultiGradHook in one pass, and how many are still to come."""
+
+    def __init__(self, nodes: Sequence[Any], task: GraphTask) -> None:
+        self.grads: list[Any] = [None] * len(nodes)
+        self.expected = sum(_is_reached(node, task) for node in nodes)
+
+    def add(self, index: int, grad: Any) -> list[Any] | None:
+        """All of them, once the last has come."""
+        self.grads[index] = grad
+        self.expected -= 1
+        return self.grads if self.expected == 0 else None
+
+
+def _weak_node(tensor: Tensor) -> Callable[[], _node.Node | None]:
+    """Finds the node that a tensor's gradient arrives at, as long as it exists, without keeping it alive."""
+    node = get_gradient_edge(tensor).node
+    if not isinstance(node, AccumulateGrad):
+        return weakref.ref(node)
+    leaf = weakref.ref(tensor)  # its node may die, and be made again for the next graph
+
+    def accumulate_node() -> _node.Node | None:
+        alive = leaf()
+        return None if alive is None else get_gradient_edge(alive).node
+
+    return accumulate_node
+
+
+def _is_reached(node: Any, task: GraphTask) -> bool:
+    """Whether a gradient arrives at the node in the pass: it runs, or is captured on its way in."""
     return node in task.dependencies and (task.exec_info is None or node in task.exec_info)
 
 
@@ -214,7 +225,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
 
 
 __all__ = [
-    "GradientEdge", "Node", "call_node", "current_graph_task_execution_order",
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "call_node", "current_graph_task_execution_order",
     "current_graph_task_id", "current_node", "get_gradient_edge",
     "increment_version", "is_graph_kept", "queue_callback", "register_multi_grad_hook", "will_execute_node",
 ]  # fmt: skip

@@ -122,10 +122,7 @@ class Comparison:
         for a, b in zip(low, high, strict=True):
             _check_same_metadata(a, b, self.settings.eps, where)
         width = 2 * self.settings.eps
-        return [
-            ((b - a) / width).reshape(-1) if a.dtype.kind in "fc" else None
-            for a, b in zip(low, high, strict=True)
-        ]
+        return [((b - a) / width).reshape(-1) if a.dtype.kind in "fc" else None for a, b in zip(low, high, strict=True)]
 
     def slope(self, tensor: Tensor, real: Any, imaginary: Any, where: str = "") -> list[Any]:
         """The derivative of every output along a direction: ds/dx, for a complex input ds/dx + i ds/dy."""

@@ -10,19 +10,19 @@ from typing import Any
 
 from undertow.autograd.backward import backward as run_backward
 from undertow.backend import dtypes
+from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
+from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
-from undertow.tensor.metadata import DEFAULT
+from undertow.tensor.metadata import INFERENCE_EXTRA
+from undertow.tensor.tensor import requires_grad
 
 # ---- requires_grad
 
 
 def get_requires_grad(self: Tensor) -> bool:
-    if self._edge is not None:
-        return True
-    view = None if self._extra is None else self._extra.view
-    return view is not None and view.creation is DEFAULT and current_edge(self) is not None
+    return requires_grad(self)
 
 
 def set_requires_grad(self: Tensor, value: bool) -> None:
@@ -38,6 +38,11 @@ def set_requires_grad(self: Tensor, value: bool) -> None:
         raise RuntimeError(
             f"only Tensors of floating point dtype can require gradients (must be floating point or complex dtype); "
             f"this one is {self._array.dtype}. Convert it first, for instance with .float()."
+        )
+    if value and self._extra is not None and self._extra.inference and not current().inference:
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. Use a clone() of it, "
+            "which is a normal tensor."
         )
     self._edge = LEAF if value else None
 
@@ -105,11 +110,6 @@ def check_grad(self: Tensor, grad: Any) -> None:
         )
 
 
-def grad_dtype_of(self: Tensor) -> Any:
-    chosen = ... if self._extra is None else self._extra.grad_dtype
-    return self._array.dtype if chosen is ... else chosen
-
-
 def get_grad_dtype(self: Tensor) -> Any:
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
@@ -126,6 +126,7 @@ def set_grad_dtype(self: Tensor, dtype: Any) -> None:
             "Clear or convert the gradient first."
         )
     extra.grad_dtype = dtype
+    refresh_accumulate_node(self)
 
 
 # ---- graph
@@ -175,12 +176,17 @@ def detach_(self: Tensor) -> Tensor:
         counter_of(self)  # makes the nodes that saved this tensor look at it more closely
         extra_of(self).detached_at = next_sequence_nr()
     self._edge = None
+    if self._extra is not None and self._extra.tangents is not None:
+        self._extra.tangents.clear()
     return self
 
 
 def get_data(self: Tensor) -> Tensor:
     """The tensor's data as a tensor that shares memory, but neither history nor version counter."""
-    return Tensor(self._array, self._xp)
+    alias = Tensor(self._array, self._xp)
+    if self._extra is not None and self._extra.inference:
+        alias._extra = INFERENCE_EXTRA
+    return alias
 
 
 def set_data(self: Tensor, source: Any) -> None:
@@ -191,12 +197,12 @@ def set_data(self: Tensor, source: Any) -> None:
             "data set to a tensor that requires gradients must be floating point or complex dtype, but got "
             f"{source._array.dtype}"
         )
-    counter_of(self)  # the version counter belongs to the tensor and stays
+    counter = counter_of(self)  # the version counter belongs to the tensor and stays
+    if self._extra is not None and self._extra.view is not None:
+        self._extra.counter, self._extra.view = counter, None  # it shows other memory than its base's now
     self._array = source._array
     self._xp = source._xp
-    accumulate = None if self._extra is None or self._extra.accumulate is None else self._extra.accumulate()
-    if accumulate is not None:
-        accumulate.shape, accumulate.dtype = source._array.shape, source._array.dtype
+    refresh_accumulate_node(self)
 
 
 def is_view(self: Tensor) -> bool:
@@ -224,14 +230,14 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
     >>> x.grad
     tensor([10., 10.])
     """
-    if current_edge(self) is None:
+    if not requires_grad(self):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     return add_hook(tensor_hooks_of(self), hook)
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
     """Call `hook(tensor)` each time a gradient has been added to the leaf's `.grad`."""
-    if current_edge(self) is None:
+    if not requires_grad(self):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not self.is_leaf:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
@@ -244,9 +250,9 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of a tensor that is not a leaf in its `.grad`, too."""
     edge = current_edge(self)
-    if edge is None:
+    if not requires_grad(self):
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if edge is LEAF:
+    if edge is None or edge is LEAF:
         return
     extra_of(self).retains_grad = True
     hooks_of(edge[0]).retain[edge[1]] = weakref.ref(self)

@@ -44,9 +44,12 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Any) -> Any:
-            return tensor.device, tensor.cpu()
+            moved = tensor.cpu()
+            return tensor.detach() if moved is tensor else (tensor.device, moved)
 
         def unpack(packed: Any) -> Any:
+            if isinstance(packed, Tensor):
+                return packed
             device, tensor = packed
             return tensor.to(device)
 

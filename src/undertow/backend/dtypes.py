@@ -36,14 +36,6 @@ ALL = (
 #: kind -> rank of the category
 CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
-#: the names PyTorch's messages use for a tensor type
-TENSOR_TYPE_NAMES = {
-    bool_: "BoolTensor", uint8: "ByteTensor", int8: "CharTensor", int16: "ShortTensor", int32: "IntTensor",
-    int64: "LongTensor", float16: "HalfTensor", float32: "FloatTensor", float64: "DoubleTensor",
-    complex64: "ComplexFloatTensor", complex128: "ComplexDoubleTensor", uint16: "UInt16Tensor",
-    uint32: "UInt32Tensor", uint64: "UInt64Tensor",
-}  # fmt: skip
-
 #: the names PyTorch's messages use for an element type
 SCALAR_NAMES = {
     bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long", float16: "Half",
@@ -51,8 +43,11 @@ SCALAR_NAMES = {
     uint32: "UInt32", uint64: "UInt64",
 }  # fmt: skip
 
-_COMPLEX_OF = {float16: complex64, float32: complex64, float64: complex128}
-_REAL_OF = {complex64: float32, complex128: float64}
+#: the names PyTorch's messages use for a tensor type
+TENSOR_TYPE_NAMES = {d: name + "Tensor" for d, name in SCALAR_NAMES.items()}
+
+_COMPLEX_OF: dict[np.dtype[Any], np.dtype[Any]] = {float16: complex64, float32: complex64, float64: complex128}
+_REAL_OF: dict[np.dtype[Any], np.dtype[Any]] = {complex64: float32, complex128: float64}
 
 _default = [float32]
 
@@ -111,17 +106,17 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     >>> ut.promote_types(ut.int64, ut.float16)
     dtype('float16')
     """
-    a, b = np.dtype(a), np.dtype(b)
-    if a == b:
-        return a
-    rank_a, rank_b = CATEGORY[a.kind], CATEGORY[b.kind]
-    if rank_a < rank_b:
-        a, b, rank_a, rank_b = b, a, rank_b, rank_a
-    if rank_a == rank_b:
-        return _promote_within(a, b)
-    if rank_a == 3 and rank_b == 2:
-        return complex128 if b == float64 or a == complex128 else complex64
-    return a
+    high: np.dtype[Any] = np.dtype(a)
+    low: np.dtype[Any] = np.dtype(b)
+    if high == low:
+        return high
+    if CATEGORY[high.kind] < CATEGORY[low.kind]:
+        high, low = low, high
+    if CATEGORY[high.kind] == CATEGORY[low.kind]:
+        return _promote_within(high, low)
+    if high.kind == "c" and low.kind == "f":
+        return complex128 if low == float64 or high == complex128 else complex64
+    return high
 
 
 def can_cast(from_: Any, to: Any) -> bool:

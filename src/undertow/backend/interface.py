@@ -20,6 +20,8 @@ class Device:
     """
 
     __slots__ = ("index", "type")
+    index: int | None
+    type: str
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         if isinstance(type, Device):
@@ -67,7 +69,9 @@ class ArrayNamespace:
         self.device = device
         self.module = module
         # vars, not dir: looking at the names a module loads lazily would load them (numpy.f2py, numpy.testing, ...)
-        self.__dict__.update({n: v for n, v in vars(module).items() if not n.startswith("_") and n not in self.__dict__})
+        self.__dict__.update(
+            {n: v for n, v in vars(module).items() if not n.startswith("_") and n not in self.__dict__}
+        )
 
     if TYPE_CHECKING:
 
@@ -77,6 +81,14 @@ class ArrayNamespace:
     def define(cls, name: str, forward: Callable[..., Any]) -> None:
         """Make a primitive's forward callable by rules as `xp.name(...)`."""
         setattr(cls, name, forward)
+
+    def current_stream(self) -> Any:
+        """The stream that this thread's work on the device goes to; None on a device without streams."""
+        return None
+
+    def take_over(self, array: Any) -> Any:
+        """A copy of an array of any device, in this one's memory."""
+        return array.to_host() if hasattr(array, "to_host") else self.array(array)
 
     def __repr__(self) -> str:
         return f"<array functions of {self.device}>"

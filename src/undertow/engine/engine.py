@@ -2,8 +2,8 @@
 
 `execute` counts what every node waits for, seeds the roots, and runs whatever is ready, latest recorded first, until
 nothing is left. In an ordinary pass gradients are bare arrays and `xp` a backend's namespace; in a recorded pass
-(create_graph) they are Tensors and `xp` the recorded operations. The loop does not know the difference, apart from one
-flag: arrays may be added in place.
+(create_graph), and inside forward mode and vmap, they are Tensors and `xp` the recorded operations. The loop does not
+know the difference, apart from one flag: arrays may be added in place.
 
 Note [Reentrant backward]: a backward pass may be started from inside another: from a Function's backward, a hook, an
 unpack hook. It runs nested, on the same thread, with a GraphTask of its own. Python limits how deep a thread may call,
@@ -18,11 +18,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heappushpop
+from itertools import count
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, devices_in_use
+from undertow.engine.determinism import are_deterministic_algorithms_enabled
+from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
+from undertow.engine.failures import describe_failure
 from undertow.engine.input_buffer import InputBuffer
-from undertow.engine.tasks import Capture, ExecInfo, GraphTask, current_task, set_current_task
+from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad
@@ -56,8 +60,8 @@ class GraphRoot(Node):
         return list(self.grads)
 
 
-class Engine:
-    """Runs backward passes on the calling thread."""
+class Engine(DeviceThreads):
+    """Runs backward passes: on the calling thread and, where a graph touches other devices, on theirs."""
 
     def execute(
         self,
@@ -81,11 +85,21 @@ class Engine:
         if pruned:
             init_to_execute(task, root, captures, targets)
         task.root = root
-        if task.depth and task.depth % MAX_DEPTH == 0:
-            reentrant_pool.run(lambda: _run_to_the_end(task, root))
+        run = _run
+        if devices_in_use() and touches_devices(task, grads):
+            task = DeviceGraphTask(task, self._may_use_threads(task), are_deterministic_algorithms_enabled())
+            run = self.execute_with_graph_task
+        if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
+            add_thread_pool_task(lambda: _run_to_the_end(run, task, root))
         else:
-            _run_to_the_end(task, root)
-        return task.captured
+            _run_to_the_end(run, task, root)
+        return task.captured_vars
+
+    def _may_use_threads(self, task: GraphTask) -> bool:
+        return current().multithreading and not self.holds_a_lock(task.outer)
+
+    def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        return evaluate(task, node, grad)
 
     def queue_callback(self, callback: Callable[[], None]) -> None:
         """Run `callback` once, when the backward pass that is running now has finished."""
@@ -101,13 +115,27 @@ class Engine:
 engine = Engine()
 
 
-def _run_to_the_end(task: GraphTask, root: GraphRoot) -> None:
+def add_thread_pool_task(function: Callable[[], None]) -> None:
+    """Run a nested pass on a thread of the re-entrant pool, which takes this thread's place at its queue."""
+    device, queue = this_thread.device, this_thread.queue
+
+    def in_place_of_caller() -> None:
+        this_thread.device, this_thread.queue = device, queue
+        try:
+            function()
+        finally:
+            this_thread.device = this_thread.queue = None
+
+    reentrant_pool.run(in_place_of_caller)
+
+
+def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: GraphRoot) -> None:
     outer_state = current()
     set_current_task(task)
     set_state(outer_state.with_grad(task.create_graph))
     try:
         with cpu.errstate(all="ignore"):
-            _run(task, root)
+            run(task, root)
             _run_callbacks(task)
     finally:
         set_state(outer_state)
@@ -160,7 +188,7 @@ def init_to_execute(task: GraphTask, root: Node, captures: Sequence[Any], target
                 info.setdefault(node, ExecInfo()).needed = True
                 break
     task.exec_info = info
-    task.captured = [None] * len(captures)
+    task.captured_vars = [None] * len(captures)
 
 
 def _topological_order(task: GraphTask, root: Node) -> list[Node]:
@@ -184,15 +212,16 @@ def execution_order(task: GraphTask) -> list[Node]:
     assert task.root is not None
     compute_dependencies(again, task.root, 0)
     order: list[Node] = []
-    again.ready_queue.push(task.root, None)
-    while len(again.ready_queue):
-        node = again.ready_queue.pop()[2]
+    arrival = count().__next__
+    heap = [(-task.root.sequence_nr, arrival(), task.root)]
+    while heap:
+        node = heappop(heap)[2]
         order.append(node)
         for edge in node.next_edges:
             if edge is not None and (task.exec_info is None or edge[0] in task.exec_info):
                 again.dependencies[edge[0]] -= 1
                 if not again.dependencies[edge[0]]:
-                    again.ready_queue.push(edge[0], None)
+                    heappush(heap, (-edge[0].sequence_nr, arrival(), edge[0]))
     return order[1:]
 
 
@@ -206,74 +235,80 @@ def _run(task: GraphTask, node: Node) -> None:
     (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
     gradient stands for it, then the sum of `owned` nodes, which is the engine's own and added to in place.
     """
-    xp, keep, exec_info = task.xp, task.keep, task.exec_info
+    xp, keep = task.xp, task.keep
+    general = task.exec_info is not None or bool(task.watches)
     dependencies, not_ready = task.dependencies, task.not_ready
-    heap, arrival = task.ready_queue.heap, task.ready_queue.arrival
-    in_place = not task.create_graph
+    heap: list[tuple[int, int, Node, Any]] = []
+    arrival = count().__next__
+    in_place = task.in_place
     add, asarray, ndarray = xp.add, xp.asarray, xp.ndarray
     owned: set[Node] = set()
     grad: Any = True  # the root's; it is not looked at
-    while True:
-        edges = node.next_edges
-        if exec_info is not None or node.extra is not None or grad is None:
-            results, edges = evaluate(task, node, grad)
-        else:
-            results = node.pull(xp, grad, edges, keep)
-        following = grad = None
-        index = -1
-        for edge in edges:
-            index += 1
-            if edge is None:
-                continue
-            received = results[index]
-            results[index] = None
-            if type(edge) is OutputEdge:
-                below = edge[0]
-                received = _buffered(task, node, index, edge, received)
-                if dependencies[below]:
-                    continue
-                waiting = 1
+    try:
+        while True:
+            edges = node.next_edges
+            if general or node.extra is not None or grad is None:
+                results, edges = evaluate(task, node, grad)
             else:
-                below = edge
-                if received is not None:
-                    if type(received) is not ndarray:
-                        received = asarray(received)
-                    if received.dtype is not below.dtype or received.shape != below.shape:
-                        received = asarray(conform(node, index, received, below.shape, below.dtype, xp))
-                waiting = dependencies[below]
-            if waiting != 1:
-                if received is not None:
-                    old = not_ready.get(below)
-                    if old is None:
-                        not_ready[below] = received
-                    elif below in owned:
-                        add(old, received, old)
-                    else:
-                        not_ready[below] = asarray(add(old, received))
-                        if in_place:
-                            owned.add(below)
-                    old = None
-                # counted up from below zero once the first of several has come, so that 1 always means: the only one
-                dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
-                if waiting:
+                results = node.pull(xp, grad, edges, keep)
+            following = grad = None
+            index = -1
+            for edge in edges:
+                index += 1
+                if edge is None:
                     continue
-                received = not_ready.pop(below, None)
-            if type(below) is AccumulateGrad and exec_info is None:
-                unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
-                _finish_leaf(task, below, received, unshared)
-            elif following is None:
-                following, grad = below, received
+                received = results[index]
+                results[index] = None
+                if type(edge) is OutputEdge:
+                    below = edge[0]
+                    received = _buffered(task, node, index, edge, received)
+                    if dependencies[below]:
+                        continue
+                    waiting = 1
+                else:
+                    below = edge
+                    if received is not None:
+                        if type(received) is not ndarray:
+                            received = asarray(received)
+                        if received.dtype is not below.dtype or received.shape != below.shape:
+                            received = asarray(conform(node, index, received, below.shape, below.dtype, xp))
+                    waiting = dependencies[below]
+                if waiting != 1:
+                    if received is not None:
+                        old = not_ready.get(below)
+                        if old is None:
+                            not_ready[below] = received
+                        elif below in owned:
+                            add(old, received, old)
+                        else:
+                            not_ready[below] = asarray(add(old, received))
+                            if in_place:
+                                owned.add(below)
+                        old = None
+                    # counted up from below zero once the first of several has come, so that 1 always means: the only one
+                    dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
+                    if waiting:
+                        continue
+                    received = not_ready.pop(below, None)
+                if type(below) is AccumulateGrad and not general:
+                    unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
+                    _finish_leaf(task, below, received, unshared)
+                elif following is None:
+                    following, grad = below, received
+                else:
+                    heappush(heap, (-below.sequence_nr, arrival(), below, received))
+                received = None
+            if following is None:
+                if not heap:
+                    return
+                _, _, node, grad = heappop(heap)
+            elif heap:
+                _, _, node, grad = heappushpop(heap, (-following.sequence_nr, arrival(), following, grad))
             else:
-                heappush(heap, (-below.sequence_nr, arrival(), below, received))
-            received = None
-        if following is None:
-            if not heap:
-                return
-            _, _, node, grad = heappop(heap)
-        elif heap:
-            _, _, node, grad = heappushpop(heap, (-following.sequence_nr, arrival(), following, grad))
-        else:
-            node = following
+                node = following
+    except BaseException as error:
+        describe_failure(task, node, error)
+        raise
 
 
 def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, grad: Any) -> list[Any] | None:
@@ -287,7 +322,7 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
     buffer = task.not_ready.get(node)
     if buffer is None:
         buffer = task.not_ready[node] = InputBuffer(len(node.shape))
-    buffer.add(nr, grad, xp, in_place=not task.create_graph)
+    buffer.add(nr, grad, xp, in_place=task.in_place)
     task.dependencies[node] -= 1
     if task.dependencies[node]:
         return None
@@ -327,18 +362,26 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
             if g is not None:
                 shape, dtype = expected(node, nr)
                 grads[nr] = conform(node, nr, g, shape, dtype, xp)
+        for watch in task.watches:
+            watch.before(node, grads)
         post_hooks = _post_hooks(node)
         if type(node) is AccumulateGrad:
-            _accumulate(task, node, grads, unshared if grads[0] is grad else not task.create_graph)
+            _accumulate(task, node, grads, unshared if grads[0] is grad else task.in_place)
             results = []
         else:
-            results = _pull(task, node, grads, edges, True if node.extra is not None else task.keep)
+            keep = True if node.extra is not None or task.watches else task.keep
+            results = _pull(task, node, grads, edges, keep)
         if _post_hooks(node):
             # hooks that were registered while the node ran do not see the gradients it was given
             results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
-        if node.extra is not None and not task.keep_graph:
-            node.release()
+        for watch in task.watches:
+            watch.after(node, grads, results)
+        if (node.extra is not None or task.watches) and not task.keep_graph:
+            node.release(task.keep)
         return results, edges
+    except BaseException as error:
+        describe_failure(task, node, error)
+        raise
     finally:
         task.node = None
 
@@ -357,7 +400,7 @@ def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshare
 def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
     if not node.wants_undefined and all(g is None for g in grads):
         if not keep:
-            node.release()
+            node.release(keep)
         return [None] * len(edges)
     return node.pull(task.xp, grads if node.multiple_outputs else grads[0], edges, keep)
 
@@ -373,5 +416,5 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
     assert task.exec_info is not None
     info = task.exec_info[node]
     for capture in info.captures:
-        task.captured[capture.index] = grads[capture.input_nr]
+        task.captured_vars[capture.index] = grads[capture.input_nr]
     return info.needed

@@ -2,11 +2,25 @@
 
 The first gradient of a slot is kept as it is, so it may belong to somebody else and is never changed; the second makes
 a sum of the buffer's own, into which the rest are added in place (out of place when the pass is recorded).
+
+Note [Device order]: a gradient may come from another stream, or another device, than its receiver works on. Before it
+is kept or added, `accumulation_stream` lets the stream on which that happens wait for it:
+
+(1) It is on a device without streams. Nothing to do.
+(2) Producer, receiver and gradient are on one device: the receiver's stream, after the producer's.
+(3) It shares a device with the receiver, not with the producer: the receiver's stream, after the default stream of
+    that device. (A copy between devices arrives on the receiving device's current stream, which in a worker thread is
+    the default one for every device but that of the node it runs.)
+(4) It shares a device with the producer, not with the receiver: that device's default stream, after the producer's.
+(5) It shares a device with neither: the default stream of its own device.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from undertow.backend import namespace_of_array
+from undertow.backend.streams import stream
 
 
 class InputBuffer:
@@ -34,3 +48,68 @@ class InputBuffer:
     def received(self) -> list[Any] | None:
         """The gradients, or None when nothing flowed into any slot."""
         return self.slots if any(g is not None for g in self.slots) else None
+
+    def space(self, default: Any) -> Any:
+        """The namespace of the first gradient that is not on the CPU: its device's thread runs the node."""
+        for grad in self.slots:
+            if grad is not None and space_of_gradient(grad) is not default:
+                return space_of_gradient(grad)
+        return default
+
+
+class DeviceInputBuffer(InputBuffer):
+    """An InputBuffer whose gradients may come from several devices and threads, in any order.
+
+    xp       the namespace of a recorded pass, whose gradients are Tensors; None otherwise
+    pending  None, or (in a deterministic pass) what has come: it is summed when the last is there, in one order
+    """
+
+    __slots__ = ("pending", "xp")
+
+    def __init__(self, size: int, xp: Any, deterministic: bool) -> None:
+        super().__init__(size)
+        self.xp = xp
+        self.pending: list[Any] | None = [] if deterministic else None
+
+    def take(self, nr: int, grad: Any, producer: Any, consumer: Any, order: tuple[int, int]) -> None:
+        """Add a gradient made on the stream `producer`, for a node that runs on the stream `consumer`.
+
+        order   tells the gradients of a slot apart, whoever comes first
+        """
+        if grad is None:
+            return
+        where = accumulation_stream(space_of_gradient(grad), producer, consumer)
+        if self.pending is None:
+            self._add_on(where, nr, grad)
+        else:
+            self.pending.append((order, where, nr, grad))
+
+    def _add_on(self, where: Any, nr: int, grad: Any) -> None:
+        with stream(where):
+            self.add(nr, grad, self.xp or space_of_gradient(grad), in_place=self.xp is None)
+
+    def settle(self) -> None:
+        """Everything is there: sum up what was held back, latest recorded producer first."""
+        pending, self.pending = self.pending or (), None
+        for _, where, nr, grad in sorted(pending, key=lambda entry: entry[0]):
+            self._add_on(where, nr, grad)
+
+
+def space_of_gradient(grad: Any) -> Any:
+    """The namespace of the device that an array, or the array of a Tensor, lies on."""
+    return namespace_of_array(getattr(grad, "_array", grad))
+
+
+def accumulation_stream(space: Any, producer: Any, consumer: Any) -> Any:
+    """The stream that deals with a gradient of the device of `space`, made to wait for it. See Note [Device order]."""
+    if space.current_stream() is None:
+        return None  # (1)
+    on_producer = producer is not None and producer.namespace is space
+    on_consumer = consumer is not None and consumer.namespace is space
+    if on_consumer:
+        where, before = consumer, producer if on_producer else space.default_stream  # (2), (3)
+    else:
+        where, before = space.default_stream, producer if on_producer else None  # (4), (5)
+    if before is not None and before is not where:
+        where.wait_stream(before)
+    return where

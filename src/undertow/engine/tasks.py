@@ -1,20 +1,26 @@
-"""GraphTask: one backward pass. NodeTask: one node of it that is ready to run.
+"""GraphTask: one backward pass.
 
 Guarantees: a GraphTask belongs to the thread that made it; while only that thread works on it (CPU graphs), no field
-needs a lock. Fields marked (constant) are never changed after construction.
+needs a lock. On a DeviceGraphTask several threads work, and its `mutex` guards what they share. Fields marked
+(constant) are never changed once nodes run.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from itertools import count
+from threading import get_ident
 from typing import Any, NamedTuple
 
+from undertow.backend import cpu
 from undertow.engine.ready_queue import ReadyQueue
+from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
 from undertow.graph.saved import Freed
 from undertow.graph.sites import caller_site, is_site_recording_enabled
+from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
 
@@ -43,17 +49,19 @@ class GraphTask:
     keep_graph      whether saved values survive (constant)
     keep            True, or the Freed that takes the place of saved values (constant)
     create_graph    whether the pass is itself recorded; also the grad mode nodes run in (constant)
+    in_place        whether gradients are arrays, which may be added to in place (constant)
     xp              the namespace rules compute with (constant)
     dependencies    node -> how many gradients it still waits for
     not_ready       node -> the gradient gathering for it; an InputBuffer if it has several outputs
     exec_info       None (everything runs), or node -> ExecInfo for a pass with chosen inputs
-    captured        the captured gradients
-    ready_queue     the nodes that can run now
+    captured_vars   the captured gradients
     final_callbacks what runs when the last node has
     node            the node being run by the general path, None between nodes
+    watches         who looks on (constant)
+    failed          whether an exception has ended it
     root            the GraphRoot above the roots of this pass
     outer           the task in whose node this one was started, or None (constant)
-    depth           how many tasks it is nested in (constant)
+    reentrant_depth how many tasks it is nested in (constant)
     """
 
     def __init__(self, keep_graph: bool, create_graph: bool, xp: Any, outer: GraphTask | None) -> None:
@@ -64,17 +72,110 @@ class GraphTask:
             self.keep = Freed()
             self.keep.site = caller_site() if is_site_recording_enabled() else None
         self.create_graph = create_graph
+        self.in_place = xp.ndarray is not Tensor
         self.xp = xp
         self.dependencies: dict[Node, int] = {}
         self.not_ready: dict[Node, Any] = {}
         self.exec_info: dict[Node, ExecInfo] | None = None
-        self.captured: list[Any] = []
-        self.ready_queue = ReadyQueue()
+        self.captured_vars: list[Any] = []
         self.final_callbacks: list[Callable[[], None]] = []
         self.node: Node | None = None
+        self.watches = watches_of_pass()
+        self.failed = False
         self.outer = outer
         self.root: Node | None = None
-        self.depth = 0 if outer is None else outer.depth + 1
+        self.reentrant_depth = 0 if outer is None else outer.reentrant_depth + 1
+
+
+class FutureResult:
+    """How a pass ended: not yet, well, or with an error."""
+
+    __slots__ = ("completed", "error")
+
+    def __init__(self) -> None:
+        self.completed = False
+        self.error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raise the error, if there was one, and forget it: its traceback holds the frames that hold the task."""
+        error, self.error = self.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
+
+class DeviceGraphTask(GraphTask):
+    """A pass with nodes on devices that have threads of their own.
+
+    outstanding_tasks  how many NodeTasks are queued or running; the pass is over when none is
+    has_error          whether one of them has raised: the others are then skipped
+    exit_on_error      whether the pass is over at its first error, while nodes may still be running (constant)
+    future_result      how it ended
+    cpu_ready_queue    the nodes that run on the thread that drives the pass (constant)
+    owner              the device whose worker thread started it; None if it was no worker (constant)
+    multithreading     whether devices' nodes run on their threads, or all on the caller's (constant)
+    deterministic      whether gradients are summed in one order, whatever order they come in (constant)
+    thread_locals      the caller's context (modes, current task, floating-point errors), copied for every node
+    leaf_streams       the streams on which gradients were accumulated or captured; the caller's wait for them
+    running            the threads that are inside one of its nodes; each adds and discards itself
+    node, xp           as in GraphTask, but for each thread its own
+
+    final_callbacks is appended to by any thread, and needs no lock for that.
+    """
+
+    def __init__(self, task: GraphTask, multithreading: bool, deterministic: bool) -> None:
+        self._nodes: dict[int, Node | None] = {}
+        self._spaces: dict[int, Any] = {}
+        self.__dict__.update({k: v for k, v in task.__dict__.items() if k not in ("node", "xp")})
+        self.recorded = None if task.in_place else task.xp
+        # Guards dependencies, not_ready and the InputBuffers in it, outstanding_tasks, has_error, future_result and
+        # leaf_streams. Re-entrant, because a destructor may start a pass wherever Python runs: see Note [Destructors].
+        self.mutex = threading.RLock()
+        self.outstanding_tasks = 0
+        self.has_error = False
+        self.exit_on_error = False
+        self.future_result = FutureResult()
+        self.cpu_ready_queue = ReadyQueue()
+        self.owner: Any = None
+        self.multithreading = multithreading
+        self.deterministic = deterministic
+        self.thread_locals: Context | None = None
+        self.leaf_streams: set[Any] = set()
+        self.running: set[int] = set()
+
+    def set_exception(self, error: BaseException) -> None:
+        """End the pass with `error`; the first one counts."""
+        with self.mutex:
+            if not self.has_error:
+                self.has_error = True
+                self.future_result.error = error
+
+    def task_done(self) -> bool:
+        """One NodeTask less; whether that ended the pass."""
+        with self.mutex:
+            self.outstanding_tasks -= 1
+            over = not self.outstanding_tasks or (self.exit_on_error and self.has_error)
+            just_now = over and not self.future_result.completed
+            self.future_result.completed = over or self.future_result.completed
+            return just_now
+
+    @property
+    def node(self) -> Node | None:  # type: ignore[override]
+        return self._nodes.get(get_ident())
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._nodes[get_ident()] = node
+
+    @property
+    def xp(self) -> Any:  # type: ignore[override]
+        return self._spaces.get(get_ident(), cpu)
+
+    @xp.setter
+    def xp(self, xp: Any) -> None:
+        self._spaces[get_ident()] = xp
 
 
 _current: ContextVar[GraphTask | None] = ContextVar("undertow.graph_task", default=None)

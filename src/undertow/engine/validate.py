@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend import cpu, namespace_of_array
 from undertow.errors import InvalidGradientError
-from undertow.graph.node import Node
+from undertow.graph.node import Node, space_of
 
 
 def expected(node: Node, nr: int) -> tuple[Any, Any]:
@@ -22,7 +23,7 @@ def is_expandable_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
-    """`grad`, summed down to `shape` and cast to `dtype`; InvalidGradientError if it cannot be.
+    """`grad`, summed down to `shape` and cast to `dtype` (None: any will do); InvalidGradientError if it cannot be.
 
     Works on arrays and, when xp is the recorded namespace, on tensors.
     """
@@ -31,9 +32,33 @@ def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype
             problem = "got {} but expected shape compatible with {}"
             raise InvalidGradientError(producer.name(), index, problem, list(grad.shape), list(shape))
         grad = xp.sum_to(grad, shape)
-    if grad.dtype != dtype:
+    if dtype is not None and grad.dtype != dtype:
         if grad.dtype.kind == "c" and dtype.kind != "c":
             grad = xp.real(grad)
         if grad.dtype != dtype:
             grad = xp.astype(grad, dtype)
     return grad
+
+
+def conform_to_receiver(producer: Node, index: int, grad: Any, edge: Any, recorded: Any) -> Any:
+    """A gradient in the shape and dtype, and on the device, that the receiver at the end of `edge` expects.
+
+    recorded   the namespace of a recorded pass, whose gradients are Tensors; None otherwise
+    """
+    if grad is None:
+        return None
+    below, nr = edge[0], edge[1]
+    space = space_of(below, nr)
+    if recorded is None and not hasattr(grad, "namespace"):
+        grad = cpu.asarray(grad)
+    here = namespace_of_array(getattr(grad, "_array", grad))
+    shape, dtype = expected(below, nr)
+    if tuple(grad.shape) != tuple(shape) or grad.dtype != dtype:
+        grad = conform(producer, index, grad, shape, dtype, recorded or here)
+        grad = grad if recorded else here.asarray(grad)
+    if here is space:
+        return grad
+    if grad.ndim:  # a single number goes anywhere, as in the forward pass
+        problem = "expected device {1} but got {0}"
+        raise InvalidGradientError(producer.name(), index, problem, here.device, space.device)
+    return recorded._to_device(grad, dtype, here, space) if recorded else space.take_over(grad)

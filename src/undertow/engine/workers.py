@@ -40,34 +40,35 @@ class ReentrantPool:
     """The threads that re-entrant passes hop to. See Note [Reentrant backward]."""
 
     def __init__(self) -> None:
-        # Guards `_idle`: taking an idle thread and becoming one.
-        self._lock = threading.Lock()
+        # Taken from and added to by single operations of a list, which need no lock: a destructor may start a pass here.
         self._idle: list[queue.SimpleQueue[_Job]] = []
 
     def run(self, function: Callable[[], Any]) -> Any:
         job = _Job(function)
-        with self._lock:
-            inbox = self._idle.pop() if self._idle else None
-        if inbox is None:
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
             inbox = queue.SimpleQueue()
             threading.Thread(target=self._work, args=(inbox,), name="undertow-reentrant", daemon=True).start()
         inbox.put(job)
         job.done.wait()
-        if job.error is not None:
-            raise job.error
-        return job.result
+        error, job.error = job.error, None
+        if error is None:
+            return job.result
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame, which must not hold it
 
     def _work(self, inbox: queue.SimpleQueue[_Job]) -> None:
         while True:
             job = inbox.get()
             job.run()
             del job  # an idle thread must not keep the task, nor what its exception holds, alive
-            with self._lock:
-                self._idle.append(inbox)
+            self._idle.append(inbox)
 
     def forget_threads(self) -> None:
         """After a fork only the forking thread exists."""
-        self._lock = threading.Lock()
         self._idle = []
 
 

@@ -5,16 +5,34 @@ The leaf knows its node weakly and the node its leaf strongly: the graph owns th
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import Any
 
-from undertow.graph.node import LAST, Node
+from undertow.backend import cpu
+from undertow.graph.node import LAST, Node, extra_on
+from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
 # of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork nobody holds the lock, whatever it says."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def is_accumulating() -> bool:
+    """Whether this thread holds the lock: a destructor runs while a gradient is being stored."""
+    return bool(_lock._is_owned())  # type: ignore[attr-defined]
+
 
 class AccumulateGrad(Node):
     __slots__ = ("variable",)
@@ -28,8 +46,8 @@ class AccumulateGrad(Node):
         self.saved = ()
         self.params = ()
         self.shape = variable._array.shape
-        self.dtype = variable._array.dtype
-        self.extra = None
+        self.dtype = grad_dtype_of(variable)
+        self.extra = None if variable._xp is cpu else extra_on(variable._xp)
 
     def name(self) -> str:
         return "undertow::autograd::AccumulateGrad"
@@ -52,7 +70,7 @@ class AccumulateGrad(Node):
                 extra.grad = clone_gradient(grad) if old is None else add_gradients(old, grad)
             elif old is None:
                 extra.grad = Tensor(own_array(grad, variable, unshared), variable._xp)
-            elif old._edge is None and old._array.dtype == grad.dtype and old._array.flags.writeable:
+            elif old._edge is None and old._array.flags.writeable and _fits(grad, old._array):
                 variable._xp.add(old._array, grad, out=old._array)
                 counter_of(old).value += 1  # a graph may have saved this gradient
             else:
@@ -66,12 +84,32 @@ class AccumulateGrad(Node):
                 raise RuntimeError("hooks should return None.")
 
 
+def _fits(grad: Any, array: Any) -> bool:
+    """Whether `grad` can be added to `array` in place: real and complex do not mix, precisions do."""
+    return grad.dtype is array.dtype or array.dtype.kind == grad.dtype.kind or array.dtype.kind == "c"
+
+
+def grad_dtype_of(leaf: Tensor) -> Any:
+    """The dtype a gradient of the leaf is cast to; None: it is kept as it comes."""
+    chosen = ... if leaf._extra is None else leaf._extra.grad_dtype
+    return leaf._array.dtype if chosen is ... else chosen
+
+
+def refresh_accumulate_node(leaf: Tensor) -> None:
+    """Let the node that a graph may already hold know that the leaf's shape or gradient's dtype has changed."""
+    node = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
+    if node is not None:
+        node.shape, node.dtype = leaf._array.shape, grad_dtype_of(leaf)
+
+
 def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
     """`grad` itself when nobody else can see it and it is laid out as the leaf is; a copy otherwise."""
     array = variable._array
     if unshared and grad.base is None and grad.strides == array.strides:
         return grad
-    return copy_in_layout(grad, array, variable._xp)
+    if current().grad_layout:
+        return copy_in_layout(grad, array, variable._xp)
+    return grad if unshared and grad.base is None else grad.copy(order="K")
 
 
 def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:

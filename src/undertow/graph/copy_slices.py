@@ -10,37 +10,42 @@ import sys
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.graph.node import Node, next_sequence_nr
+from undertow.graph.node import Node, extra_on, next_sequence_nr
 from undertow.tensor import Tensor
 
 getrefcount = sys.getrefcount
 
 
 class CopySlices(Node):
-    """next_edges: the base's former edge, then those of the wrapped node behind its first.
+    """The next edges are the wrapped node's, but the one to the view's former history leads to the base's.
 
-    node    the in-place operation's
-    replay  how to find the slice in something shaped as the base
-    layout  how the base lies in memory, if the replay asks for that
+    node      the in-place operation's
+    position  which of its edges that is: 0, but for a custom Function with the view elsewhere among its arguments
+    replay    how to find the slice in something shaped as the base
+    layout    how the base lies in memory, if the replay asks for that
     """
 
-    __slots__ = ("layout", "node", "replay")
+    __slots__ = ("layout", "node", "position", "replay")
 
-    def __init__(self, base: Tensor, base_edge: Any, replay: Any, node: Node) -> None:
+    keeps_outputs = False
+
+    def __init__(self, base: Tensor, base_edge: Any, replay: Any, node: Node, position: int = 0) -> None:
         self.node = node
+        self.position = position
         self.replay = replay
         self.layout = layout_for(replay, base)
-        self.next_edges = (base_edge, *node.next_edges[1:])
+        edges = node.next_edges
+        self.next_edges = (*edges[:position], base_edge, *edges[position + 1 :])
         self.sequence_nr = next_sequence_nr()
         self.saved = self.params = ()
         self.shape = base._array.shape
         self.dtype = base._array.dtype
-        self.extra = None
+        self.extra = None if base._xp is cpu else extra_on(base._xp)
         self.code = getattr(node, "code", None)
         self.lasti = getattr(node, "lasti", 0)
 
-    def release(self) -> None:
-        self.node.release()
+    def release(self, freed: Any) -> None:
+        self.node.release(freed)
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if isinstance(grad, Tensor):
@@ -50,29 +55,34 @@ class CopySlices(Node):
         else:
             whole = grad.copy(order="C") if self.layout is None else lay_out(xp, grad, self.layout)
         part = self.replay.of_array(xp, whole)
-        inner = self.run_wrapped(xp, part.copy(), edges, keep)
-        if edges[0] is not None:
-            part[...] = 0 if inner[0] is None else fitted(xp, xp.asarray(inner[0]), part)
-        inner[0] = None if edges[0] is None else whole
-        return inner
+        if not part.flags.writeable and xp.may_share_memory(part, whole):
+            part.flags.writeable = True  # part of an expanded array; that its elements do not overlap was seen before
+        results, inside = self.run_wrapped(xp, part.copy(), edges, keep)
+        if edges[self.position] is not None:
+            part[...] = 0 if inside is None else fitted(xp, xp.asarray(inside), part)
+            results[self.position] = whole
+        return results
 
     def pull_recorded(self, xp: Any, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         whole = clone_as(grad, self.layout)
         part = self.replay(whole)
-        inner = self.run_wrapped(xp, clone_as(part, None), edges, keep)
-        if edges[0] is not None:
-            if inner[0] is None:
+        results, inside = self.run_wrapped(xp, clone_as(part, None), edges, keep)
+        if edges[self.position] is not None:
+            if inside is None:
                 zero_in_place(part)
             else:
-                copy_in_place(part, fitted(xp, inner[0], part))
-        inner[0] = None if edges[0] is None else whole
-        return inner
+                copy_in_place(part, fitted(xp, inside, part))
+            results[self.position] = whole
+        return results
 
-    def run_wrapped(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        node = self.node
-        # its own first edge leads to the view's former history; the gradient for that now travels in `whole`
-        wanted = (edges[0] if node.next_edges[0] is not None else None, *edges[1:])
-        return list(node.pull(xp, [grad] if node.multiple_outputs else grad, wanted, keep))
+    def run_wrapped(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> tuple[list[Any], Any]:
+        """The wrapped node's gradients, and apart from them that for the slice."""
+        node, position = self.node, self.position
+        if node.next_edges[position] is None:
+            edges = (*edges[:position], None, *edges[position + 1 :])
+        results = list(node.pull(xp, [grad] if node.multiple_outputs else grad, edges, keep))
+        inside, results[position] = results[position], None
+        return results, inside
 
 
 def _one_holder() -> int:

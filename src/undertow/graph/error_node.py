@@ -8,7 +8,7 @@ from undertow.graph.node import Node, next_sequence_nr
 
 
 class Error(Node):
-    """Raises `exception` when a gradient reaches it."""
+    """Raises a copy of `exception` when a gradient reaches it."""
 
     __slots__ = ("exception",)
 
@@ -24,4 +24,8 @@ class Error(Node):
         self.extra = None
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        raise self.exception.with_traceback(None)
+        # not the exception itself: its traceback would keep the pass alive as long as the graph
+        kind = type(self.exception)
+        fresh = kind.__new__(kind, *self.exception.args)
+        vars(fresh).update(vars(self.exception))
+        raise fresh

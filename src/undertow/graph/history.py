@@ -11,23 +11,31 @@ from typing import Any
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.hooks import hooks_of
-from undertow.graph.node import Node, next_sequence_nr
+from undertow.graph.node import Node, next_sequence_nr, place_node
 from undertow.modes import State, current, set_state
 from undertow.tensor import LEAF, Tensor, View, current_edge, views
 from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
 from undertow.tensor.tensor import install_refresh
 from undertow.tensor.views import current_replay
 
+#: a version that no memory has: the view's edge must be made anew
+STALE = -1
+
 # ---- the changed tensor
 
 
-def rebase_history(tensor: Tensor, edge: Any) -> None:
-    """Move a tensor that was changed in place (and its version counted) to the history that `edge` leads to."""
+def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
+    """Move a tensor that was changed in place (and its version counted) to the history that `edge` leads to.
+
+    position  which of the node's edges leads to what the tensor was
+    """
     view = None if tensor._extra is None else tensor._extra.view
     if view is None:
         set_edge(tensor, edge)
-    else:
-        set_edge(view.base, CopySlices(view.base, gradient_edge(view.base), current_replay(tensor), edge[0]))
+        return
+    replay = current_replay(tensor)
+    set_edge(view.base, CopySlices(view.base, gradient_edge(view.base), replay, edge[0], position))
+    view.version = STALE
 
 
 def set_edge(tensor: Tensor, edge: Any) -> None:
@@ -83,6 +91,7 @@ class Cut(Node):
         self.saved = self.params = ()
         self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
         self.extra = None
+        place_node(self, [tensor._xp])
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return []

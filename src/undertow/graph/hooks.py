@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from undertow.backend import namespace_of_array
 from undertow.graph.node import Node, node_extra
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of
 
@@ -19,16 +20,22 @@ _next_id = count().__next__
 
 
 class RemovableHandle:
-    """What registering a hook returns; `remove()` takes the hook out again, and may be called twice."""
+    """What registering a hook returns; `remove()` takes the hook out again, and may be called twice.
+
+    It does not keep the hook alive, nor what the hook refers to.
+    """
 
     def __init__(self, hooks: dict[int, Any]) -> None:
         self.id = _next_id()
-        self._hooks: dict[int, Any] | None = hooks
+        try:
+            self._hooks: Callable[[], dict[int, Any] | None] = weakref.ref(hooks)
+        except TypeError:  # a plain dict, which a user has put in the place of ours
+            self._hooks = lambda: hooks
 
     def remove(self) -> None:
-        if self._hooks is not None:
-            self._hooks.pop(self.id, None)
-            self._hooks = None
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -83,7 +90,7 @@ def tensor_hooks_of(tensor: Tensor) -> OrderedDict[int, Any]:
 
 
 def _shown(grad: Any, xp: Any) -> Any:
-    return grad if grad is None or isinstance(grad, Tensor) else Tensor(grad, xp)
+    return grad if grad is None or isinstance(grad, Tensor) else Tensor(grad, namespace_of_array(grad))
 
 
 def _taken(grad: Any, recorded: bool) -> Any:
@@ -156,7 +163,7 @@ def run_post_hooks(node: Node, results: Any, grads: list[Any], xp: Any) -> Any:
 
 
 def _arrays(results: Any, xp: Any, recorded: bool) -> list[Any]:
-    return list(results) if recorded else [r if r is None else xp.asarray(r) for r in results]
+    return list(results) if recorded else [r if r is None or hasattr(r, "namespace") else xp.asarray(r) for r in results]
 
 
 def _replaced(hook: Any, result: Any, count: int, recorded: bool) -> list[Any]:

@@ -4,8 +4,8 @@ Note [Undefined gradients are None]: a gradient that is zero because nothing flo
 engine. Rules are never called with None; a node with several outputs gets a list in which some may be None.
 
 Note [When saved values die]: a node's saved tensors are dropped the moment it has run, unless the pass keeps the
-graph. Then `saved` is None, and asking for them raises GraphFreedError. A node that saved no tensor has `saved == ()`
-and can be run again and again.
+graph. Then `saved` is a Freed (see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor
+has `saved == ()` and can be run again and again.
 
 Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
 output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
+from undertow.backend import cpu, namespace_of_array
 from undertow.graph.sites import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
@@ -49,11 +50,16 @@ class OutputEdge(tuple[Any, int]):
 
 
 class NodeExtra:
-    """What only some nodes have: hooks, user metadata, version counters of saved outputs."""
+    """What only some nodes have: hooks, user metadata, version counters and tangents of saved outputs."""
 
     hooks: Any = None
     metadata: dict[str, Any] | None = None
     counters: dict[int, tuple[VersionCounter, int]] | None = None
+    tangents: dict[int, Any] | None = None
+    #: the stream the operation ran on, if its (first) output is not on the CPU; the gradient is computed there too
+    stream: Any = None
+    #: the namespace of each output, if they are not all on one device
+    spaces: list[Any] | None = None
 
 
 class Node:
@@ -81,6 +87,8 @@ class Node:
 
     #: whether several tensors came out of the operation (gradients then arrive as a list)
     multiple_outputs = False
+    #: whether it may keep arrays of its outputs, whose version counters it then has to know (Note [Saved outputs])
+    keeps_outputs = True
     #: whether `pull` wants to be called although every gradient is None
     wants_undefined = False
     #: the operation's public name
@@ -97,10 +105,10 @@ class Node:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how its gradient is computed")
 
-    def release(self) -> None:
-        """Drop saved tensors. See Note [When saved values die]."""
+    def release(self, freed: Any) -> None:
+        """Drop saved tensors; `freed` takes their place. See Note [When saved values die]."""
         if self.saved:
-            self.saved = None
+            self.saved = freed
 
     # ---- what a user sees
 
@@ -125,13 +133,14 @@ class Node:
     @property
     def _input_metadata(self) -> list[InputMetadata]:
         shapes, dtypes = (self.shape, self.dtype) if self.multiple_outputs else ([self.shape], [self.dtype])
-        return [InputMetadata(shape, dtype, self.device) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        return [
+            InputMetadata(shape, dtype, space_of(self, nr).device)
+            for nr, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+        ]
 
     @property
     def device(self) -> Any:
-        from undertow.backend import cpu
-
-        return cpu.device
+        return space_of(self, 0).device
 
     @property
     def requires_grad(self) -> bool:
@@ -151,6 +160,10 @@ class Node:
         if name.startswith(("_saved_", "_raw_saved_")):
             return saved_attribute(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        raw = [f"_raw_saved_{name}" for name, (kind, _) in self.saved_names.items() if kind != "value"]
+        return [*super().__dir__(), *[f"_saved_{name}" for name in self.saved_names], *raw]
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -175,8 +188,10 @@ class Node:
 
     def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:
         """A twin of the nr-th output, made from its saved array."""
-        twin = Tensor(array, xp, OutputEdge((self, nr)) if self.multiple_outputs else self)
+        twin = Tensor(array, xp if type(array) is cpu.ndarray else namespace_of_array(array), OutputEdge((self, nr)) if self.multiple_outputs else self)
         extra_of(twin).counter = self.counter_of_output(nr)
+        if self.extra is not None and self.extra.tangents is not None and nr in self.extra.tangents:
+            extra_of(twin).tangents = self.extra.tangents[nr]
         return twin
 
 
@@ -187,6 +202,35 @@ class _SequenceOrder:
 
 
 sequence_order = _SequenceOrder()
+
+
+def extra_on(xp: Any) -> NodeExtra:
+    """The NodeExtra of an operation that has just run on a device other than the CPU."""
+    extra = NodeExtra()
+    extra.stream = xp.current_stream()
+    return extra
+
+
+def place_node(node: Node, spaces: list[Any]) -> None:
+    """Note on which device(s) the outputs of a node lie, if any is not the CPU's."""
+    away = [xp for xp in spaces if xp is not cpu]
+    if away:
+        extra = node_extra(node)
+        extra.stream = away[0].current_stream()
+        extra.spaces = None if all(xp is away[0] for xp in spaces) else spaces
+
+
+def stream_of(node: Node) -> Any:
+    """The stream that the node's operation ran on; None on the CPU."""
+    return None if node.extra is None else node.extra.stream
+
+
+def space_of(node: Node, nr: int) -> Any:
+    """The namespace of the device of the nr-th output, and so of its gradient."""
+    extra = node.extra
+    if extra is None or extra.stream is None:
+        return cpu
+    return extra.stream.namespace if extra.spaces is None else extra.spaces[nr]
 
 
 def node_extra(node: Node) -> NodeExtra:

@@ -14,6 +14,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.history import operation_name
 from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra, site_of
 from undertow.graph.sites import Site
 from undertow.modes import current, install_recorder, set_state
@@ -28,7 +29,7 @@ def describe(tensor: Tensor) -> str:
 def raise_mutated(node: Node, argument: str, tensor: Tensor, expected: int) -> None:
     """Raise the error for a saved tensor that is no longer at the version it was saved at."""
     edge = tensor._edge
-    producer = "" if edge is None or edge is LEAF else edge[0].name().removesuffix("0").removesuffix("Backward")
+    producer = "" if edge is None or edge is LEAF else operation_name(edge[0])
     raise ModifiedInplaceError(
         saved_by=node.name(),
         argument=argument,
@@ -64,9 +65,6 @@ class Freed(tuple[()]):
         return "<freed>"
 
 
-FREED = Freed()
-
-
 class CompiledNode(Node):
     """Base of the nodes compiled from declarations: saved values live in slots of their own, named `saved_slots`."""
 
@@ -75,17 +73,21 @@ class CompiledNode(Node):
     saved_slots: tuple[str, ...] = ()
 
     @property
-    def saved(self) -> tuple[Any, ...] | None:  # type: ignore[override]
+    def saved(self) -> tuple[Any, ...]:  # type: ignore[override]
         values = tuple([getattr(self, slot) for slot in self.saved_slots])
-        return None if any(type(v) is Freed for v in values) else values
+        return next((v for v in values if type(v) is Freed), values)
 
-    def release(self) -> None:
+    def release(self, freed: Any) -> None:
         for slot in self.saved_slots:
-            setattr(self, slot, FREED)
+            value = getattr(self, slot)
+            if type(value) is SavedTensor:
+                value.release()
+            setattr(self, slot, freed)
 
 
-def freed_error(node: Node, freed: Freed | None = None) -> GraphFreedError:
-    return GraphFreedError(node.name(), site_of(node), None if freed is None or freed.site is None else str(freed.site))
+def freed_error(node: Node, freed: Any) -> GraphFreedError:
+    site = getattr(freed, "site", None)
+    return GraphFreedError(node.name(), site_of(node), None if site is None else str(site))
 
 
 def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
@@ -123,10 +125,11 @@ class SavedTensor:
     """One saved tensor of a node: `grad_fn._raw_saved_self`.
 
     The tensor itself for an input; for an output its array and the node, because keeping the tensor would be a cycle.
-    With hooks, what the pack hook made of it, and enough to give the unpacked tensor its place in the graph.
+    With hooks, what the pack hook made of it, and enough to give the unpacked tensor its place in the graph. A hook
+    that returns an alias of the tensor (`detach()`) is served as well as none: changes in place are noticed.
     """
 
-    __slots__ = ("_argument", "_array", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed", "_state",
+    __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed", "_state",
                  "_tensor", "_xp")  # fmt: skip
 
     _extra = _unusual()
@@ -142,6 +145,7 @@ class SavedTensor:
         self._array: Any = None
         self._xp: Any = None
         self._nr = 0
+        self._counter: VersionCounter | None = None
         self._is_output = False
         self._state = "plain"  # "plain", "hooked" or "freed"
         self._packed: Any = None
@@ -149,15 +153,19 @@ class SavedTensor:
         self._edge: Any = None
 
     @classmethod
-    def of_output(cls, output: Tensor, argument: str = "result") -> SavedTensor:
-        """Save an output of the node that is saving it."""
+    def of_output(cls, output: Tensor, argument: str = "result", edge: Any = None) -> SavedTensor:
+        """Save an output of the node that is saving it.
+
+        edge  the output's place at that node, where it has another history already (a view that was changed in place)
+        """
+        edge = output._edge if edge is None else edge
+        node, nr = edge[0], edge[1]
         saved = cls(None, argument)
         saved._is_output = True
-        saved._array, saved._xp = output._array, output._xp
-        saved._nr = output._edge[1]
-        counter = counter_of(output)
-        saved._expected = counter.value
-        output._edge[0].watch_output(saved._nr, counter)
+        saved._array, saved._xp, saved._nr = output._array, output._xp, nr
+        saved._counter = counter_of(output)
+        saved._expected = saved._counter.value
+        node.watch_output(nr, saved._counter)
         return saved
 
     @property
@@ -166,11 +174,20 @@ class SavedTensor:
         return self._packed if self._state == "hooked" else self._plain_data()
 
     @property
+    def kind(self) -> str:
+        """"packed", "output" or "input"."""
+        return "packed" if self._state == "hooked" else "output" if self._is_output else "input"
+
+    @property
     def unpack_hook(self) -> Any:
         return self._hook
 
     def _plain_data(self) -> Tensor | None:
-        return Tensor(self._array, self._xp) if self._is_output else self._tensor
+        if not self._is_output:
+            return self._tensor  # type: ignore[no-any-return]
+        twin = Tensor(self._array, self._xp)
+        extra_of(twin).counter = self._counter  # so that changes to the output are seen as changes to the twin
+        return twin
 
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Any = None) -> None:
         """Keep `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that gives it back when it is needed."""
@@ -194,13 +211,14 @@ class SavedTensor:
         self._packed = pack(pack_hook, data)
         if not self._is_output:
             self._edge = gradient_edge(data)
+        self._counter = counter_shared_by(self._packed, data)
         self._hook, self._state, self._xp = unpack_hook, "hooked", data._xp
         self._tensor = self._array = None
 
     def unpack(self, node: Node | None = None) -> Tensor | None:
         """The tensor, if it is still the one that was saved."""
         if self._state == "freed":
-            raise GraphFreedError("a node" if node is None else node.name())
+            raise GraphFreedError("a node") if node is None else freed_error(node, node.saved)
         if self._state == "hooked":
             return self._unpack_hooked(node)
         if self._is_output:
@@ -220,6 +238,8 @@ class SavedTensor:
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(found).__name__}"
             )
+        if self._counter is not None and self._counter.value != self._expected:
+            raise_mutated(node if node is not None else _Anonymous(), self._argument, found, self._expected)
         twin = Tensor(found._array, found._xp)
         if self._is_output and node is not None:
             twin._edge = OutputEdge((node, self._nr)) if node.multiple_outputs else node
@@ -233,6 +253,13 @@ class SavedTensor:
     def release(self) -> None:
         self._tensor = self._array = self._packed = self._hook = self._edge = None
         self._state = "freed"
+
+
+def counter_shared_by(packed: Any, data: Tensor) -> VersionCounter | None:
+    """The version counter of the data, if the pack hook returned the data itself or an alias of it."""
+    if isinstance(packed, Tensor) and (packed is data or counter_of(packed) is counter_of(data)):
+        return counter_of(data)
+    return None
 
 
 def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
@@ -286,14 +313,17 @@ def saved_attribute(node: Node, name: str) -> Any:
     raw = name.startswith("_raw_saved_")
     key = name.removeprefix("_raw_saved_" if raw else "_saved_")
     if key not in node.saved_names:
+        op = getattr(node, "op", None)
+        if op is not None and key in op.node_class.saved_names:  # saved by the form that takes a tensor for the number
+            return SavedTensor(None, key) if raw else None
         raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}: it saves {list_of(node)}")
     kind, place = node.saved_names[key]
     if kind == "value":
         return node.params[place]
-    if node.saved is None:
-        raise freed_error(node, next((v for v in _slots(node) if type(v) is Freed), None))
     if raw:
         return raw_saved(node, key, kind, place)
+    if type(node.saved) is Freed:
+        raise freed_error(node, node.saved)
     if kind == "input":
         value = getattr(node, f"saved_{place}")
         return None if value is None else unpack_input(node, key, value, getattr(node, f"version_{place}"))
@@ -302,15 +332,15 @@ def saved_attribute(node: Node, name: str) -> Any:
     return None if array is None else node.output_tensor(nr, array, cpu)
 
 
-def _slots(node: Node) -> list[Any]:
-    return [getattr(node, slot) for slot in getattr(node, "saved_slots", ())]
-
-
 def raw_saved(node: Node, key: str, kind: str, place: Any) -> SavedTensor:
     """The SavedTensor of one slot; it takes the slot's place, so it is the same object every time it is asked for."""
     slot = f"saved_{place if kind == 'input' else place[0]}"
     value = getattr(node, slot)
-    if type(value) is not SavedTensor:
+    if type(value) is Freed:
+        value = SavedTensor(None, key)
+        value.release()
+    elif type(value) is not SavedTensor:
+        node_extra(node)  # the general path of the engine releases it with its node
         if kind == "input":
             value = SavedTensor(value, key)
         else:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from undertow.tensor.metadata import OWN_CODE
+
 #: ids of the code objects of undertow's own functions; they live as long as the process
-INTERNAL: set[int] = set()
+INTERNAL: set[int] = OWN_CODE
 
 class _NoFrame:
     """What generated code takes for a frame while recording is off."""
@@ -82,6 +85,13 @@ def caller_site() -> Site:
     """The line of the user's program that is running now."""
     frame = user_frame(sys._getframe(1))
     return Site(frame.f_code, frame.f_lasti)
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that is running now."""
+    frame = user_frame(sys._getframe(1))
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
 
 def register_internal(module: ModuleType) -> None:

@@ -304,8 +304,9 @@ def tile(A: Any, reps: Any) -> Any:
 
 @counterpart(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    return ops.repeat_interleave(a, repeats if axis is None or isinstance(repeats, (int, Tensor)) else
-                                 Tensor(np.asarray(repeats), a._xp), axis)  # fmt: skip
+    if axis is not None and not isinstance(repeats, (int, Tensor)):
+        repeats = Tensor(np.asarray(repeats), a._xp)
+    return ops.repeat_interleave(a, repeats, axis)
 
 
 @counterpart(np.concatenate)

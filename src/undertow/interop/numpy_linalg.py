@@ -66,8 +66,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 # ---- linear algebra
 
-for _name in ("cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "matrix_power", "multi_dot",
-              "qr", "slogdet"):  # fmt: skip
+for _name in ("cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "matrix_power", "multi_dot", "qr", "slogdet"):
     same(getattr(np.linalg, _name), f"linalg_{_name}")
 
 same(np.cross, "linalg_cross")

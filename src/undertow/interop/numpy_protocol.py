@@ -37,6 +37,8 @@ ACCUMULATIONS = {"add": "cumsum", "multiply": "cumprod"}
 
 def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     """`__array__`: `np.asarray(tensor)` shares memory."""
+    if self._xp is not cpu:
+        self._array.__array__()  # raises: only `cpu()` brings elements to the host
     if current_edge(self) is not None:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for "

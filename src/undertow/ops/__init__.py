@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from importlib import import_module
+
 from undertow.graph.accumulate import install_recorded
 from undertow.graph.copy_slices import install_in_place
 from undertow.ops import inplace
 from undertow.ops.declare import REGISTRY
 
 #: the op tables, in reading order; a module joins by being named here
-TABLES = ("arithmetic", "elementwise", "powers", "choices", "complex", "comparison", "reductions", "truth", "extrema", "scans",
-          "sorting", "statistics", "norms", "views", "parts",
-          "splitting", "reshaping", "strided", "joining", "shape", "padding", "index_family", "indexing", "selecting", "masking", "scattering",
-          "scatter_reduction", "overwriting", "einsum", "matmul", "addmm", "linalg", "decompositions", "activations", "special", "gamma", "softmax", "normalization", "losses", "classification", "similarity", "creation", "ranges", "likeness", "random")  # fmt: skip
+TABLES = (
+    # numbers
+    *("arithmetic", "elementwise", "powers", "special", "gamma", "complex", "choices", "comparison"),
+    # along dimensions
+    *("reductions", "extrema", "scans", "sorting", "statistics", "norms"),
+    # shapes
+    *("views", "parts", "splitting", "reshaping", "strided", "joining", "shape", "padding"),
+    # places
+    *("index_family", "indexing", "selecting", "masking", "scattering", "scatter_reduction"),
+    # products and matrices
+    *("einsum", "matmul", "addmm", "linalg", "decompositions", "spectral"),
+    # networks
+    *("activations", "softmax", "normalization", "losses", "classification", "similarity"),
+    # new tensors
+    *("creation", "ranges", "likeness", "random"),
+)
 
 for _table in TABLES:
-    try:
-        import_module(f"undertow.ops.{_table}")
-    except ModuleNotFoundError as _error:
-        if _error.name != f"undertow.ops.{_table}":
-            raise
-    except Exception as _error:  # CONSTRUCTION: so that one table being edited does not stop the others
-        import sys
-
-        print(f"!! table {_table} is broken: {type(_error).__name__}: {_error}", file=sys.stderr)
-
+    import_module(f"undertow.ops.{_table}")
 
 # plain module attributes, because a module's __getattr__ costs a microsecond a call
 globals().update({name: op.function for name, op in REGISTRY.items()})
 __all__ = sorted(REGISTRY)
 
+from undertow.ops import out_variants, strided, view_inplace  # noqa: E402  (they need the tables)
+
 install_recorded(clone=inplace.copy_into_new, add=REGISTRY["add"].function)
-install_in_place(clone=REGISTRY["clone"].function, copy=inplace.copy_, zero=inplace.zero_)
+install_in_place(
+    layout_for=view_inplace.layout_for,
+    lay_out=strided.lay_out,
+    clone_as=strided.clone_as,
+    copy_in_place=inplace.copy_,
+    zero_in_place=inplace.zero_,
+)

@@ -13,7 +13,7 @@ from undertow.ops.arithmetic import mul, sub, true_divide
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.elementwise import abs, sigmoid, tanh, unary
-from undertow.ops.operands import as_operand, float_array
+from undertow.ops.operands import as_operand, float_array, require_kinds, type_name
 from undertow.ops.parts import narrow
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
@@ -25,23 +25,16 @@ SQRT_TWO_OVER_PI = math.sqrt(2 / math.pi)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def require_float(name: str, input: Any, kinds: str = "f") -> None:
-    if input.dtype.kind not in kinds:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}': convert the input with .to(dtype)"
-        )
-
-
 # ---- the error function
 
 
 def error_function(xp: Any, input: Any) -> Any:
-    require_float("erf", input, "fiub")
+    require_kinds("erf", input, "fiub")
     return special.erf(float_array(input))
 
 
 def complementary_error_function(xp: Any, input: Any) -> Any:
-    require_float("erfc", input, "fiub")
+    require_kinds("erfc", input, "fiub")
     return special.erfc(float_array(input))
 
 
@@ -83,12 +76,12 @@ threshold_backward = primitive(
 
 def positive_part(xp: Any, input: Any) -> Any:
     if input.dtype.kind in "cb":
-        require_float("relu", input, "fiu")
+        require_kinds("relu", input, "fiu")
     return xp.maximum(input, 0)
 
 
 def above(xp: Any, input: Any, threshold: Any, value: Any) -> Any:
-    require_float("threshold", input, "fiu")
+    require_kinds("threshold", input, "fiu")
     return xp.where(input <= real_number(threshold), input.dtype.type(real_number(value)), input)
 
 
@@ -124,7 +117,7 @@ def real_number(value: Any) -> Any:
 
 
 def leaky(xp: Any, input: Any, negative_slope: float = 0.01) -> Any:
-    require_float("leaky_relu_cpu", input)
+    require_kinds("leaky_relu_cpu", input, "f")
     if 0 <= negative_slope <= 1:
         return xp.maximum(input, input * negative_slope)
     return xp.where(input > 0, input, input * negative_slope)
@@ -139,7 +132,7 @@ leaky_relu = unary(
 
 # the weight is broadcast against the input already
 prelu_kernel = primitive(
-    "prelu_kernel",
+    "_prelu_kernel",
     forward=lambda xp, input, weight: xp.where(input > 0, input, weight * input),
     vjp={
         "input": lambda xp, g, input, weight: xp.where(xp.greater(input, 0), g, g * weight),
@@ -154,7 +147,7 @@ prelu_kernel = primitive(
 def prelu(input: Any, weight: Any) -> Any:
     """max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1)."""
     input, weight = as_operand("prelu", "input", input), as_operand("prelu", "weight", weight)
-    require_float("prelu_cpu", input)
+    require_kinds("prelu_cpu", input, "f")
     if weight.dtype != input.dtype:
         raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")
     if weight.ndim > 1:
@@ -174,7 +167,7 @@ def prelu(input: Any, weight: Any) -> Any:
 
 
 def clip_to(xp: Any, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
-    require_float("hardtanh", input, "fiu")
+    require_kinds("hardtanh", input, "fiu")
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if input.dtype.kind != "f":
@@ -201,7 +194,7 @@ def relu6(input: Any) -> Any:
 
 
 def hard_sigmoid(xp: Any, input: Any) -> Any:
-    require_float("hardsigmoid_cpu", input)
+    require_kinds("hardsigmoid_cpu", input, "f")
     return xp.minimum(xp.maximum(input + 3, 0), 6) / 6
 
 
@@ -214,7 +207,7 @@ hardsigmoid = unary(
 
 
 def hard_swish(xp: Any, input: Any) -> Any:
-    require_float("hardswish_cpu", input)
+    require_kinds("hardswish_cpu", input, "f")
     return input * xp.minimum(xp.maximum(input + 3, 0), 6) / 6
 
 
@@ -231,7 +224,7 @@ def is_shrunk(xp: Any, x: Any, lambd: float) -> Any:
 
 
 def hard_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
-    require_float("hardshrink_cpu", input)
+    require_kinds("hardshrink_cpu", input, "f")
     return xp.where(is_shrunk(xp, input, lambd), input.dtype.type(0), input)
 
 
@@ -244,10 +237,10 @@ hardshrink = unary(
 
 
 def soft_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
-    require_float("softshrink_cpu", input)
+    require_kinds("softshrink_cpu", input, "f")
     if lambd < 0:
         largest = xp.finfo(input.dtype).max
-        name = dtypes.SCALAR_NAMES[input.dtype]
+        name = type_name(input)
         raise RuntimeError(f"lambda must be in range [0, {largest:g}] for input dtype {name}, but found {lambd:g}")
     return input - xp.minimum(xp.maximum(input, -lambd), lambd)
 
@@ -268,7 +261,7 @@ def negative_part(xp: Any, x: Any) -> Any:
 
 
 def exponential_linear(xp: Any, input: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    require_float("elu_cpu", input)
+    require_kinds("elu_cpu", input, "f")
     below = xp.expm1(negative_part(xp, input) * input_scale) * (alpha * scale)
     return xp.where(input > 0, input * scale, below)
 
@@ -302,7 +295,7 @@ celu = unary(
 
 
 def sigmoid_linear(xp: Any, input: Any) -> Any:
-    require_float("silu_cpu", input, "fc")
+    require_kinds("silu_cpu", input, "fc")
     return input * xp.sigmoid(input)
 
 
@@ -320,7 +313,7 @@ def log1p_of_exp(xp: Any, x: Any) -> Any:
 
 
 def log_one_plus_exp(xp: Any, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    require_float("softplus_cpu", input)
+    require_kinds("softplus_cpu", input, "f")
     x = input * beta
     return xp.where(x > threshold, input, log1p_of_exp(xp, x) / beta)
 
@@ -336,7 +329,7 @@ softplus = unary(
 
 
 def log_of_sigmoid(xp: Any, input: Any) -> Any:
-    require_float("log_sigmoid_cpu", input)
+    require_kinds("log_sigmoid_cpu", input, "f")
     return -log1p_of_exp(xp, -input)
 
 
@@ -350,7 +343,7 @@ logsigmoid = unary(
 
 
 def tanh_of_softplus(xp: Any, input: Any) -> Any:
-    require_float("mish_cpu", input)
+    require_kinds("mish_cpu", input, "f")
     return input * xp.tanh(xp.softplus(input))
 
 
@@ -363,7 +356,7 @@ mish = unary("mish", forward=tanh_of_softplus, vjp=mish_gradient, promote=None)
 
 
 def gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
-    require_float("GeluKernelImpl", input)
+    require_kinds("GeluKernelImpl", input, "f")
     if approximate == "none":
         return input * 0.5 * (1 + special.erf(input * SQRT_HALF))
     if approximate == "tanh":

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
 from undertow.ops.arithmetic import add, mul
 from undertow.ops.declare import primitive
 from undertow.ops.einsum import einsum_batched, einsum_pair
-from undertow.ops.matmul import check_bmm, check_inner, check_mv, multiply_batches, padded
+from undertow.ops.matmul import check_bmm, check_inner, check_mv, multiply_batches
+from undertow.ops.operands import type_name
 from undertow.ops.recorded import recorded
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import in_front, padded
+from undertow.ops.views import expanded_sizes
 
 
 def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
@@ -29,21 +30,9 @@ def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 def check_addend(input: Any, product: Any) -> None:
     if input.dtype != product.dtype:
-        names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[product.dtype]
+        names = type_name(input), type_name(product)
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
-    target, shape = product.shape, input.shape
-    offset = len(target) - len(shape)
-    if offset < 0:
-        raise RuntimeError(
-            f"expand(): the number of sizes provided ({len(target)}) must be greater or equal to the number of "
-            f"dimensions in the tensor ({len(shape)}): the product has sizes {list(target)}, the addend {list(shape)}"
-        )
-    for k, n in enumerate(shape):
-        if n not in (1, target[offset + k]):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({target[offset + k]}) must match the existing size ({n}) at "
-                f"non-singleton dimension {offset + k}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
-            )
+    expanded_sizes(input.shape, product.shape)
 
 
 def check_matrices(mat1: Any, mat2: Any) -> None:
@@ -56,7 +45,7 @@ def check_matrices(mat1: Any, mat2: Any) -> None:
 
 def check_one_dtype(name1: str, x: Any, name2: str, y: Any) -> None:
     if x.dtype != y.dtype:
-        names = dtypes.SCALAR_NAMES[x.dtype], dtypes.SCALAR_NAMES[y.dtype]
+        names = type_name(x), type_name(y)
         raise RuntimeError(f"{name1} and {name2} must have the same dtype, but got {names[0]} and {names[1]}")
 
 
@@ -146,8 +135,8 @@ addr = primitive(
     forward=forward_addr,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
-        "vec1": lambda xp, g, vec2, alpha: scaled(xp, xp.einsum_pair(g, xp.conj(vec2), "ij,j->i"), alpha),
-        "vec2": lambda xp, g, vec1, alpha: scaled(xp, xp.einsum_pair(g, xp.conj(vec1), "ij,i->j"), alpha),
+        "vec1": lambda xp, g, vec2, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(vec2), "ij,j->i"), alpha),
+        "vec2": lambda xp, g, vec1, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(vec1), "ij,i->j"), alpha),
     },
     jvp={
         "input": lambda xp, t, beta: t * beta,
@@ -185,7 +174,7 @@ def forward_addbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any =
         sizes = f"{batch1.shape[0]} and {batch2.shape[0]}"
         raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {sizes}")
     check_bmm(batch1, batch2)
-    return add_scaled(input, xp.einsum_pair(batch1, batch2, "aij,ajk->ik"), beta, alpha)
+    return add_scaled(input, xp._einsum_pair(batch1, batch2, "aij,ajk->ik"), beta, alpha)
 
 
 addbmm = primitive(
@@ -193,13 +182,13 @@ addbmm = primitive(
     forward=forward_addbmm,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
-        "batch1": lambda xp, g, batch2, alpha: scaled(xp, xp.einsum_pair(g, xp.conj(batch2), "ik,ajk->aij"), alpha),
-        "batch2": lambda xp, g, batch1, alpha: scaled(xp, xp.einsum_pair(g, xp.conj(batch1), "ik,aij->ajk"), alpha),
+        "batch1": lambda xp, g, batch2, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(batch2), "ik,ajk->aij"), alpha),
+        "batch2": lambda xp, g, batch1, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(batch1), "ik,aij->ajk"), alpha),
     },
     jvp={
         "input": lambda xp, t, beta: t * beta,
-        "batch1": lambda xp, t, batch2, alpha: xp.einsum_pair(t, batch2, "aij,ajk->ik") * alpha,
-        "batch2": lambda xp, t, batch1, alpha: xp.einsum_pair(batch1, t, "aij,ajk->ik") * alpha,
+        "batch1": lambda xp, t, batch2, alpha: xp._einsum_pair(t, batch2, "aij,ajk->ik") * alpha,
+        "batch2": lambda xp, t, batch1, alpha: xp._einsum_pair(batch1, t, "aij,ajk->ik") * alpha,
     },
     batch=batched_by("aij,ajk->ik"),
 )

@@ -8,7 +8,7 @@ from undertow.backend import dtypes
 from undertow.ops.arithmetic import not_implemented
 from undertow.ops.declare import REGISTRY, adapter, alias, composite, primitive
 from undertow.ops.elementwise import unary
-from undertow.ops.operands import NUMBERS, number_tensor, result_type_of
+from undertow.ops.operands import NUMBERS, number_tensor, result_type_of, type_name
 from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import Tensor
 
@@ -19,7 +19,7 @@ def chosen(xp: Any, condition: Any, input: Any, other: Any) -> Any:
     if condition.dtype.kind != "b" and condition.dtype != dtypes.uint8:
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{dtypes.SCALAR_NAMES[condition.dtype]}. Compare it with something: condition != 0."
+            f"{type_name(condition)}. Compare it with something: condition != 0."
         )
     return xp.where(condition, input, other)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.modes import current
-from undertow.ops.activations import require_float
 from undertow.ops.choices import where
 from undertow.ops.comparison import ne
-from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.declare import composite, primitive
 from undertow.ops.losses import as_tensors, check_reduction
+from undertow.ops.operands import require_kinds, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import sum
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import batch_size, each, expanded, loop
 from undertow.ops.softmax import log_softmax
 from undertow.tensor import Tensor
 
@@ -42,7 +42,7 @@ def check_shapes(input: Any, target: Any, weight: Any) -> None:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if target.dtype not in UNSIGNED:
         raise RuntimeError(
-            f"expected target dtype to be Long or Byte, but got {dtypes.SCALAR_NAMES[target.dtype]}: class numbers are "
+            f"expected target dtype to be Long or Byte, but got {type_name(target)}: class numbers are "
             "integers, and probabilities have the shape of the input"
         )
     expected = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
@@ -109,8 +109,8 @@ def scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: in
 
 def batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """Examples of N targets each are more targets of one call."""
-    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
-    tensors = [all_examples(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
+    size = batch_size(args, in_dims)
+    tensors = [expanded(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
     if tensors[TARGET].ndim == 1:
         return op(*tensors), 0
     count = tensors[TARGET].shape[1]
@@ -118,43 +118,35 @@ def batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple
     return each(op(*merged), lambda out: recorded.reshape(out, (size, count, *out.shape[1:]))), 0
 
 
-def all_examples(x: Any, dim: int | None, size: int) -> Any:
-    return recorded.broadcast_to(x, (size, *x.shape)) if dim is None else in_front(x, dim)
-
-
 def joined(x: Any) -> Any:
     return recorded.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
-
-
-def each(result: Any, change: Callable[[Any], Any]) -> Any:
-    return tuple([change(r) for r in result]) if isinstance(result, tuple) else change(result)
 
 
 #: the place of the targets among the arguments of everything here
 TARGET = 1
 
 pick_class = primitive(
-    "pick_class",
+    "_pick_class",
     forward=picked_scores,
     vjp={
-        "input": lambda xp, g, target, input_shape, ignore_index: xp.put_class(
+        "input": lambda xp, g, target, input_shape, ignore_index: xp._put_class(
             g, target, input_shape[class_axis(input_shape)], ignore_index
         ),
         "target": None,
     },
-    jvp={"input": lambda xp, t, target, ignore_index: xp.pick_class(t, target, ignore_index)},
+    jvp={"input": lambda xp, t, target, ignore_index: xp._pick_class(t, target, ignore_index)},
     batch=batch_classes,
 )
 
 put_class = primitive(
-    "put_class",
+    "_put_class",
     forward=scores_from,
     vjp={
-        "input": lambda xp, g, target, ignore_index: xp.pick_class(g, target, ignore_index),
+        "input": lambda xp, g, target, ignore_index: xp._pick_class(g, target, ignore_index),
         "target": None,
     },
     jvp={
-        "input": lambda xp, t, target, classes, ignore_index: xp.put_class(t, target, classes, ignore_index),
+        "input": lambda xp, t, target, classes, ignore_index: xp._put_class(t, target, classes, ignore_index),
     },
     batch=batch_classes,
 )
@@ -186,7 +178,7 @@ def class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]
 
     def forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> tuple[Any, Any]:
         check_reduction(reduction)
-        require_float(name, input)
+        require_kinds(name, input, "f")
         check_shapes(input, target, weight)
         target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
         coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
@@ -200,7 +192,7 @@ def class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]
 def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
-        return loop(op, args, in_dims), 0
+        return loop(op, args, in_dims)
     (losses, coefficients), _ = batch_classes(
         lambda input, target: op(input, target, weight, ignore_index, "none"), tensors, in_dims[:2]
     )
@@ -214,13 +206,6 @@ def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
     return (losses, coefficients), 0
 
 
-def loop(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> Any:
-    select, stack = REGISTRY["select"].function, REGISTRY["stack"].function
-    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
-    rows = [op(*[x if d is None else select(x, d, k) for x, d in zip(args, in_dims, strict=True)]) for k in range(size)]
-    return tuple([stack(column) for column in zip(*rows, strict=True)])
-
-
 def total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
     return (values if reduction == "none" else xp.sum(values)), None
 
@@ -230,10 +215,10 @@ def negative_score(xp: Any, input: Any, place: Any) -> Any:
 
 
 nll_of_classes = primitive(
-    "nll_of_classes",
+    "_nll_of_classes",
     forward=class_losses("nll_loss_out_frame", negative_score),
     vjp={
-        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: xp.put_class(
+        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: xp._put_class(
             -g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index
         ),
         "target": None,
@@ -241,7 +226,7 @@ nll_of_classes = primitive(
     },
     jvp={
         "input": lambda xp, t, target, coefficients, ignore_index, reduction: total_tangent(
-            xp, -xp.pick_class(t, target, ignore_index) * coefficients, reduction
+            xp, -xp._pick_class(t, target, ignore_index) * coefficients, reduction
         )
     },
     batch=batch_losses,
@@ -260,7 +245,7 @@ def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
 
 
 cross_entropy_of_classes = primitive(
-    "cross_entropy_of_classes",
+    "_cross_entropy_of_classes",
     forward=class_losses("log_softmax", cross_entropies),
     vjp={
         "input": lambda xp, g, input, target, coefficients, ignore_index: xp.cross_entropy_backward(
@@ -285,7 +270,7 @@ cross_entropy_of_classes = primitive(
 def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
     """The mean of x under the probabilities of the classes, minus x at the target: how cross entropy moves with x."""
     axis = class_axis(input.shape)
-    return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp.pick_class(x, target, ignore_index)
+    return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp._pick_class(x, target, ignore_index)
 
 
 def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
@@ -409,7 +394,7 @@ def _cross_entropy_of_probabilities(
 ) -> Any:
     check_reduction(reduction)
     if target.dtype.kind != "f":
-        name = dtypes.SCALAR_NAMES[target.dtype]
+        name = type_name(target)
         raise RuntimeError(f"Expected floating point type for target with class probabilities, got {name}")
     axis = class_axis(input.shape)
     classes = input.shape[axis]

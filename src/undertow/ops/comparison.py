@@ -1,14 +1,17 @@
-"""Comparisons, logic and bits: their values jump, so none of them has a derivative."""
+"""Comparisons, logic and bits, and how many elements are true: values that jump, so none of them has a derivative."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
-from undertow.ops.operands import as_operand
-from undertow.ops.rules import ELEMENTWISE, LOOP
+from undertow.ops.dims import Dims, numpy_spelling, reduced_axes
+from undertow.ops.operands import as_operand, require_order, type_name
+from undertow.ops.recorded import recorded
+from undertow.ops.rules import ELEMENTWISE, LOOP, REDUCTION
+from undertow.tensor import Tensor
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
@@ -27,8 +30,7 @@ def ordering(name: str, ufunc: str) -> Any:
 
     def forward(xp: Any, input: Any, other: Any) -> Any:
         if input.dtype.kind == "c":
-            kind = dtypes.SCALAR_NAMES[input.dtype]
-            raise NotImplementedError(f"\"{name}\" not implemented for '{kind}': complex numbers have no order")
+            require_order(name, input)
         return getattr(xp, ufunc)(input, other)
 
     return binary(name, forward, promote="same")
@@ -82,7 +84,7 @@ signbit = unary("signbit", lambda xp, input: xp.signbit(input))
 
 def close(xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     if hasattr(other, "dtype") and other.dtype != input.dtype:
-        names = [dtypes.SCALAR_NAMES[a.dtype] for a in (input, other)]
+        names = [type_name(a) for a in (input, other)]
         raise RuntimeError(f"{names[0]} did not match {names[1]}: convert one of the tensors to the other's dtype")
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
@@ -124,15 +126,70 @@ def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = F
 
 isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same")
 
+# ---- of any or all elements, and of how many
+
+
+def truth(ufunc: str) -> Any:
+    """The forward of any and all; PyTorch answers in uint8 for uint8."""
+
+    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        return out.astype(truth_dtype(input))
+
+    return forward
+
+
+def truth_dtype(input: Any) -> Any:
+    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
+
+
+any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
+all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
+
+
+def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
+    if isinstance(dim, Iterable) and not tuple(dim):
+        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
+    return reduce(input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether an element along `dim`, or of all elements, is not zero."""
+    return truth_along(any_dims, input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether every element along `dim`, or of all elements, is not zero."""
+    return truth_along(all_dims, input, dim, keepdim)
+
+
+count_nonzero = nondifferentiable(
+    "count_nonzero",
+    forward=lambda xp, input, dim=None: xp.add.reduce(
+        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
+    ),
+    inputs=("input",),
+    batch=REDUCTION,
+)
+
 # ---- other names
 
-for _name, _function in {
-    "not_equal": ne, "less": lt, "less_equal": le, "greater": gt, "greater_equal": ge,
-}.items():  # fmt: skip
-    alias(_name, _function)
+alias("not_equal", ne)
+alias("less", lt)
+alias("less_equal", le)
+alias("greater", gt)
+alias("greater_equal", ge)
 
 # `equal` is a question about whole tensors in PyTorch; rules ask NumPy's
 adapter("equal")(eq)
 adapter("invert")(bitwise_not)
 adapter("left_shift")(bitwise_left_shift)
 adapter("right_shift")(bitwise_right_shift)
+adapter("any")(any)
+adapter("all")(all)
+adapter("count_nonzero")(count_nonzero)

@@ -6,9 +6,9 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.declare import adapter, composite, primitive, view
-from undertow.ops.operands import as_operand
+from undertow.ops.operands import as_operand, type_name
 from undertow.ops.rules import ELEMENTWISE, LINEAR
-from undertow.ops.rules.shifted import to_front
+from undertow.ops.rules.front import in_front
 
 # ---- conjugation, which is always carried out
 
@@ -123,7 +123,7 @@ def complex_of_pairs(xp: Any, input: Any) -> Any:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(
             "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type"
-            f": {dtypes.SCALAR_NAMES[input.dtype]}"
+            f": {type_name(input)}"
         )
     if input.ndim == 0:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -136,7 +136,7 @@ def complex_of_pairs(xp: Any, input: Any) -> Any:
 
 def batched_view_as_complex(function: Any, args: Any, in_dims: Any) -> Any:
     """A batch dimension behind the pairs leaves them apart in memory: then the result is a copy."""
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     return (function if in_dims[0] < input._array.ndim - 1 else _complex_from_pairs)(input), 0
 
 
@@ -169,7 +169,7 @@ view_as_complex = view(
 
 
 def check_parts(real: Any, imag: Any) -> None:
-    names = [dtypes.SCALAR_NAMES[part.dtype] for part in (real, imag)]
+    names = [type_name(part) for part in (real, imag)]
     if real.dtype.kind != "f" or imag.dtype.kind != "f":
         raise RuntimeError(
             f"Expected both inputs to be Half, Float or Double tensors but got {names[0]} and {names[1]}"

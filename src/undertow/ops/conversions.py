@@ -7,9 +7,27 @@ from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.ops.creation import convert
-from undertow.ops.declare import REGISTRY
+from undertow.ops.declare import REGISTRY, primitive
+from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.tensor import Tensor
-from undertow.tensor.conversions import memory_order, type_name
+from undertow.tensor.conversions import is_laid_out, type_name
+
+
+def moved(xp: Any, input: Any, dtype: Any, source: Any, target: Any) -> Any:
+    copy = target.take_over(input)
+    return copy if copy.dtype == dtype else copy.astype(dtype)
+
+
+_to_device = primitive(
+    "_to_device",
+    forward=moved,
+    vjp={"input": lambda xp, g, source, target: xp._to_device(g, g.dtype, target, source)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    node="ToCopyBackward0",
+    moves_to="target",
+    check_output=True,
+)
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -61,9 +79,9 @@ def is_device(value: Any) -> bool:
 
 def in_order(tensor: Tensor, format: Any) -> Tensor:
     """The tensor in the memory format asked for."""
-    if memory_order(format) == "C" and not tensor._array.flags.c_contiguous:
-        return REGISTRY["contiguous"].function(tensor)
-    return tensor
+    if is_laid_out(tensor._array, format):
+        return tensor
+    return REGISTRY["contiguous"].function(tensor, format)  # type: ignore[no-any-return]
 
 
 def caster(name: str, dtype: Any) -> Callable[..., Tensor]:

@@ -27,6 +27,8 @@ def leaf(array: Any, xp: Any, requires_grad: bool) -> Tensor:
             "Only Tensors of floating point and complex dtype can require gradients. "
             f"This one would be {array.dtype}: pass a floating-point dtype, or leave requires_grad out."
         )
+    if xp is not cpu and type(array) is cpu.ndarray:
+        array = xp.asarray(array)
     tensor = Tensor(array, xp, LEAF if requires_grad else None)
     tensor._extra = current().extra
     return tensor
@@ -132,7 +134,8 @@ def tensor(
 def new_from(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     if isinstance(data, Tensor):
         xp = data._xp if device is None else namespace_of(device)
-        return leaf(xp.array(data._array, dtype=dtype), xp, requires_grad)
+        array = data._array if xp is data._xp else xp.take_over(data._array)
+        return leaf(xp.array(array, dtype=dtype), xp, requires_grad)
     xp = cpu if device is None else namespace_of(device)
     array = foreign.read(data, dtype)
     return leaf(array if xp is cpu else xp.asarray(array), xp, requires_grad)
@@ -161,7 +164,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def convert(input: Tensor, dtype: Any, xp: Any) -> Tensor:
     """The tensor in another dtype (None: its own) on another device, recorded; itself if nothing changes."""
     if xp is not input._xp:
-        raise RuntimeError(f"cannot move a tensor from {input._xp.device} to {xp.device} here")
+        return REGISTRY["_to_device"].function(input, dtype or input._array.dtype, input._xp, xp)  # type: ignore[no-any-return]
     if dtype is None or dtype is input._array.dtype:
         return input
     return REGISTRY["to_dtype"].function(input, dtype)

@@ -19,7 +19,7 @@ MAX_DEPTH = 64  # NumPy's limit on dimensions
 def adopt(array: Any) -> Any:
     """The array itself, as a plain ndarray with one of undertow's dtypes; nothing is copied."""
     if type(array) is not cpu.ndarray:
-        if isinstance(array, cpu.ma.MaskedArray):
+        if isinstance(array, cpu.module.ma.MaskedArray):
             raise TypeError("can't convert a masked array: its mask would be lost. Use array.filled(value).")
         array = cpu.asarray(array)
     dtype = array.dtype

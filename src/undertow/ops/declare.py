@@ -65,6 +65,7 @@ class Op:
         outputs: tuple[str, ...] | str | None = None,
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
+        moves_to: str | None = None,
     ) -> None:
         signature = list(inspect.signature(forward).parameters.values())[1:]
         self.name = name
@@ -81,10 +82,12 @@ class Op:
         self.outputs = outputs
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
+        self.moves_to = moves_to
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [p.name for p in signature if p.name in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [p.name for p in signature if p.name not in rules]
+        self.ordered = [p.name for p in signature]
         self.defaults = {p.name: p.default for p in signature if p.default is not inspect.Parameter.empty}
         self.keyword_only = {p.name for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
         unknown = set(rules) - set(self.inputs)
@@ -149,6 +152,7 @@ def primitive(
                differentiable, just that output's gradient, and never None
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
+    moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
     """
     return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
 

@@ -14,10 +14,10 @@ from undertow.ops.comparison import eq
 from undertow.ops.declare import composite, primitive
 from undertow.ops.inplace import copy
 from undertow.ops.matmul import batch_stacks, matmul
-from undertow.ops.operands import as_operand
+from undertow.ops.operands import as_operand, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.reshaping import clone
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import in_front
 from undertow.tensor import Tensor
 
 
@@ -32,9 +32,7 @@ def check_matrices(name: str, A: Any, square: bool = True) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if A.dtype.kind not in "fc":
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.SCALAR_NAMES[A.dtype]}"
-        )
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(A)}")
     n, m = A.shape[-2:]
     if square and n != m:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {n} by {m} matrices")
@@ -206,20 +204,20 @@ def solution(xp: Any, A: Any, B: Any) -> Any:
 
 
 def solve_matrix_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
-    return -xp.matmul(xp.solve_matrices(adjoint(xp, A), g), adjoint(xp, out))
+    return -xp.matmul(xp._solve_matrices(adjoint(xp, A), g), adjoint(xp, out))
 
 
 # A X = B for matrices B
 solve_matrices = primitive(
-    "solve_matrices",
+    "_solve_matrices",
     forward=solution,
     vjp={
         "A": solve_matrix_gradient,
-        "B": lambda xp, g, A: xp.solve_matrices(adjoint(xp, A), g),
+        "B": lambda xp, g, A: xp._solve_matrices(adjoint(xp, A), g),
     },
     jvp={
-        "A": lambda xp, t, A, out: -xp.solve_matrices(A, xp.matmul(t, out)),
-        "B": lambda xp, t, A: xp.solve_matrices(A, t),
+        "A": lambda xp, t, A, out: -xp._solve_matrices(A, xp.matmul(t, out)),
+        "B": lambda xp, t, A: xp._solve_matrices(A, t),
     },
     batch=batch_stacks,
     node="LinalgSolveExBackward0",
@@ -274,20 +272,20 @@ def half_lower(xp: Any, x: Any) -> Any:
 
 def cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
     inner = half_lower(xp, xp.matmul(adjoint(xp, out), g))
-    left = xp.solve_matrices(adjoint(xp, out), inner)
-    whole = adjoint(xp, xp.solve_matrices(adjoint(xp, out), adjoint(xp, left)))
+    left = xp._solve_matrices(adjoint(xp, out), inner)
+    whole = adjoint(xp, xp._solve_matrices(adjoint(xp, out), adjoint(xp, left)))
     return (whole + adjoint(xp, whole)) * 0.5
 
 
 def cholesky_tangent(xp: Any, t: Any, out: Any) -> Any:
     t = (t + adjoint(xp, t)) * 0.5
-    inner = xp.solve_matrices(out, adjoint(xp, xp.solve_matrices(out, t)))
+    inner = xp._solve_matrices(out, adjoint(xp, xp._solve_matrices(out, t)))
     return xp.matmul(out, half_lower(xp, adjoint(xp, inner)))
 
 
 # reads the lower triangle, but its derivative is that of a function of Hermitian matrices
 cholesky_lower = primitive(
-    "cholesky_lower",
+    "_cholesky_lower",
     forward=lower_factor,
     vjp={"input": cholesky_gradient},
     jvp={"input": cholesky_tangent},
@@ -342,7 +340,7 @@ def qr_gradient(xp: Any, g: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
 
 def square_qr_gradient(xp: Any, g_Q: Any, g_R: Any, Q: Any, R: Any) -> Any:
     inner = mirrored(xp, xp.matmul(g_R, adjoint(xp, R)) - xp.matmul(adjoint(xp, Q), g_Q))
-    return adjoint(xp, xp.solve_matrices(R, adjoint(xp, g_Q + xp.matmul(Q, inner))))
+    return adjoint(xp, xp._solve_matrices(R, adjoint(xp, g_Q + xp.matmul(Q, inner))))
 
 
 def qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
@@ -355,7 +353,7 @@ def qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
 
 
 def square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
-    scaled = adjoint(xp, xp.solve_matrices(adjoint(xp, R), adjoint(xp, t)))  # t R^-1
+    scaled = adjoint(xp, xp._solve_matrices(adjoint(xp, R), adjoint(xp, t)))  # t R^-1
     inner = xp.matmul(adjoint(xp, Q), scaled)
     below = xp.tril(inner, -1)
     upward = inner - below + adjoint(xp, below)
@@ -366,7 +364,7 @@ def square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
 
 
 qr_reduced = primitive(
-    "qr_reduced",
+    "_qr_reduced",
     forward=orthogonal_and_upper,
     vjp={"A": qr_gradient},
     jvp={"A": qr_tangent},

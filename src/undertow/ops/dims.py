@@ -7,6 +7,9 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+#: one dimension, several, or None for all
+Dims = int | Iterable[int] | None
+
 
 def wrap_dim(dim: int, ndim: int) -> int:
     """`dim` counted from the front; a 0-d array accepts 0 and -1, as PyTorch does."""
@@ -20,7 +23,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     return dim + size if dim < 0 else dim
 
 
-def wrap_dims(dims: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+def wrap_dims(dims: Dims, ndim: int) -> tuple[int, ...]:
     """One, several or all (None) dimensions, counted from the front, each at most once."""
     if dims is None:
         return tuple(range(ndim))
@@ -33,18 +36,18 @@ def wrap_dims(dims: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
     return wrapped
 
 
-def axes(dims: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+def axes(dims: Dims, ndim: int) -> tuple[int, ...]:
     """`wrap_dims` as NumPy takes it: a 0-d array has no axis to name."""
     wrapped = wrap_dims(dims, ndim)
     return wrapped if ndim else ()
 
 
-def reduced_axes(dims: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+def reduced_axes(dims: Dims, ndim: int) -> tuple[int, ...]:
     """The axes to reduce: as `axes`, but an empty tuple means all of them, as in PyTorch."""
     return axes(dims, ndim) or tuple(range(ndim))
 
 
-def kept_shape(shape: tuple[int, ...], dims: int | Iterable[int] | None) -> tuple[int, ...]:
+def kept_shape(shape: tuple[int, ...], dims: Dims) -> tuple[int, ...]:
     """`shape` after a reduction that keeps its dimensions."""
     gone = reduced_axes(dims, len(shape))
     return tuple([1 if d in gone else n for d, n in enumerate(shape)])

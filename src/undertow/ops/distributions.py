@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.ops.generator import Generator
+from undertow.ops.operands import type_name
 
 _SINGLE_OR_DOUBLE = {dtypes.float32: dtypes.float32, dtypes.float64: dtypes.float64}
 _HALF_STEPS = 2**11
@@ -149,9 +150,7 @@ def poisson(generator: Generator, rate: Any) -> Any:
 def binomial(generator: Generator, count: Any, prob: Any) -> Any:
     for name, array in (("count", count), ("prob", prob)):
         if array.dtype.kind != "f":
-            raise ValueError(
-                f"binomial only supports floating-point dtypes for {name}, got: {dtypes.SCALAR_NAMES[array.dtype]}"
-            )
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")
     if not ((prob >= 0) & (prob <= 1)).all() or not (count >= 0).all():
         raise RuntimeError("binomial expects prob in [0, 1] and count >= 0")
     return cpu.asarray(generator.draw("binomial", count.astype(dtypes.int64), prob), dtype=count.dtype)
@@ -227,9 +226,7 @@ def check_weights(weights: Any, samples: int, replacement: bool) -> None:
     if weights.ndim not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {weights.ndim}")
     if weights.dtype.kind != "f":
-        raise RuntimeError(
-            f"multinomial only supports floating-point dtypes for input, got: {dtypes.SCALAR_NAMES[weights.dtype]}"
-        )
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {type_name(weights)}")
     if samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples, got {samples}")
     if not replacement and samples > weights.shape[-1]:

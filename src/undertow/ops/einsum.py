@@ -1,6 +1,6 @@
 """Sums of products over named dimensions: einsum, and what is an einsum by another name.
 
-Every product of two arrays becomes one primitive, `einsum_pair`, which runs as a single (batched) matrix product. Its
+Every product of two arrays becomes one primitive, `_einsum_pair`, which runs as a single (batched) matrix product. Its
 derivatives are einsum_pairs again, and one more label batches it. The functions below only prepare its operands.
 """
 
@@ -20,7 +20,7 @@ from undertow.ops.dims import wrap_dim, wrap_dims
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import in_front
 
 # ---- two operands
 
@@ -84,11 +84,11 @@ def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any
 
 # Within an operand no label repeats, and each is also in the other operand or in the output.
 einsum_pair = primitive(
-    "einsum_pair",
+    "_einsum_pair",
     forward=contract,
     vjp={
-        "input": lambda xp, g, other, equation: xp.einsum_pair(g, xp.conj(other), plan_of(equation).input_gradient),
-        "other": lambda xp, g, input, equation: xp.einsum_pair(g, xp.conj(input), plan_of(equation).other_gradient),
+        "input": lambda xp, g, other, equation: xp._einsum_pair(g, xp.conj(other), plan_of(equation).input_gradient),
+        "other": lambda xp, g, input, equation: xp._einsum_pair(g, xp.conj(input), plan_of(equation).other_gradient),
     },
     jvp=BILINEAR,
     batch=batch_einsum_pair,

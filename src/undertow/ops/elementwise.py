@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.ops.declare import adapter, alias, primitive
-from undertow.ops.operands import float_array
+from undertow.ops.operands import float_array, require_kinds
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 
 LN2 = math.log(2)
@@ -19,12 +19,6 @@ def unary(name: str, forward: Callable[..., Any], vjp: Callable[..., Any], **opt
     """Declare a function of one number; integers become floats unless `promote` says otherwise."""
     declared = {"jvp": ELEMENTWISE, "batch": ELEMENTWISE, "promote": "float", **options}
     return primitive(name, forward, {"input": vjp}, **declared)
-
-
-def refuse_complex(name: str, input: Any) -> None:
-    """For functions that NumPy extends to complex numbers and PyTorch does not."""
-    if input.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
 
 
 # ---- powers, exponentials, logarithms
@@ -223,7 +217,7 @@ sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: g * xp.conj(
 
 
 def log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:
-    refuse_complex("logit", input)
+    require_kinds("logit", input, "biuf")
     if eps is not None:
         input = xp.minimum(xp.maximum(input, eps), 1 - eps)
     return xp.log(input / (1 - input))
@@ -285,7 +279,7 @@ trunc = unary("trunc", forward=lambda xp, input: xp.trunc(input), vjp=no_slope, 
 
 
 def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
-    refuse_complex("round", input)
+    require_kinds("round", input, "biuf")
     return xp.round(input, decimals)
 
 
@@ -312,11 +306,15 @@ nan_to_num = unary(
 
 # ---- other names
 
-for _name, _function in {
-    "absolute": abs, "arcsin": asin, "arccos": acos, "arctan": atan, "arcsinh": asinh, "arccosh": acosh,
-    "arctanh": atanh, "fix": trunc, "expit": sigmoid,
-}.items():  # fmt: skip
-    alias(_name, _function)
+alias("absolute", abs)
+alias("arcsin", asin)
+alias("arccos", acos)
+alias("arctan", atan)
+alias("arcsinh", asinh)
+alias("arccosh", acosh)
+alias("arctanh", atanh)
+alias("fix", trunc)
+alias("expit", sigmoid)
 
 adapter("degrees")(rad2deg)
 adapter("radians")(deg2rad)

@@ -11,24 +11,13 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
-from undertow.ops.dims import numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.operands import require_order
 from undertow.ops.recorded import recorded
-from undertow.ops.reductions import Dims, over_rows
+from undertow.ops.reductions import over_rows
 from undertow.ops.rules import REDUCTION
+from undertow.ops.rules.front import batch_size, expanded
 from undertow.tensor import Tensor
-
-
-def type_name(input: Any) -> str:
-    """PyTorch's name of the dtype: Long, ComplexFloat, ..."""
-    return dtypes.TENSOR_TYPE_NAMES[input.dtype].removesuffix("Tensor")
-
-
-def require_order(name: str, input: Any) -> None:
-    if input.dtype.kind == "c":
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{type_name(input)}': complex numbers have no order. "
-            "Take abs(), real or imag first."
-        )
 
 
 def require_elements(name: str, shape: Any, dim: Dims, error: type[Exception] = RuntimeError) -> None:
@@ -216,17 +205,11 @@ def select(xp: Any, input: Any, indices: Any, dim: int, keepdim: bool = True) ->
 
 def batch_scatter(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
     grad, indices, shape, dim, keepdim = args
-    size = next(t._array.shape[d] for t, d in zip(args, in_dims, strict=True) if d is not None)
-    grad, indices = (in_front_of_all(t, d, size) for t, d in zip(args[:2], in_dims[:2], strict=True))
+    size = batch_size(args, in_dims)
+    grad, indices = (expanded(t, d, size) for t, d in zip(args[:2], in_dims[:2], strict=True))
     if not shape:
         return grad, 0
     return call(grad, indices, (size, *shape), wrap_dim(dim, len(shape)) + 1, keepdim), 0
-
-
-def in_front_of_all(tensor: Any, dim: int | None, size: int) -> Any:
-    if dim is None:
-        return recorded.broadcast_to(tensor, (size, *tensor._array.shape))
-    return recorded.moveaxis(tensor, dim, 0)
 
 
 value_selecting_reduction_backward = primitive(

@@ -29,8 +29,7 @@ from undertow.ops.positions import (
     take_at,
 )
 from undertow.ops.rules import LINEAR
-from undertow.ops.rules.along import loop
-from undertow.ops.rules.shifted import to_front
+from undertow.ops.rules.front import in_front, loop
 
 Places = tuple[int | None, ...]
 Arrays = Sequence[Any]
@@ -126,53 +125,63 @@ def show_saved_indices(node_class: Any) -> None:
 @cache
 def index_op(n: int) -> Any:
     return build(
-        "index", n,
+        "index",
+        n,
         "lambda xp, input, INDICES, places: index_at(xp, input, (INDICES,), places)",
-        {"input": "lambda xp, g, INDICES, places, input_shape:"
-                  " xp.index_into_zeros(g, (INDICES,), places, input_shape)"},
+        {
+            "input": "lambda xp, g, INDICES, places, input_shape:"
+            " xp.index_into_zeros(g, (INDICES,), places, input_shape)"
+        },
         batch_reading,
         node="IndexBackward0",
-    )  # fmt: skip
+    )
 
 
 @cache
 def into_zeros_op(n: int) -> Any:
     return build(
-        "index_into_zeros", n,
+        "index_into_zeros",
+        n,
         "lambda xp, input, INDICES, places, sizes: index_into_zeros(xp, input, (INDICES,), places, sizes)",
         {"input": "lambda xp, g, INDICES, places: xp.index_at(g, (INDICES,), places)"},
         batch_into_zeros,
-    )  # fmt: skip
+    )
 
 
 @cache
 def written_op(n: int) -> Any:
     return build(
-        "index_written", n,
+        "index_written",
+        n,
         "lambda xp, input, INDICES, places: index_written(xp, input, (INDICES,), places)",
-        {"input": "lambda xp, g, INDICES, places, input_shape:"
-                  " xp.index_write(xp.zeros_for(g, input_shape), g, (INDICES,), places, False)"},
+        {
+            "input": "lambda xp, g, INDICES, places, input_shape:"
+            " xp.index_write(xp._zeros_for(g, input_shape), g, (INDICES,), places, False)"
+        },
         batch_reading,
-    )  # fmt: skip
+    )
 
 
 @cache
 def write_op(n: int) -> Any:
     return build(
-        "index_put", n,
+        "index_put",
+        n,
         "lambda xp, input, values, INDICES, places, accumulate:"
         " index_write(xp, input, values, (INDICES,), places, accumulate)",
-        {"input": "lambda xp, g, INDICES, places, accumulate:"
-                  " g if accumulate else xp.index_write(g, xp.zeros_for(g, ()), (INDICES,), places, False)",
-         "values": "lambda xp, g, INDICES, places, accumulate:"
-                   " (xp.index_at if accumulate else xp.index_written)(g, (INDICES,), places)"},
+        {
+            "input": "lambda xp, g, INDICES, places, accumulate:"
+            " g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), (INDICES,), places, False)",
+            "values": "lambda xp, g, INDICES, places, accumulate:"
+            " (xp.index_at if accumulate else xp.index_written)(g, (INDICES,), places)",
+        },
         loop,
         node="IndexPutBackward0",
-    )  # fmt: skip
+    )
 
 
 zeros_for = nondifferentiable(
-    "zeros_for",
+    "_zeros_for",
     forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
     inputs=("input",),
     batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
@@ -209,7 +218,7 @@ def batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any,
     input, *indices, places = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
-    out = call(to_front(input, in_dims[0]), *indices, (None, *places))
+    out = call(in_front(input, in_dims[0]), *indices, (None, *places))
     return out, batch_place(indices, places)
 
 

@@ -10,16 +10,18 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.modes import current
+from undertow.ops.assignment import assigner
 from undertow.ops.declare import composite
 from undertow.ops.index_family import Places, check_values, index_op, key_of, write_op
-from undertow.ops.inplace import check_in_place, copy_, in_place
+from undertow.ops.inplace import check_in_place, copy_, in_place, unlock
 from undertow.ops.operands import NUMBERS, as_operand
 from undertow.ops.parts import select, slice_
 from undertow.ops.positions import set_at
 from undertow.ops.reshaping import reshape
 from undertow.ops.selecting import cast_number
 from undertow.ops.views import alias, broadcast_to, unsqueeze
-from undertow.tensor import Tensor, counter_of, current_edge
+from undertow.tensor import Tensor, counter_of
+from undertow.tensor.tensor import requires_grad
 
 INVALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})"
 WRONG_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
@@ -126,10 +128,8 @@ def bounds(item: slice) -> tuple[int, int, int]:
     except TypeError:
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
     if step <= 0:
-        raise ValueError(
-            "step must be greater than zero: flip the dimension first to go backwards" if step else
-            "slice step cannot be zero"
-        )  # fmt: skip
+        backwards = "step must be greater than zero: flip the dimension first to go backwards"
+        raise ValueError(backwards if step else "slice step cannot be zero")
     return start, stop, step
 
 
@@ -273,9 +273,13 @@ def as_index(item: Any) -> Tensor:
 
 # ---- in place
 
+assign = assigner(getitem)
+
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
+    if assign(self, index, value):
+        return
     value = assigned_value(self, value)
     if index is False:
         return
@@ -313,7 +317,7 @@ def without_leading_ones(value: Tensor) -> Tensor:
 def is_recorded(view: Tensor, value: Tensor) -> bool:
     state = current()
     return state.intercept is not None or (
-        state.grad_enabled and (current_edge(view) is not None or value._edge is not None)
+        state.grad_enabled and (requires_grad(view) or requires_grad(value))
     )
 
 
@@ -331,6 +335,7 @@ def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
     values = (without_leading_ones(value) if key else fitted(value, target.shape))._array
     if key:
         check_values(tensor._xp, target, values, key)
+    unlock(tensor)
     if not target.flags.writeable:
         raise RuntimeError(
             f"unsupported operation: {name} would write to memory that several elements share (an expanded "
@@ -341,4 +346,4 @@ def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
         set_at(tensor._xp, target, key, values)
     else:
         tensor._xp.copyto(target, values, casting="unsafe")
-    counter_of(tensor).bump()
+    counter_of(tensor).bump("__setitem__")

@@ -3,25 +3,34 @@
 An in-place operation records what the out-of-place one would, writes the result into the tensor's memory, counts one
 more version, and moves the tensor (or, through CopySlices, the base it is a view of) to the new history. Everything
 that can be refused is refused before the first byte changes.
+
+Where there is nothing to record, an operation that is one NumPy ufunc writes its result straight into the memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
-from undertow.graph.accumulate import gradient_edge
+from undertow.backend import cpu, dtypes
 from undertow.graph.history import rebase_history as rebase_history
-from undertow.graph.history import refusal
-from undertow.modes import current
-from undertow.ops.declare import primitive
+from undertow.graph.history import STALE, refusal
+from undertow.graph.node import Node
+from undertow.modes import Interceptor, State, current
+from undertow.ops.declare import Op, primitive
+from undertow.ops.inplace_templates import compile_in_place, is_compilable
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.batching import batch_size, expanded, in_front, padded
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
-from undertow.tensor.metadata import DEFAULT
+from undertow.tensor.metadata import DEFAULT, NO_COUNTER
+from undertow.tensor.tensor import requires_grad
+
+getrefcount = sys.getrefcount
+
+# ---- overwriting, as operations of their own
 
 
 def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
@@ -33,9 +42,34 @@ def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
     return call(input, other), 0
 
 
+def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` broadcasts to `target`."""
+    if len(shape) > len(target):
+        return False
+    return all([n in (1, m) for n, m in zip(shape[::-1], target[::-1], strict=False)])
+
+
+def overwritten(xp: Any, input: Any, src: Any) -> Any:
+    if not fits(src.shape, input.shape):
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, {list(src.shape)}: "
+            "the sizes, counted from the last one, must match or be 1"
+        )
+    return xp.broadcast_to(src, input.shape).astype(input.dtype)
+
+
+def filled(xp: Any, input: Any, value: Any) -> Any:
+    value = xp.asarray(value)
+    if value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions. Use copy_."
+        )
+    return xp.broadcast_to(value, input.shape).astype(input.dtype)
+
+
 copy = primitive(
     "copy",
-    forward=lambda xp, input, src: xp.broadcast_to(src, input.shape).astype(input.dtype),
+    forward=overwritten,
     vjp={"input": lambda xp, g: xp.zeros_like(g), "src": lambda xp, g: g},
     jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
     batch=batch_overwrite,
@@ -50,34 +84,52 @@ zero = primitive(
     batch=ELEMENTWISE,
 )
 
+
+def batch_fill(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+    """A number for each example is an array to copy from."""
+    return batch_overwrite(call if in_dims[1] is None else copy, args, in_dims)
+
+
 fill = primitive(
     "fill",
-    forward=lambda xp, input, value: xp.broadcast_to(xp.asarray(value), input.shape).astype(input.dtype),
+    forward=filled,
     vjp={"input": lambda xp, g: xp.zeros_like(g), "value": lambda xp, g: g},
     jvp={"value": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
-    batch=batch_overwrite,
+    batch=batch_fill,
     node="FillBackward1",
     number="value",
     number_node="FillBackward0",
 )
 
 
-def check_in_place(tensor: Tensor, name: str) -> None:
-    """Refuse an in-place change that autograd could not follow."""
+# ---- what is refused
+
+
+def check_in_place(tensor: Tensor, name: str, recorded: bool = False) -> None:
+    """Refuse an in-place change that autograd could not follow.
+
+    recorded  whether a gradient is asked of one of the operation's other arguments
+    """
     state = current()
-    extra = tensor._extra
-    if extra is not None and extra.inference and not state.inference:
+    if state.grad_enabled and (recorded or requires_grad(tensor)):
+        check_history(tensor, name)
+    if tensor._extra is not None and tensor._extra.counter is NO_COUNTER and not state.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-            "normal tensor before doing inplace update."
+            f"normal tensor before doing inplace update. ({name} would change memory that has no version counter.)"
         )
-    if not state.grad_enabled:
-        return
-    view = None if extra is None else extra.view
-    if view is not None and view.creation is not DEFAULT and (tensor._edge is not None or view.base._edge is not None):
+    if state.before_change is not None:
+        state.before_change(tensor)
+
+
+def check_history(tensor: Tensor, name: str) -> None:
+    view = None if tensor._extra is None else tensor._extra.view
+    if view is not None and view.creation is not DEFAULT:
         raise RuntimeError(refusal(tensor, "is being"))
+    if view is not None and tensor._edge is None and view.base._edge is not None:
+        view.version = STALE  # its version was preserved, though its base has a history by now
     edge = current_edge(tensor)
-    if view is not None and view.base._edge is LEAF:
+    if view is not None and (view.base._edge is LEAF or (edge is not None and view.base._edge is None)):
         raise RuntimeError(
             f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a "
             "clone() of it, or do the change under no_grad.)"
@@ -89,63 +141,208 @@ def check_in_place(tensor: Tensor, name: str) -> None:
         )
 
 
-def write_array(tensor: Tensor, array: Any, name: str) -> None:
-    """Write `array` into the tensor's memory and count a version."""
-    target = tensor._array
-    if array.shape != target.shape:
+def unlock(tensor: Tensor) -> None:
+    """Let a part of an expanded tensor be written to, if no two elements of that part share memory.
+
+    NumPy hands expanded arrays out read-only, and every part of them. What is read-only for another reason stays so.
+    """
+    array, view = tensor._array, None if tensor._extra is None else tensor._extra.view
+    if array.flags.writeable or view is None or not view.base._array.flags.writeable:
+        return
+    reach = 0  # how far, in bytes, the dimensions of smaller stride extend
+    for stride, n in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if n > 1 and stride < reach + array.itemsize:
+            return
+        reach += stride * (n - 1)
+    if tensor._xp.may_share_memory(array, view.base._array):
+        with contextlib.suppress(ValueError):  # NumPy cannot follow memory that as_strided has cut
+            array.flags.writeable = True
+
+
+def check_fit(target: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+    """Refuse to write a result of this shape and dtype into the array `target`."""
+    if shape != target.shape:
         raise RuntimeError(
-            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(array.shape)}: {name} "
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}: {name} "
             "cannot enlarge the tensor it changes"
         )
-    if array.dtype is not target.dtype and dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[target.dtype.kind]:
+    if dtype is not target.dtype and dtypes.CATEGORY[dtype.kind] > dtypes.CATEGORY[target.dtype.kind]:
         raise RuntimeError(
-            f"result type {dtypes.SCALAR_NAMES[array.dtype]} can't be cast to the desired output type "
+            f"result type {dtypes.SCALAR_NAMES[dtype]} can't be cast to the desired output type "
             f"{dtypes.SCALAR_NAMES[target.dtype]}: {name} keeps the dtype of the tensor it changes"
         )
     if not target.flags.writeable:
         raise RuntimeError(
-            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "
-            "that is read-only. Please clone() the tensor before performing the operation."
+            f"unsupported operation: more than one element of the written-to tensor refers to a single memory location "
+            f"(it is expanded), or its memory is read-only: {name} cannot change it. Please clone() the tensor before "
+            "performing the operation."
         )
-    tensor._xp.copyto(target, array, casting="unsafe")
-    counter_of(tensor).bump()
+
+
+def write_array(tensor: Tensor, array: Any, name: str) -> None:
+    """Write `array` into the tensor's memory and count a version."""
+    unlock(tensor)
+    check_fit(tensor._array, array.shape, array.dtype, name)
+    tensor._xp.copyto(tensor._array, array, casting="unsafe")
+    counter_of(tensor).bump(name)
+
+
+# ---- from an operation to its in-place form
 
 
 def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The in-place form of an out-of-place operation."""
     shown = name + "_"
+    op = getattr(function, "op", None)
+    compiled = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        check_in_place(self, shown)
-        edge = current_edge(self)
-        # the operation may save its input: let it save this twin, which gets data of its own in that case
-        before = Tensor(self._array, self._xp, gradient_edge(self) if edge is LEAF else edge)
-        result = function(before, *args, **kwargs)
-        wrapped = is_view(self) and result._edge is not None and result._edge[0].next_edges[0] is not before._edge
-        if wrapped:
-            # CopySlices applies one node to the slice; several are wrapped as a copy of their result
-            result = copy(before, result)
-        if sys.getrefcount(before) > 2:
-            before._array = self._array.copy()
-        write_array(self, result._array, shown)
-        if result._edge is not None:
-            rebase_history(self, result._edge)
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.in_place(shown, change, function, self, args, kwargs)  # type: ignore[no-any-return]
+        recorded = current().grad_enabled and any(
+            [isinstance(a, Tensor) and requires_grad(a) for a in (self, *args, *kwargs.values())]
+        )
+        check_in_place(self, shown, recorded)
+        if recorded:
+            return record_change(self, shown, function, compiled, args, kwargs)
+        write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
+    described(change, name, shown)
+    if not compiled or not is_compilable(op):
+        return change
+    return described(compile_in_place(op, plain_ufunc(op), change, check_history), name, shown)
+
+
+def described(change: Any, name: str, shown: str) -> Any:
     change.__name__ = change.__qualname__ = shown
     change.__doc__ = f"`{name}`, written into the tensor itself."
     change.__module__ = "undertow"
     return change
 
 
-def is_view(tensor: Tensor) -> bool:
-    return tensor._extra is not None and tensor._extra.view is not None
+def record_change(
+    self: Tensor, name: str, function: Any, compiled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """Change a tensor in place and record it."""
+    edge = current_edge(self)
+    # The operation sees a twin of the tensor. Rules that need its former value save the twin, which then gets memory of
+    # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
+    # when functions of several operations save it, because they may have saved parts of it, too.
+    own_memory = bool(current().saved_hooks)
+    before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
+    result = function(before, *args, **kwargs)
+    if not compiled and not own_memory and (getrefcount(before) > ALONE or before._extra is not None):
+        before = Tensor(self._array.copy(), self._xp, edge)
+        result = function(before, *args, **kwargs)
+    unlock(self)
+    check_fit(self._array, result._array.shape, result._array.dtype, name)
+    node = None if result._edge is None else result._edge[0]
+    if compiled and not own_memory and node is not None and is_saved(node, before):
+        before._array = self._array.copy()
+    is_view = self._extra is not None and self._extra.view is not None
+    if node is None or (is_view and node.next_edges[0] is not edge):
+        # A result without history overwrites what was there; and CopySlices applies one node to the slice, so several
+        # are wrapped as a copy of their result.
+        result = copy(before, result)
+    self._xp.copyto(self._array, result._array, casting="unsafe")
+    counter = counter_of(self)
+    counter.bump(name)
+    if compiled and node is not None and result._array.dtype is self._array.dtype:
+        save_memory_itself(node, result._array, self, counter)
+    rebase_history(self, result._edge)
+    return self
+
+
+def _alone() -> int:
+    """What `getrefcount` says, in record_change, of a tensor that nobody else holds."""
+
+    def look(tensor: Tensor) -> None:
+        pass
+
+    before = Tensor(None, cpu)
+    look(before)
+    return getrefcount(before)
+
+
+ALONE = _alone()
+
+
+def is_saved(node: Node, tensor: Tensor) -> bool:
+    return any([getattr(node, slot) is tensor for slot in node.saved_slots])  # type: ignore[attr-defined]
+
+
+def save_memory_itself(node: Any, array: Any, tensor: Tensor, counter: Any) -> None:
+    """Where a node saved its output, let it keep the tensor's memory, which holds the same values, and watch it."""
+    for kind, place in node.saved_names.values():
+        if kind == "output" and getattr(node, f"saved_{place[0]}") is array:
+            setattr(node, f"saved_{place[0]}", tensor._array)
+            node.watch_output(place[1], counter)
+
+
+# ---- operations that are one ufunc
+
+
+class _Call:
+    """What probing a forward with `_Probe` for `xp` gives: the function called and its arguments."""
+
+    def __init__(self, name: str, args: tuple[Any, ...]) -> None:
+        self.name, self.args = name, args
+
+
+class _Probe:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: _Call(name, args)
+
+
+def plain_ufunc(op: Op) -> tuple[str, tuple[Any, ...]] | None:
+    """The ufunc that an operation's forward is, with its further arguments: ("maximum", (0,)) for relu.
+
+    Found by calling the forward with placeholders: ("exp", ()) for `lambda xp, input: xp.exp(input)`; None if it does
+    anything else with its inputs than to hand them to one ufunc in their order.
+    """
+    placeholders = [object() for _ in op.inputs]
+    try:
+        call = op.forward(_Probe(), *placeholders)
+    except (AttributeError, TypeError):
+        return None
+    if not isinstance(call, _Call) or type(getattr(cpu, call.name, None)) is not type(cpu.add):
+        return None
+    further = call.args[len(placeholders) :]
+    in_order = all([a is b for a, b in zip(call.args, placeholders, strict=False)])
+    if not in_order or len(call.args) < len(placeholders) or any([type(a) not in (int, float) for a in further]):
+        return None
+    return call.name, further
+
+
+def is_free(tensor: Tensor, state: State) -> bool:
+    """Whether a tensor may be changed without asking anybody."""
+    extra = tensor._extra
+    if extra is None:
+        return True
+    if extra.counter is NO_COUNTER and not state.inference:
+        return False
+    return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
+
+
+# ---- overwriting
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the values of `src`, broadcast and cast, into the tensor."""
     src = as_operand("copy_", "src", src)
-    return _copy_in_place(self, src)
+    state = current()
+    if state.unusual or (state.grad_enabled and (requires_grad(self) or requires_grad(src))) or not is_free(self, state):
+        return _record_copy(self, src)
+    target, array = self._array, src._array
+    if array.shape != target.shape and array.ndim:
+        array = self._xp.broadcast_to(array, target.shape) if fits(array.shape, target.shape) else None
+    if array is None or not target.flags.writeable:
+        return _record_copy(self, src)
+    self._xp.copyto(target, array, casting="unsafe")
+    counter_of(self).bump("copy_")
+    return self
 
 
 def copy_into_new(source: Tensor) -> Tensor:
@@ -153,7 +350,31 @@ def copy_into_new(source: Tensor) -> Tensor:
     return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)  # type: ignore[no-any-return]
 
 
-_copy_in_place = in_place("copy", copy)
-zero_ = in_place("zero", zero)
-fill_ = in_place("fill", fill)
+def zero_(self: Tensor) -> Tensor:
+    """Set every element to zero."""
+    state = current()
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_zero(self)
+    if not self._array.flags.writeable:
+        return _record_zero(self)
+    self._array.fill(0)
+    counter_of(self).bump("zero_")
+    return self
 
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set every element to `value`, a number or a tensor of no dimensions."""
+    state = current()
+    simple = (type(value) is float and self._array.dtype.kind in "fc") or (type(value) is int and 0 <= value < 128)
+    if not simple or state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_fill(self, value)
+    if not self._array.flags.writeable:
+        return _record_fill(self, value)
+    self._array.fill(value)
+    counter_of(self).bump("fill_")
+    return self
+
+
+_record_copy = in_place("copy", copy)
+_record_zero = in_place("zero", zero)
+_record_fill = in_place("fill", fill)

@@ -12,7 +12,8 @@ from undertow.ops.declare import REGISTRY, adapter, composite, variadic
 from undertow.ops.dims import wrap_dim
 from undertow.ops.reshaping import atleast_1d, atleast_2d, atleast_3d, flatten, reshape, view
 from undertow.ops.rules import LINEAR, LOOP
-from undertow.ops.rules.shifted import shift, to_front
+from undertow.ops.rules.front import batch_size, expanded
+from undertow.ops.rules.shifted import shift
 from undertow.ops.views import expand
 from undertow.tensor import Tensor
 
@@ -36,9 +37,7 @@ def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     dim = wrap_dim(dim, len(first))
     for k, shape in kept:
         if len(shape) != len(first):
-            raise RuntimeError(
-                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
-            )
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
         for d, (n, m) in enumerate(zip(first, shape, strict=True)):
             if n != m and d != dim:
                 raise RuntimeError(
@@ -78,11 +77,8 @@ def batch_join(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 
 def batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any]:
     """All tensors with a batch dimension in front; those without one are repeated."""
-    size = next(t.shape[d] for t, d in zip(tensors, in_dims, strict=True) if d is not None)
-    return [
-        expand(t, (size, *t.shape)) if d is None else to_front(t, d)
-        for t, d in zip(tensors, in_dims, strict=True)
-    ]
+    size = batch_size(tensors, in_dims)
+    return [expanded(t, d, size) for t, d in zip(tensors, in_dims, strict=True)]
 
 
 _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=batch_join, promote="same")
@@ -188,8 +184,7 @@ def place_blocks(xp: Any, tensors: list[Any]) -> Any:
     for k, t in enumerate(tensors):
         if t.ndim > 2:
             raise RuntimeError(
-                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {k} has {t.ndim} "
-                "dimensions"
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {k} has {t.ndim} dimensions"
             )
     places = corners([t.shape for t in tensors])
     out = xp.zeros((places[-1][1], places[-1][3]), tensors[0].dtype)
@@ -205,9 +200,7 @@ def take_blocks(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]
     ]
 
 
-_block_diag = variadic(
-    "_block_diag", forward=place_blocks, vjp=take_blocks, jvp=LINEAR, batch=LOOP, promote="same"
-)
+_block_diag = variadic("_block_diag", forward=place_blocks, vjp=take_blocks, jvp=LINEAR, batch=LOOP, promote="same")
 
 
 @composite
@@ -226,9 +219,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in tensors:
         if t.ndim > 1:
-            raise RuntimeError(
-                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got sizes {list(t.shape)}"
-            )
+            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got sizes {list(t.shape)}")
         if t.dtype != tensors[0].dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing == "xy" and len(tensors) > 1:

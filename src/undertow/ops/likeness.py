@@ -49,15 +49,21 @@ def like(name: str, default_fill: Any = None) -> Any:
 def fill_like(
     name: str, input: Any, fill: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
+    make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)
+    return made_like(name, input, make, dtype, device, requires_grad, memory_format)
+
+
+def made_like(
+    name: str, input: Any, make: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Tensor:
+    """`make(dtype, order)`, with the dtype of `input` unless another is given."""
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
     if device is not None and namespace_of(device) is not input._xp:
         raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
-    made = _full_like(input, fit(fill, dtype), dtype, memory_order(memory_format))
-    if not requires_grad:
-        return made
-    return leaf(made._array, made._xp, True)
+    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
+    made: Tensor = make(dtype, memory_order(memory_format))
+    return leaf(made._array, made._xp, True) if requires_grad else made
 
 
 zeros_like = like("zeros_like", 0)

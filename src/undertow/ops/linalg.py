@@ -12,7 +12,7 @@ from undertow.ops.matmul import matmul
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR, LINEAR
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import in_front
 
 # ---- trace
 

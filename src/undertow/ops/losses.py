@@ -10,18 +10,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.ops.activations import logsigmoid, require_float
+from undertow.ops.activations import logsigmoid
 from undertow.ops.choices import clamp_min, where
 from undertow.ops.comparison import gt
 from undertow.ops.declare import composite, primitive
 from undertow.ops.elementwise import abs, exp, log
-from undertow.ops.matmul import padded
-from undertow.ops.operands import as_operand
+from undertow.ops.operands import as_operand, require_kinds
 from undertow.ops.powers import xlogy
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean, sum
 from undertow.ops.rules import ELEMENTWISE
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import batch_size, expanded, padded
 
 REDUCTIONS = ("none", "mean", "sum")
 #: rounds to the smallest positive float32, whose logarithm is below -100
@@ -72,11 +71,8 @@ def gathered(xp: Any, values: Any, reduction: str) -> Any:
 def batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The losses of all elements at once, then reduced for each example."""
     input, target, *params = args
-    size = next(x.shape[d] for x, d in zip(args, in_dims, strict=True) if d is not None)
-    batched = [
-        recorded.broadcast_to(x, (size, *x.shape)) if d is None else in_front(x, d)
-        for x, d in zip((input, target), in_dims, strict=False)
-    ]
+    size = batch_size(args, in_dims)
+    batched = [expanded(x, d, size) for x, d in zip((input, target), in_dims, strict=False)]
     rank = max(x.ndim for x in batched) - 1
     aligned = [padded(x, rank) for x in batched]
     place = next(k for k, p in enumerate(params) if p in REDUCTIONS)
@@ -95,7 +91,7 @@ def squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") 
     check_reduction(reduction)
     warn_about_sizes(input, target)
     difference = input - target
-    require_float("mse_cpu", difference)
+    require_kinds("mse_cpu", difference, "f")
     return reduce_array(xp, difference * difference, reduction)
 
 
@@ -129,7 +125,7 @@ def smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", b
     warn_about_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    require_float("smooth_l1_cpu", input)
+    require_kinds("smooth_l1_cpu", input, "f")
     size = xp.abs(input - target)
     if beta == 0:
         return reduce_array(xp, size, reduction)
@@ -172,7 +168,7 @@ def huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", de
     warn_about_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    require_float("huber_cpu", input)
+    require_kinds("huber_cpu", input, "f")
     size = xp.abs(input - target)
     return reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
 
@@ -209,7 +205,7 @@ huber_loss = primitive(
 
 def cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
-    require_float("binary_cross_entropy", input)
+    require_kinds("binary_cross_entropy", input, "f")
     if input.shape != target.shape:
         raise ValueError(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) is "
@@ -237,7 +233,7 @@ def bits_target_slope(xp: Any, input: Any) -> Any:
 
 
 bce_of_probabilities = primitive(
-    "bce_of_probabilities",
+    "_bce_of_probabilities",
     forward=cross_entropy_of_bits,
     vjp={
         "input": lambda xp, g, input, target, reduction: spread(g, bits_slope(xp, input, target), reduction),
@@ -268,7 +264,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
 
 def cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
-    require_float("log_sigmoid_cpu", input)
+    require_kinds("log_sigmoid_cpu", input, "f")
     check_same_size(input, target)
     # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
     losses = xp.maximum(input, 0) - input * target + xp.log1p(xp.exp(-xp.abs(input)))
@@ -281,7 +277,7 @@ def check_same_size(input: Any, target: Any) -> None:
 
 
 bce_of_logits = primitive(
-    "bce_of_logits",
+    "_bce_of_logits",
     forward=cross_entropy_of_logits,
     vjp={
         "input": lambda xp, g, input, target, reduction: spread(g, xp.sigmoid(input) - target, reduction),
@@ -349,7 +345,7 @@ def variance_at_least(xp: Any, input: Any, eps: float) -> Any:
 
 # PyTorch raises small variances behind autograd's back: their gradient is not affected
 floor_variance = primitive(
-    "floor_variance",
+    "_floor_variance",
     forward=variance_at_least,
     vjp={"input": lambda xp, g: g},
     jvp={"input": lambda xp, t: t},

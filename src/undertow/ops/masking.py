@@ -8,7 +8,7 @@ from undertow.backend import cpu, dtypes
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.operands import NUMBERS
 from undertow.ops.rules import ELEMENTWISE, LINEAR
-from undertow.ops.rules.along import loop
+from undertow.ops.rules.front import loop
 from undertow.ops.selecting import cast_number
 from undertow.ops.sizes import broadcast_shapes
 from undertow.tensor import Tensor
@@ -93,7 +93,7 @@ masked_select = primitive(
     forward=masked_select_array,
     vjp={
         "input": lambda xp, g, input_shape, mask: xp.masked_scatter(
-            xp.zeros_for(g, broadcast_shapes([tuple(mask.shape), tuple(input_shape)])), mask, g
+            xp._zeros_for(g, broadcast_shapes([tuple(mask.shape), tuple(input_shape)])), mask, g
         ),
         "mask": None,
     },
@@ -145,7 +145,7 @@ masked_scatter_backward = primitive(
     "masked_scatter_backward",
     forward=masked_scatter_gradient,
     vjp={
-        "grad": lambda xp, g, grad_shape, mask: xp.masked_scatter(xp.zeros_for(g, grad_shape), mask, g),
+        "grad": lambda xp, g, grad_shape, mask: xp.masked_scatter(xp._zeros_for(g, grad_shape), mask, g),
         "mask": None,
     },
     jvp=LINEAR,
@@ -181,12 +181,6 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 def argwhere(input: Any) -> Any:
     """The indices of the elements that are not zero, one row each."""
     return _nonzero(input)
-
-
-@composite
-def where_nonzero(condition: Any) -> tuple[Any, ...]:
-    """`where(condition)`: the indices of its true elements, one vector for each dimension."""
-    return nonzero(condition, as_tuple=True)
 
 
 # ---- indices without a tensor

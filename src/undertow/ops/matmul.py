@@ -18,7 +18,7 @@ from undertow.ops.einsum import einsum_batched
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR
-from undertow.ops.rules.batching import in_front
+from undertow.ops.rules.front import in_front, padded
 from undertow.tensor import Tensor
 
 # ---- checks
@@ -124,7 +124,18 @@ def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
     # .dot takes a third of the time of matmul on small matrices, and accepts more than two matrices
     if input.dtype is not mat2.dtype or input.ndim != 2 or mat2.ndim != 2 or input.shape[1] != mat2.shape[0]:
         check_mm(input, mat2)
+    if mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
+        return times_transposed(xp, input, mat2.T)
     return input.dot(mat2)
+
+
+def times_transposed(xp: Any, input: Any, weight: Any) -> Any:
+    """input @ weight.T. For few rows and many, the product the other way round takes two thirds of the time."""
+    if weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
+        count = input.shape[0]
+        if 2 * count <= weight.shape[0] and count * weight.size > 200_000:
+            return xp.ascontiguousarray(weight.dot(input.T).T)
+    return input.dot(weight.T)
 
 
 def multiply_vector(xp: Any, input: Any, vec: Any) -> Any:
@@ -254,14 +265,8 @@ def batch_stacks(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
     return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
 
 
-def padded(x: Any, rank: int) -> Any:
-    """A batch whose examples have `rank` dimensions, by ones in front of theirs."""
-    size, *shape = x.shape
-    return x if len(shape) >= rank else recorded.reshape(x, (size, *[1] * (rank - len(shape)), *shape))
-
-
 matmul_stacks = primitive(
-    "matmul_stacks",
+    "_matmul_stacks",
     forward=multiply_stacks,
     vjp={"input": stack_input_gradient, "other": stack_other_gradient},
     jvp=BILINEAR,
@@ -315,9 +320,9 @@ def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         check_linear(input, weight, bias)
     if input.ndim <= 2 or weight.ndim == 1:
-        out = input.dot(weight.T)
+        out = times_transposed(xp, input, weight)
     else:
-        out = rows(xp, input).dot(weight.T).reshape(*input.shape[:-1], weight.shape[0])
+        out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
     if bias is not None:
         if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
             check_bias(bias, weight)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.modes import no_grad
-from undertow.ops.activations import require_float
 from undertow.ops.arithmetic import mul
 from undertow.ops.choices import clamp_min
 from undertow.ops.declare import composite, primitive
@@ -15,7 +14,7 @@ from undertow.ops.dims import reduced_axes, wrap_dims
 from undertow.ops.elementwise import rsqrt, sqrt
 from undertow.ops.inplace import write_array
 from undertow.ops.norms import vector_norm
-from undertow.ops.operands import as_operand
+from undertow.ops.operands import as_operand, require_kinds
 from undertow.ops.random import bernoulli
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean
@@ -26,7 +25,7 @@ from undertow.ops.statistics import var_mean
 
 
 def standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
-    require_float("standardize", input)
+    require_kinds("standardize", input, "f")
     axes = reduced_axes(dim, input.ndim)
     centred = input - xp.mean(input, axis=axes, keepdims=True)
     rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
@@ -56,7 +55,7 @@ def standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[i
 
 # (input - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
 standardize = primitive(
-    "standardize",
+    "_standardize",
     forward=standardized,
     vjp={"input": standardize_gradient},
     jvp={"input": standardize_tangent},

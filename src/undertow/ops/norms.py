@@ -7,10 +7,11 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.declare import REGISTRY, composite, primitive
-from undertow.ops.dims import numpy_spelling, reduced_axes, restore
-from undertow.ops.extrema import share, type_name
+from undertow.ops.dims import Dims, numpy_spelling, reduced_axes, restore
+from undertow.ops.extrema import share
+from undertow.ops.operands import type_name
 from undertow.ops.recorded import recorded
-from undertow.ops.reductions import Dims, cast
+from undertow.ops.reductions import cast
 from undertow.ops.rules import LOOP, REDUCTION
 from undertow.tensor import Tensor
 
@@ -167,10 +168,7 @@ def check_points(x1: Any, x2: Any, p: float) -> None:
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
-            "X1 and X2 must have the same number of columns. "
-            f"X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )  # fmt: skip
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
 

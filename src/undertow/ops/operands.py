@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu, dtypes
+from undertow.ops.sizes import broadcast_problem
 from undertow.tensor import Extra, Tensor
 
 NUMBERS = (bool, int, float, complex)
@@ -54,43 +55,44 @@ def same_device(op: str, tensors: tuple[Tensor, ...]) -> ArrayNamespace:
     return next(iter(spaces.values()), cpu)
 
 
+def type_name(array: Any) -> str:
+    """PyTorch's name of an array's dtype: Long, ComplexFloat, ..."""
+    return dtypes.SCALAR_NAMES[array.dtype]
+
+
+def require_kinds(kernel: str, array: Any, kinds: str, cure: str = "convert the input with .to(dtype)") -> None:
+    """Refuse, under the kernel's name in PyTorch, what has a dtype of another kind than `kinds`."""
+    if array.dtype.kind not in kinds:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(array)}': {cure}")
+
+
+def require_order(kernel: str, array: Any) -> None:
+    if array.dtype.kind == "c":
+        require_kinds(kernel, array, "biuf", "complex numbers have no order. Take abs(), real or imag first.")
+
+
 def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
     """Raise PyTorch's error for what NumPy refused in an elementwise operation, if there is one."""
     arrays = tuple(a for a in arrays if a is not None)
-    mismatch = mismatched_dimension([a.shape for a in arrays])
-    if mismatch is not None:
-        dim, a, b = mismatch
+    problem = broadcast_problem([a.shape for a in arrays])
+    if problem is not None:
         shapes = " and ".join(str(list(array.shape)) for array in arrays)
-        raise RuntimeError(
-            f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}:"
-            f" {op} was given shapes {shapes}, which do not broadcast"
-        ) from None
+        raise RuntimeError(f"{problem}: {op} was given shapes {shapes}, which do not broadcast") from None
     if isinstance(error, OverflowError):
         raise RuntimeError(
             f"value cannot be converted to type {arrays[0].dtype} without overflow: {op} was given a Python "
             "number outside that type's range. Convert the tensor to a wider dtype first."
         ) from None
     if isinstance(error, TypeError) and ("ufunc" in str(error) or "numpy boolean" in str(error)):
-        names = ", ".join(dict.fromkeys(dtypes.SCALAR_NAMES[a.dtype] for a in arrays))
+        names = ", ".join(dict.fromkeys(map(type_name, arrays)))
         raise NotImplementedError(f"\"{op}\" not implemented for '{names}'") from None
-
-
-def mismatched_dimension(shapes: list[tuple[int, ...]]) -> tuple[int, int, int] | None:
-    """(dimension, size, other size) at the last dimension that does not broadcast; None if all do."""
-    ndim = max(map(len, shapes))
-    for back in range(1, ndim + 1):
-        size = 1
-        for shape in shapes:
-            n = shape[-back] if back <= len(shape) else 1
-            if n != size and n != 1 and size != 1:
-                return ndim - back, size, n
-            size = n if size == 1 else size
-    return None
 
 
 def result_type_of(operands: tuple[Any, ...]) -> Any:
     """PyTorch's result dtype for tensors and Python numbers."""
-    dims, zero_dims, numbers = [], [], []
+    dims: list[Any] = []
+    zero_dims: list[Any] = []
+    numbers: list[int] = []
     for operand in operands:
         if not isinstance(operand, Tensor):
             numbers.append(dtypes.NUMBER_CATEGORY[next(t for t in NUMBERS if isinstance(operand, t))])

@@ -127,9 +127,7 @@ def pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
     return out.copy() if out is input else out
 
 
-def pad_own_gradient(
-    xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str
-) -> Any:
+def pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str) -> Any:
     for dim, before, after in by_dim(padding, len(input_sizes)):
         length = input_sizes[dim]
         total = xp.zeros((*grad.shape[:dim], length, *grad.shape[dim + 1 :]), grad.dtype)
@@ -147,13 +145,13 @@ def pad_own_gradient(
 pad_backward = primitive(
     "pad_backward",
     forward=pad_own_gradient,
-    vjp={"grad": lambda xp, g, padding, mode: xp.pad_with_own(g, padding, mode)},
+    vjp={"grad": lambda xp, g, padding, mode: xp._pad_with_own(g, padding, mode)},
     jvp=LINEAR,
     batch=shifted(sizes=(1,)),
 )
 
 pad_with_own = primitive(
-    "pad_with_own",
+    "_pad_with_own",
     forward=pad_own,
     vjp={"input": lambda xp, g, input_shape, padding, mode: xp.pad_backward(g, input_shape, padding, mode)},
     jvp=LINEAR,

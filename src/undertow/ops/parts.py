@@ -1,15 +1,16 @@
-"""Views of a part of a tensor, and the kernels that put a part's gradient where it belongs."""
+"""Parts of a tensor: views of them, kernels that put a part's gradient in its place, copies with a part replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import ArrayNamespace
 from undertow.ops.declare import adapter, composite, primitive, view
 from undertow.ops.dims import wrap_dim
 from undertow.ops.rules import LINEAR
-from undertow.ops.rules.shifted import one_by_one, shifted, to_front
+from undertow.ops.rules.front import Batch, batch_size, example_rank, expanded, in_front, loop
+from undertow.ops.rules.shifted import shift, shifted
 from undertow.ops.views import EVERYTHING, at
 
 
@@ -20,9 +21,7 @@ def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
     if dim != 0:
         dim = wrap_dim(dim, len(shape))
     if not -shape[dim] <= index < shape[dim]:
-        raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
-        )
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}")
     return input[index, ...] if dim == 0 else input[at(dim, index)]
 
 
@@ -46,10 +45,10 @@ adapter("select_at")(select)
 
 def batch_into(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """For kernels called with (grad, sizes, dim, ...), where `dim` counts in `sizes`."""
-    grad = to_front(args[0], in_dims[0])
     sizes = tuple(args[1])
     if not sizes:
-        return one_by_one(call, grad, args[1:]), 0
+        return loop(call, args, in_dims)
+    grad = in_front(args[0], in_dims[0])
     return call(grad, (grad.shape[0], *sizes), wrap_dim(args[2], len(sizes)) + 1, *args[3:]), 0
 
 
@@ -112,9 +111,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     dim = wrap_dim(dim, input.ndim)
     size, start = input.shape[dim], int(start)
     if not -size <= start <= size:
-        raise IndexError(
-            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
-        )
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
     start = start + size if start < 0 else start
     if start + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
@@ -131,16 +128,14 @@ def diagonal_array(xp: Any, input: Any, offset: int = 0, dim1: int = 0, dim2: in
     return out
 
 
-def diagonal_gradient(
-    xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
-) -> Any:
+def diagonal_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
     diagonal_array(xp, out, offset, dim1, dim2)[...] = grad
     return out
 
 
 def batch_diagonal_gradient(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    grad = to_front(args[0], in_dims[0])
+    grad = in_front(args[0], in_dims[0])
     sizes = tuple(args[1])
     dims = [wrap_dim(d, len(sizes)) + 1 for d in args[3:]]
     return call(grad, (grad.shape[0], *sizes), args[2], *dims), 0
@@ -150,9 +145,7 @@ diagonal = view(
     "diagonal",
     forward=diagonal_array,
     vjp={
-        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(
-            g, input_shape, offset, dim1, dim2
-        )
+        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(g, input_shape, offset, dim1, dim2)
     },
     batch=shifted(dims=(2, 3)),
 )
@@ -214,4 +207,72 @@ unfold_backward = primitive(
     vjp={"grad": lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step)},
     jvp=LINEAR,
     batch=batch_into,
+)
+
+# ---- a copy with one part replaced
+
+
+def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where: Any) -> Any:
+    """A copy of `input` whose part `part(xp, copy, *where)` is `src`."""
+    out = input.copy(order="C")
+    target = part(xp, out, *where)
+    if target.shape != src.shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(target.shape)}"
+        )
+    target[...] = src
+    return out
+
+
+def batch_part(*dims: int) -> Batch:
+    """Batching for (input, src, ...), the batch in front of both; `dims` counts the arguments to shift."""
+
+    def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+        size, rank = batch_size(args, in_dims), example_rank(args[0], in_dims[0])
+        others = [shift(a, rank) if k in dims else a for k, a in enumerate(args)]
+        return call(expanded(args[0], in_dims[0], size), expanded(args[1], in_dims[1], size), *others[2:]), 0
+
+    return batch
+
+
+select_scatter = primitive(
+    "select_scatter",
+    forward=lambda xp, input, src, dim, index: overwritten(xp, select_array, input, src, dim, index),
+    vjp={
+        "input": lambda xp, g, src_shape, dim, index: xp.select_scatter(g, xp._zeros_for(g, src_shape), dim, index),
+        "src": lambda xp, g, dim, index: xp.select_at(g, dim, index),
+    },
+    jvp=LINEAR,
+    batch=batch_part(2),
+)
+
+slice_scatter = primitive(
+    "slice_scatter",
+    forward=lambda xp, input, src, dim=0, start=None, end=None, step=1: overwritten(
+        xp, slice_array, input, src, dim, start, end, step
+    ),
+    vjp={
+        "input": lambda xp, g, src_shape, dim, start, end, step: xp.slice_scatter(
+            g, xp._zeros_for(g, src_shape), dim, start, end, step
+        ),
+        "src": lambda xp, g, dim, start, end, step: xp.slice(g, dim, start, end, step),
+    },
+    jvp=LINEAR,
+    batch=batch_part(2),
+)
+
+diagonal_scatter = primitive(
+    "diagonal_scatter",
+    forward=lambda xp, input, src, offset=0, dim1=0, dim2=1: overwritten(
+        xp, diagonal_array, input, src, offset, dim1, dim2
+    ),
+    vjp={
+        "input": lambda xp, g, src_shape, offset, dim1, dim2: xp.diagonal_scatter(
+            g, xp._zeros_for(g, src_shape), offset, dim1, dim2
+        ),
+        "src": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2),
+    },
+    jvp=LINEAR,
+    batch=batch_part(3, 4),
 )

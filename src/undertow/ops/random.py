@@ -6,23 +6,40 @@ parameters is zero.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.modes import Interceptor, current
 from undertow.ops import distributions as draw
 from undertow.ops.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.generator import as_generator
 from undertow.ops.inplace import in_place
+from undertow.ops.likeness import made_like
 from undertow.ops.rules import ELEMENTWISE, LOOP
 from undertow.tensor import Tensor, current_edge
-from undertow.tensor.conversions import memory_order
+
+
+def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let vmap decide what a function that draws does in it."""
+
+    @functools.wraps(function)
+    def draw_or_ask(*args: Any, **kwargs: Any) -> Tensor:
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.draw(draw_or_ask, args, kwargs)  # type: ignore[no-any-return]
+        return function(*args, **kwargs)
+
+    return draw_or_ask
+
 
 # ---- a shape
 
 
 @composite
+@intercepted
 def rand(
     *shape: Any,
     size: Any = None,
@@ -45,6 +62,7 @@ def rand(
 
 
 @composite
+@intercepted
 def randn(
     *shape: Any,
     size: Any = None,
@@ -78,6 +96,7 @@ def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[i
 
 
 @composite
+@intercepted
 def randint(
     *args: Any,
     low: Any = None,
@@ -108,6 +127,7 @@ def randint(
 
 
 @composite
+@intercepted
 def randperm(
     n: int,
     *,
@@ -143,16 +163,12 @@ def sample_like(
     name: str, sample: Any, input: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
     """A tensor of `sample(shape, dtype)`, with the shape of `input` and, unless another is given, its dtype."""
-    if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    if device is not None and namespace_of(device) is not input._xp:
-        raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
-    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
-    made = _draw_like(input, sample, dtype, memory_order(memory_format))
-    return leaf(made._array, made._xp, True) if requires_grad else made
+    make = lambda dtype, order: _draw_like(input, sample, dtype, order)
+    return made_like(name, input, make, dtype, device, requires_grad, memory_format)
 
 
 @composite
+@intercepted
 def rand_like(
     input: Tensor,
     *,
@@ -171,6 +187,7 @@ def rand_like(
 
 
 @composite
+@intercepted
 def randn_like(
     input: Tensor,
     *,
@@ -189,6 +206,7 @@ def randn_like(
 
 
 @composite
+@intercepted
 def randint_like(
     input: Tensor,
     *args: Any,
@@ -284,6 +302,7 @@ _normal_of_both = primitive(
 
 
 @composite
+@intercepted
 def normal(
     mean: Any,
     std: Any = 1.0,

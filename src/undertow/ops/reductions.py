@@ -8,13 +8,11 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.ops.declare import adapter, composite, primitive
-from undertow.ops.dims import kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
-from undertow.ops.operands import float_array
+from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
+from undertow.ops.operands import float_array, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import LINEAR, REDUCTION
 from undertow.tensor import Tensor
-
-Dims = int | Iterable[int] | None
 
 #: what sums and products are accumulated in, where that is not the input's own dtype
 ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"} | {dtypes.float16: dtypes.float32}
@@ -152,7 +150,7 @@ adapter("sum_to")(sum_to)
 
 def require_inexact(name: str, input: Any) -> None:
     if input.dtype.kind not in "fc":
-        got = dtypes.TENSOR_TYPE_NAMES[input.dtype].removesuffix("Tensor")
+        got = type_name(input)
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex "
             f"dtype. Got: {got}. Pass dtype=undertow.float32, or convert the tensor."
@@ -265,7 +263,7 @@ def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any =
     """The mean of the elements that are not NaN; NaN where there are none."""
     input = cast(input, dtype)
     if input.dtype.kind not in "fc":
-        got = dtypes.TENSOR_TYPE_NAMES[input.dtype].removesuffix("Tensor")
+        got = type_name(input)
         raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {got}")
     count = sum_dims(is_present(recorded, input), dim, keepdim)
     return nansum_dims(input, dim, keepdim) / count
@@ -276,8 +274,8 @@ def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any =
 
 def product_of_others(xp: Any, input: Any, dim: int) -> Any:
     """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
-    before = xp.shifted(xp.cumprod(input, dim), dim, 1, 1)
-    after = xp.flip(xp.shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
+    before = xp._shifted(xp.cumprod(input, dim), dim, 1, 1)
+    after = xp.flip(xp._shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
     return before * after
 
 

@@ -17,24 +17,15 @@ from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.shifted import shifted
 from undertow.ops.sizes import infer_sizes, ints
 from undertow.ops.views import unsqueeze
+from undertow.tensor.conversions import contiguous_format, copy_laid_out, is_laid_out
 
 # ---- copies
 
-
-def copy_array(xp: Any, input: Any, memory_format: Any = None) -> Any:
-    """PyTorch's preserve_format is NumPy's order "K", its contiguous_format is "C"."""
-    name = "preserve_format" if memory_format is None else str(memory_format).rpartition(".")[2]
-    if name not in ("preserve_format", "contiguous_format"):
-        raise RuntimeError(
-            f"unsupported memory format option {name}: arrays are laid out as contiguous_format or "
-            "preserve_format"
-        )
-    return input.copy(order="K" if name == "preserve_format" else "C")
-
-
 clone = primitive(
     "clone",
-    forward=copy_array,
+    forward=lambda xp, input, memory_format=None: (
+        input.copy(order="K") if memory_format is None else copy_laid_out(input, memory_format)
+    ),
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
@@ -42,9 +33,9 @@ clone = primitive(
 
 
 @composite
-def contiguous(input: Any, memory_format: Any = "contiguous_format") -> Any:
-    """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
-    return input if input._array.flags.c_contiguous else clone(input, memory_format)
+def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
+    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
 
 
 _to_copy = primitive(
@@ -118,9 +109,7 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     if stride != 1:
         raise RuntimeError(f"self.stride(-1) must be 1 {change}, but got {stride}")
     if input.shape[-1] * size % wanted:
-        raise RuntimeError(
-            f"self.size(-1) must be divisible by {wanted // size} {change}, but got {input.shape[-1]}"
-        )
+        raise RuntimeError(f"self.size(-1) must be divisible by {wanted // size} {change}, but got {input.shape[-1]}")
     try:
         return input.view(dtype)
     except ValueError as error:
@@ -178,7 +167,7 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
             return _view(input, size)
         except IncompatibleViewError:
             pass  # a batch of examples: its array has a dimension more, and only its rule knows which
-    return _unsafe_view(clone(input, "contiguous_format"), size)
+    return _unsafe_view(clone(input, contiguous_format), size)
 
 
 @composite

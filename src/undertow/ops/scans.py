@@ -9,7 +9,7 @@ from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.dims import numpy_spelling, wrap_dim
-from undertow.ops.extrema import require_order, type_name
+from undertow.ops.operands import require_kinds, require_order
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import ACCUMULATOR, in_dtype_of
 from undertow.ops.rules import LINEAR, REDUCTION
@@ -66,10 +66,10 @@ def shift(xp: Any, input: Any, dim: int, by: int, fill: float) -> Any:
 
 
 shifted = primitive(
-    "shifted",
+    "_shifted",
     forward=shift,
-    vjp={"input": lambda xp, g, dim, by: xp.shifted(g, dim, -by, 0)},
-    jvp={"input": lambda xp, t, dim, by: xp.shifted(t, dim, by, 0)},
+    vjp={"input": lambda xp, g, dim, by: xp._shifted(g, dim, -by, 0)},
+    jvp={"input": lambda xp, t, dim, by: xp._shifted(t, dim, by, 0)},
     batch=REDUCTION,
 )
 
@@ -99,24 +99,24 @@ def recur_by_doubling(c: Any, out: Any) -> Any:
 
 def reversed_recurrence(xp: Any, g: Any, coefficients: Any, dim: int) -> Any:
     """The adjoint of `recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
-    c = xp.flip(xp.shifted(xp.conj(coefficients), dim, -1, 0), dim)
-    return xp.flip(xp.linear_recurrence(c, xp.flip(g, dim), dim), dim)
+    c = xp.flip(xp._shifted(xp.conj(coefficients), dim, -1, 0), dim)
+    return xp.flip(xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
 
 
 linear_recurrence = primitive(
-    "linear_recurrence",
+    "_linear_recurrence",
     forward=recur,
     vjp={
         "coefficients": lambda xp, g, coefficients, out, dim: (
-            reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp.shifted(out, dim, 1, 0))
+            reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp._shifted(out, dim, 1, 0))
         ),
         "input": reversed_recurrence,
     },
     jvp={
-        "coefficients": lambda xp, t, coefficients, out, dim: xp.linear_recurrence(
-            coefficients, t * xp.shifted(out, dim, 1, 0), dim
+        "coefficients": lambda xp, t, coefficients, out, dim: xp._linear_recurrence(
+            coefficients, t * xp._shifted(out, dim, 1, 0), dim
         ),
-        "input": lambda xp, t, coefficients, dim: xp.linear_recurrence(coefficients, t, dim),
+        "input": lambda xp, t, coefficients, dim: xp._linear_recurrence(coefficients, t, dim),
     },
     batch=REDUCTION,
     promote="same",
@@ -132,14 +132,14 @@ def cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
     dim = wrap_dim(dim, len(g.shape))
     if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
         return reversed_cumsum(xp, g * xp.conj(out), dim) / xp.conj(input)
-    return reversed_recurrence(xp, g, input, dim) * xp.conj(xp.shifted(out, dim, 1, 1))
+    return reversed_recurrence(xp, g, input, dim) * xp.conj(xp._shifted(out, dim, 1, 1))
 
 
 def cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
     if not t.shape:
         return t
     dim = wrap_dim(dim, len(t.shape))
-    return xp.linear_recurrence(input, t * xp.shifted(out, dim, 1, 1), dim)
+    return xp._linear_recurrence(input, t * xp._shifted(out, dim, 1, 1), dim)
 
 
 cumprod = primitive(
@@ -154,11 +154,7 @@ cumprod = primitive(
 
 def logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
     axis = wrap_dim(dim, input.ndim)
-    if input.dtype.kind not in "fc":
-        raise NotImplementedError(
-            f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input)}'. "
-            "Convert the tensor to a floating point dtype first."
-        )
+    require_kinds("logcumsumexp_out_cpu", input, "fc")
     if input.ndim == 0:
         return input.copy()
     if input.dtype.kind == "f":
@@ -177,7 +173,7 @@ def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
 
 def logcumsumexp_weights(xp: Any, input: Any, out: Any, dim: int) -> tuple[Any, Any]:
     """How much each running value owes to the one before it, and to its own element."""
-    return xp.exp(xp.shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
+    return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
 
 
 def logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
@@ -193,7 +189,7 @@ def logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any
         return t
     dim = wrap_dim(dim, len(t.shape))
     carried, own = logcumsumexp_weights(xp, input, out, dim)
-    return xp.linear_recurrence(carried, t * own, dim)
+    return xp._linear_recurrence(carried, t * own, dim)
 
 
 logcumsumexp = primitive(

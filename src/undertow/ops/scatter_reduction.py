@@ -11,7 +11,8 @@ from undertow.backend import dtypes
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.positions import add_flat
-from undertow.ops.rules.along import along, loop
+from undertow.ops.rules.along import along
+from undertow.ops.rules.front import loop
 from undertow.ops.scattering import fitted, positions_of
 from undertow.ops.selecting import check_source, check_vector
 
@@ -184,7 +185,7 @@ def tangent(
         total = xp.conj(input_gradient(xp, t, input, dim, index, src, reduce, include_self, out))
     if "src" in tangents:
         weight = src_gradient(xp, xp._ones_for(out), input, dim, index, src, reduce, include_self, out)
-        start = xp.zeros_for(out, tuple(out.shape)) if total is None else total
+        start = xp._zeros_for(out, tuple(out.shape)) if total is None else total
         total = xp._scatter_add(start, dim, index, xp.conj(weight) * tangents["src"])
     return total
 

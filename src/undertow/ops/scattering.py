@@ -8,7 +8,7 @@ from undertow.backend import dtypes
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.indexing import getitem
-from undertow.ops.operands import NUMBERS, as_operand
+from undertow.ops.operands import NUMBERS, as_operand, type_name
 from undertow.ops.positions import (
     add_flat,
     check_range,
@@ -84,7 +84,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: in
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
     if indices.dtype.kind not in "iu":
-        name = dtypes.SCALAR_NAMES[indices.dtype]
+        name = type_name(indices)
         raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {name}")
     if dim is None:
         flat = [t if t.ndim == 1 else reshape(t, (-1,)) for t in (input, indices)]
@@ -188,7 +188,7 @@ _gather_written = primitive(
     "_gather_written",
     forward=gather_written_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp.zeros_for(g, input_shape), dim, index, g),
+        "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp._zeros_for(g, input_shape), dim, index, g),
         "index": None,
     },
     jvp=LINEAR,

@@ -8,10 +8,11 @@ from undertow.backend import cpu, dtypes
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.index_family import recorded_index_at
-from undertow.ops.operands import NUMBERS
+from undertow.ops.operands import NUMBERS, type_name
 from undertow.ops.positions import ALL, add_at, add_flat, check_range, from_front, last_at, set_at
 from undertow.ops.rules import LINEAR
-from undertow.ops.rules.along import along, loop
+from undertow.ops.rules.along import along
+from undertow.ops.rules.front import loop
 
 LONG = (dtypes.int64,)
 INTEGERS = (dtypes.int32, dtypes.int64)
@@ -27,12 +28,12 @@ def check_vector(
         raise IndexError(f"{op}(): Index is supposed to be a vector; Index has to be a vector/scalar")
     if index.dtype not in allowed:
         expected = "a long tensor (Expected dtype int64)" if allowed is LONG else "dtype int32 or int64"
-        raise error(f"{op}(): Expected {expected} for index, but got {dtypes.SCALAR_NAMES[index.dtype]}")
+        raise error(f"{op}(): Expected {expected} for index, but got {type_name(index)}")
 
 
 def check_same_dtype(op: str, input: Any, source: Any) -> None:
     if input.dtype != source.dtype:
-        mine, its = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[source.dtype]
+        mine, its = type_name(input), type_name(source)
         raise RuntimeError(
             f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) "
             f"{its}: self "
@@ -176,7 +177,7 @@ _index_copied = primitive(
     "_index_copied",
     forward=index_copied_array,
     vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp.zeros_for(g, input_shape), dim, index, g),
+        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp._zeros_for(g, input_shape), dim, index, g),
         "index": None,
     },
     jvp=LINEAR,
@@ -245,7 +246,7 @@ def take_array(xp: Any, input: Any, index: Any) -> Any:
 
 def check_flat(op: str, input: Any, index: Any) -> None:
     if index.dtype != dtypes.int64:
-        raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {dtypes.SCALAR_NAMES[index.dtype]}")
+        raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {type_name(index)}")
     size = input.size
     if index.size and (index.min() < -size or index.max() >= size):
         bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
@@ -278,7 +279,7 @@ take = primitive(
     "take",
     forward=take_array,
     vjp={
-        "input": lambda xp, g, input_shape, index: xp._put(xp.zeros_for(g, input_shape), index, g, True),
+        "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, True),
         "index": None,
     },
     jvp=LINEAR,
@@ -289,7 +290,7 @@ _take_written = primitive(
     "_take_written",
     forward=take_written_array,
     vjp={
-        "input": lambda xp, g, input_shape, index: xp._put(xp.zeros_for(g, input_shape), index, g, False),
+        "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, False),
         "index": None,
     },
     jvp=LINEAR,
@@ -301,7 +302,7 @@ _put = primitive(
     forward=put_array,
     vjp={
         "input": lambda xp, g, index, accumulate: (
-            g if accumulate else xp._put(g, index, xp.zeros_for(g, tuple(index.shape)), False)
+            g if accumulate else xp._put(g, index, xp._zeros_for(g, tuple(index.shape)), False)
         ),
         "source": lambda xp, g, index, source_shape, accumulate: xp.reshape(
             (xp.take if accumulate else xp._take_written)(g, index), source_shape

@@ -13,9 +13,11 @@ from undertow.ops.operands import as_operand
 from undertow.ops.parts import diagonal_array
 from undertow.ops.reshaping import clone, flatten, ravel, reshape
 from undertow.ops.rules import LINEAR
-from undertow.ops.rules.shifted import shift, shifted, to_front
+from undertow.ops.rules.front import in_front
+from undertow.ops.rules.shifted import shift, shifted
 from undertow.ops.sizes import ints
 from undertow.ops.views import expand, unsqueeze
+from undertow.tensor.conversions import contiguous_format
 
 # ---- repeating
 
@@ -39,15 +41,13 @@ def repeat_gradient(xp: Any, g: Any, input_shape: tuple[int, ...], repeats: tupl
 
 
 def batch_repeat(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     padded = reshape(input, (batch, *[1] * (len(args[1]) - len(shape)), *shape))
     return call(padded, (1, *args[1])), 0
 
 
-_repeat = primitive(
-    "_repeat", forward=repeat_array, vjp={"input": repeat_gradient}, jvp=LINEAR, batch=batch_repeat
-)
+_repeat = primitive("_repeat", forward=repeat_array, vjp={"input": repeat_gradient}, jvp=LINEAR, batch=batch_repeat)
 
 
 @composite
@@ -93,7 +93,7 @@ def interleave(input: Any, repeats: int, dim: int) -> Any:
     if repeats < 0:
         raise RuntimeError(f"Repeats must be non-negative, got {repeats}")
     sizes = [*input.shape[: dim + 1], repeats, *input.shape[dim + 1 :]]
-    wide = clone(expand(unsqueeze(input, dim + 1), sizes), "contiguous_format")
+    wide = clone(expand(unsqueeze(input, dim + 1), sizes), contiguous_format)
     return flatten(wide, dim, dim + 1)
 
 
@@ -157,7 +157,7 @@ def roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ..
 
 
 def batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     if args[2] and input.ndim > 1:
         return call(input, args[1], shift(args[2], input.ndim - 1)), 0
     flat = reshape(input, (input.shape[0], prod(input.shape[1:])))
@@ -174,9 +174,7 @@ _roll = primitive(
 
 
 @composite
-def roll(
-    input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None
-) -> Any:
+def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
     """The tensor with its elements shifted along dimensions, those pushed out coming in at the other end.
 
     Without `dims` it is shifted as one long vector.
@@ -208,9 +206,7 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     if input.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     if wrap_dim(dims[0], input.ndim) == wrap_dim(dims[1], input.ndim):
-        raise RuntimeError(
-            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
-        )
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     return _rot90(input, k, dims)
 
 
@@ -255,7 +251,7 @@ def embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: i
 
 
 def batch_embed(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     return call(input, args[1], *[wrap_dim(d, input.ndim) + 1 for d in args[2:]]), 0
 
 
@@ -271,9 +267,7 @@ diagonal_copy = primitive(
     "diagonal_copy",
     forward=lambda xp, input, offset=0, dim1=0, dim2=1: diagonal_array(xp, input, offset, dim1, dim2).copy(),
     vjp={
-        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(
-            g, input_shape, offset, dim1, dim2
-        )
+        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(g, input_shape, offset, dim1, dim2)
     },
     jvp=LINEAR,
     batch=shifted(dims=(2, 3)),

@@ -31,9 +31,7 @@ def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:
         return sizes
     wrong = [k for k, n in enumerate(sizes) if n < -1]
     if wrong:
-        raise RuntimeError(
-            f"invalid shape dimension {sizes[wrong[0]]} at index {wrong[0]} of shape {list(sizes)}"
-        )
+        raise RuntimeError(f"invalid shape dimension {sizes[wrong[0]]} at index {wrong[0]} of shape {list(sizes)}")
     if sizes.count(-1) > 1:
         raise RuntimeError(f"only one dimension can be inferred, but shape {list(sizes)} has several -1")
     known = -math.prod(sizes)
@@ -47,17 +45,25 @@ def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:
     return tuple([numel // known if n == -1 else n for n in sizes])
 
 
+def broadcast_problem(shapes: Sequence[tuple[int, ...]]) -> str | None:
+    """At which dimension, counted from the last, the shapes do not broadcast, in PyTorch's words; None if they do."""
+    ndim = max([len(s) for s in shapes], default=0)
+    for back in range(1, ndim + 1):
+        size = 1
+        for shape in shapes:
+            n = shape[-back] if back <= len(shape) else 1
+            if n != size and n != 1 and size != 1:
+                place = f"non-singleton dimension {ndim - back}"
+                return f"The size of tensor a ({size}) must match the size of tensor b ({n}) at {place}"
+            size = n if size == 1 else size
+    return None
+
+
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that all of `shapes` broadcast to."""
+    problem = broadcast_problem(shapes)
+    if problem is not None:
+        raise RuntimeError(problem)
     ndim = max([len(s) for s in shapes], default=0)
-    result = [1] * ndim
-    for shape in shapes:
-        for dim, n in enumerate(shape, ndim - len(shape)):
-            if result[dim] == 1:
-                result[dim] = n
-            elif n not in (1, result[dim]):
-                raise RuntimeError(
-                    f"The size of tensor a ({result[dim]}) must match the size of tensor b ({n}) at "
-                    f"non-singleton dimension {dim}"
-                )
-    return tuple(result)
+    filled = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
+    return tuple([next((n for n in sizes if n != 1), 1) for sizes in zip(*filled, strict=True)])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.ops.activations import require_float
 from undertow.ops.arithmetic import neg
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import reduced_axes, wrap_dim
+from undertow.ops.operands import require_kinds
 from undertow.ops.rules import REDUCTION
 
 
 def float_input(name: str, input: Any, dtype: Any) -> Any:
     if dtype is not None:
         return input.astype(dtype)
-    require_float(name, input)
+    require_kinds(name, input, "f")
     return input
 
 

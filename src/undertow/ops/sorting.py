@@ -9,8 +9,8 @@ from undertow.errors import NotDifferentiableError
 from undertow.ops import return_types
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import numpy_spelling, wrap_dim
-from undertow.ops.extrema import SELECTING, require_elements, select, type_name, with_values
-from undertow.ops.operands import as_operand
+from undertow.ops.extrema import SELECTING, require_elements, select, with_values
+from undertow.ops.operands import as_operand, require_kinds, require_order, type_name
 from undertow.ops.rules import LOOP, REDUCTION
 from undertow.tensor import Tensor
 
@@ -124,8 +124,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     axis = wrap_dim(dim, input.ndim)
     require_elements("kthvalue", input.shape, axis)
-    if input.dtype.kind in "bc":
-        raise NotImplementedError(f"\"kthvalue_cpu\" not implemented for '{type_name(input)}'")
+    require_kinds("kthvalue_cpu", input, "iuf")
     if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}")
     if input.ndim == 0:
@@ -252,8 +251,7 @@ def slice_dim(shape: tuple[int, ...], dim: int) -> int:
 
 def unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
     axis = None if dim is None else slice_dim(input.shape, dim)
-    if input.dtype.kind == "c":
-        raise NotImplementedError(f"\"unique\" not implemented for '{type_name(input)}'")
+    require_order("unique", input)
     rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)
     if consecutive:
         values, inverse, counts = runs(xp, rows)
@@ -319,8 +317,7 @@ def unique_consecutive(
 
 
 def bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
-    if input.dtype.kind not in "ui":
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{type_name(input)}'")
+    require_kinds("bincount_cpu", input, "iu")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
     if input.ndim != 1 or (input.size and input.min() < 0):
@@ -358,8 +355,7 @@ def histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
 
 
 def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    if input.dtype.kind != "f":
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_name(input)}'")
+    require_kinds("histogram_cpu", input, "f")
     if bins <= 0:
         raise RuntimeError(f"histc: bins must be > 0, but got {bins}")
     low, high = histc_range(input, min, max)

@@ -11,6 +11,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.elementwise import unary
+from undertow.ops.operands import require_kinds
 
 Kernel = Callable[[Any, Any], Any]
 Parts = Sequence[tuple[Any, Kernel]]
@@ -21,8 +22,7 @@ FEW = 500
 
 def in_double(xp: Any, name: str, kernel: Kernel, input: Any) -> Any:
     """The kernel's values in double precision, in the dtype and shape of the input."""
-    if input.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
+    require_kinds(name, input, "biuf")
     out = kernel(xp, xp.asarray(input, dtype=dtypes.float64).reshape(-1)).reshape(input.shape)
     return out.astype(input.dtype) if input.dtype.kind == "f" else out
 

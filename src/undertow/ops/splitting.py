@@ -10,6 +10,7 @@ from undertow.backend import ArrayNamespace, dtypes
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
+from undertow.ops.operands import type_name
 from undertow.ops.parts import slice_
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.shifted import shifted
@@ -56,9 +57,7 @@ def even_sizes(input: Any, split_size: int, dim: int) -> list[int]:
     if split_size < 0:
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
     if split_size == 0 and length:
-        raise RuntimeError(
-            f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}"
-        )
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
     starts = range(0, max(length, 1), split_size or 1)
     return [min(split_size, length - start) for start in starts]
 
@@ -69,8 +68,7 @@ def checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
     dim = wrap_dim(dim, input.ndim)
     if any(n < 0 for n in sizes):
         raise RuntimeError(
-            "split_with_sizes expects split_sizes have only non-negative entries, but got "
-            f"split_sizes={list(sizes)}"
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(sizes)}"
         )
     if sum(sizes) != input.shape[dim]:
         raise RuntimeError(
@@ -89,9 +87,7 @@ def cut(input: Any, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def join_gradients(
-    xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int
-) -> Any:
+def join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Any:
     known = next(part for part in g if part is not None)
     dim = wrap_dim(dim, len(input_shape))
     whole = [
@@ -101,9 +97,7 @@ def join_gradients(
     return xp.concatenate(whole, dim)
 
 
-def even_split_gradient(
-    xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int
-) -> Any:
+def even_split_gradient(xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Any:
     length = input_shape[dim]
     sizes = [min(split_size, length - k * split_size) for k in range(len(g))]
     return join_gradients(xp, g, input_shape, sizes, dim)
@@ -124,11 +118,7 @@ _split = declare_view(
 _split_with_sizes = declare_view(
     "_split_with_sizes",
     forward=lambda xp, input, split_sizes, dim=0: cut(input, checked_sizes(input, split_sizes, dim), dim),
-    vjp={
-        "input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(
-            xp, g, input_shape, split_sizes, dim
-        )
-    },
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
     batch=shifted(dims=(2,)),
     outputs="list",
 )
@@ -145,14 +135,8 @@ unsafe_split = primitive(
 
 _unsafe_split_with_sizes = primitive(
     "_unsafe_split_with_sizes",
-    forward=lambda xp, input, split_sizes, dim=0: copied(
-        cut(input, checked_sizes(input, split_sizes, dim), dim)
-    ),
-    vjp={
-        "input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(
-            xp, g, input_shape, split_sizes, dim
-        )
-    },
+    forward=lambda xp, input, split_sizes, dim=0: copied(cut(input, checked_sizes(input, split_sizes, dim), dim)),
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
@@ -216,9 +200,7 @@ def tensor_split(
     """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts."""
     dim = dim if axis is None else axis
     if not input.ndim:
-        raise RuntimeError(
-            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
-        )
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     dim = wrap_dim(dim, input.ndim)
     bounds = cutting_points(indices_or_sections, input.shape[dim])
     return tuple([slice_(input, dim, start, end, 1) for start, end in pairwise(bounds)])
@@ -230,7 +212,7 @@ def cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
         if indices_or_sections.dtype != dtypes.int64:
             raise RuntimeError(
                 "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
-                f"{dtypes.SCALAR_NAMES[indices_or_sections.dtype]}"
+                f"{type_name(indices_or_sections)}"
             )
         indices_or_sections = indices_or_sections._array.tolist()
     if isinstance(indices_or_sections, Sequence):
@@ -248,9 +230,7 @@ def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: i
             f"undertow.{name} requires a tensor with at least {least} dimension, but got a tensor with "
             f"{input.ndim} dimensions!"
         )
-    if isinstance(indices_or_sections, int) and (
-        indices_or_sections <= 0 or input.shape[dim] % indices_or_sections
-    ):
+    if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or input.shape[dim] % indices_or_sections):
         raise RuntimeError(
             f"undertow.{name} attempted to split along dimension {dim}, but the size of the dimension "
             f"{input.shape[dim]} is not divisible by the split_size {indices_or_sections}!"

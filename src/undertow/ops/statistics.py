@@ -9,11 +9,11 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
-from undertow.ops.dims import kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
-from undertow.ops.extrema import SELECTING, of_all, require_elements, type_name, with_values
-from undertow.ops.operands import as_operand
+from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.extrema import SELECTING, of_all, require_elements, with_values
+from undertow.ops.operands import as_operand, require_kinds, type_name
 from undertow.ops.recorded import recorded
-from undertow.ops.reductions import Dims, reduced_size
+from undertow.ops.reductions import reduced_size
 from undertow.ops.rules import LOOP, REDUCTION
 from undertow.tensor import Tensor
 
@@ -216,11 +216,6 @@ std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one
 # ---- medians and modes: the lower of two middle elements, as PyTorch takes it
 
 
-def require_numbers(name: str, input: Any) -> None:
-    if input.dtype.kind in "bc":
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_name(input)}'")
-
-
 def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
     """Along the last axis, kept: where the lower median is; the first NaN unless they are ignored."""
     order = xp.argsort(input, -1, kind="stable")
@@ -235,7 +230,7 @@ def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
 def median_along(name: str, ignore_nan: bool) -> Any:
     def forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         axis = wrap_dim(dim, input.ndim)
-        require_numbers("median", input)
+        require_kinds(f"{'median'}_cpu", input, "iuf")
         if input.ndim == 0:
             return input.copy(), xp.zeros((), dtypes.int64)
         require_elements(name, input.shape, axis)
@@ -247,7 +242,7 @@ def median_along(name: str, ignore_nan: bool) -> Any:
 
 def median_of_all(ignore_nan: bool) -> Any:
     def forward(xp: Any, input: Any) -> Any:
-        require_numbers("median", input)
+        require_kinds(f"{'median'}_cpu", input, "iuf")
         flat = xp.reshape(input, (-1,))
         if not flat.size:
             return xp.asarray(xp.nan).astype(input.dtype)
@@ -288,7 +283,7 @@ def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 def mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind == "c":
-        require_numbers("mode", input)
+        require_kinds(f"{'mode'}_cpu", input, "iuf")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     require_elements("mode", input.shape, axis)

@@ -32,9 +32,7 @@ class Geometry:
         if 0 in self.shape:
             return self.offset, self.offset
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
-        return self.offset + sum([s for s in steps if s < 0]), self.offset + sum(
-            [s for s in steps if s > 0]
-        ) + 1
+        return self.offset + sum([s for s in steps if s < 0]), self.offset + sum([s for s in steps if s > 0]) + 1
 
     def places(self, xp: Any) -> Any:
         """The place in memory of every element, in the array's shape."""
@@ -166,8 +164,8 @@ def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
     low, high = source.bounds()
     if 0 not in size and not low <= target.bounds()[0] <= target.bounds()[1] <= high:
         raise RuntimeError(
-            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} would read outside of an "
-            "example"
+            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} can access memory outside of `tensor`, "
+            "which is one example"
         )
     if steps != source.strides:
         examples = REGISTRY["unbind"].function(input, batch)
@@ -193,9 +191,7 @@ _as_strided = declare_view(
 
 
 @composite
-def as_strided(
-    input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Any:
+def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
     """A view of the memory behind `input` with any sizes, strides and offset, all counted in elements.
 
     Elements may appear more than once (then the view is read-only); none may lie outside the memory.
@@ -203,13 +199,9 @@ def as_strided(
     """
     size, stride = ints((size,)), ints((stride,))
     if len(size) != len(stride):
-        raise RuntimeError(
-            f"mismatch in length of strides and shape: {len(stride)} strides, {len(size)} sizes"
-        )
+        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} strides, {len(size)} sizes")
     if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     if any(n < 0 for n in size):
         raise RuntimeError(f"as_strided: sizes must not be negative, got {list(size)}")
     if storage_offset is not None and storage_offset < 0:
@@ -217,7 +209,13 @@ def as_strided(
     source = geometry_of(input._xp, input._array)
     base = None if input._extra is None or input._extra.view is None else input._extra.view.base
     target = target_geometry(size, stride, storage_offset, source)
-    if base is None or target.lies_in(source, input._xp):
+    dual = base is not None and input._extra.tangents is not None  # an alias of its base that has a tangent of its own
+    if dual and input._edge is not None and not target.lies_in(source, input._xp):
+        raise RuntimeError(
+            "as_strided: a dual tensor that requires grad is to be read outside of its elements, where it has no "
+            "gradient. Take its primal (unpack_dual) first."
+        )
+    if base is None or dual or target.lies_in(source, input._xp):
         return _as_strided(input, size, stride, storage_offset, source)
     # what lies outside of a view belongs to its base, and its gradient with it
     return _as_strided(base, size, stride, target.offset, geometry_of(base._xp, base._array))
@@ -246,7 +244,7 @@ def carry(xp: Any, values: Any, origin: Geometry, destination: Geometry, shared:
 
 
 as_strided_gather = primitive(
-    "as_strided_gather",
+    "_as_strided_gather",
     forward=lambda xp, input, source, target: carry(xp, input, source, target, source),
     vjp={"input": lambda xp, g, source, target: xp.as_strided_backward(g, source, target)},
     jvp=LINEAR,
@@ -256,7 +254,7 @@ as_strided_gather = primitive(
 as_strided_backward = primitive(
     "as_strided_backward",
     forward=lambda xp, grad, source, target: carry(xp, grad, target, source, source),
-    vjp={"grad": lambda xp, g, source, target: xp.as_strided_gather(g, source, target)},
+    vjp={"grad": lambda xp, g, source, target: xp._as_strided_gather(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
 )
@@ -284,7 +282,7 @@ def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
 
 # views of a tensor can be taken again of a copy that is laid out as it is
 clone_as = primitive(
-    "clone_as",
+    "_clone_as",
     forward=lay_out,
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,

@@ -6,18 +6,21 @@ linecache, so that a traceback shows their lines.
 
 from __future__ import annotations
 
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend import cpu, namespace_of_array
 from undertow.graph import sites
 from undertow.graph.accumulate import leaf_edge
-from undertow.graph.node import OutputEdge, next_sequence_nr
+from undertow.graph.history import recorded_edge
+from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.saved import CompiledNode, Freed, unpack_input, unpack_output
 from undertow.modes import current
 from undertow.ops.lazy import lazy_function
 from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Tensor, current_edge, version_of
+from undertow.tensor import LEAF, Tensor, version_of
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -33,16 +36,28 @@ def raise_missing(op: str, argument: str) -> None:
     raise TypeError(f"{op}() missing 1 required positional argument: {argument!r}")
 
 
+#: what writes the result of an operation into `out`; out_variants.py, which needs operations, puts it here
+_write_out: list[Any] = []
+
+
+def write_out(function: Any, arguments: dict[str, Any], out: Any) -> Any:
+    return _write_out[0](function, (), arguments, out)
+
+
+def install_write_out(function: Any) -> None:
+    _write_out[:] = [function]
+
+
 SCOPE = {
     "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
-    "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
-    "current": current, "current_edge": current_edge, "explain": explain,
+    "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array, "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
+    "current": current, "current_edge": recorded_edge, "explain": explain,
     "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
     "recorded": recorded, "same_device": same_device, "unpack_input": unpack_input,
     "unpack_output": unpack_output,
-    "version_of": version_of,
+    "version_of": version_of, "write_out": write_out,
 }  # fmt: skip
 
 
@@ -53,15 +68,28 @@ def build(op: Op) -> None:
         Build(op, (op.number,)).compile()
 
 
-class Build:
-    """The compilation of one op, with the inputs in `numbers` given as Python numbers."""
+def function_with_out(op: Op) -> Any:
+    """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
+    build = Build(op, (), takes_out=True)
+    function = lazy_function(build.name, f"<undertow {build.name}>", op.function.__globals__, build.function_source)
+    function.__qualname__ = function.__name__ = op.name
+    signature = op.signature()
+    out = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
+    function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), out])
+    function.op = op
+    return function
 
-    def __init__(self, op: Op, numbers: tuple[str, ...]) -> None:
+
+class Build:
+    """The compilation of one op, with the inputs in `numbers` given as Python numbers, or with an argument `out`."""
+
+    def __init__(self, op: Op, numbers: tuple[str, ...], takes_out: bool = False) -> None:
         self.op = op
         self.numbers = numbers
         self.inputs = [i for i in op.inputs if i not in numbers]
         self.edges = [i for i in op.edges if i not in numbers]
-        self.name = op.name + ("_number" if numbers else "")
+        self.name = op.name + ("_number" if numbers else "_or_out" if takes_out else "")
+        self.takes_out = takes_out
         self.lines: list[str] = []
         self.plan_saving()
 
@@ -124,7 +152,10 @@ class Build:
         self.add("_state = current()")
         if not self.numbers:
             self.write_aliases()
-            self.add("if _state.intercept is not None:")
+            self.add(f"if _state.intercept is not None{' or out is not None' * self.takes_out}:")
+            if self.takes_out:
+                by_name = ", ".join(f"{n!r}: {n}" for n in self.ordered_arguments())
+                self.add(f"if out is not None: return write_out(_function, {{{by_name}}}, out)", 2)
             self.add(f"return _state.intercept(_function, ({', '.join(self.ordered_arguments())},))", 2)
         if op.number and not self.numbers:
             other = op.number
@@ -143,6 +174,8 @@ class Build:
                 starred = True
             parts.append(n + (f"=default_{n}" if n in op.defaults else "=REQUIRED" * (n in self.spelled_twice())))
         aliases = [a for d, a in (("dim", "axis"), ("keepdim", "keepdims")) if d in op.params]
+        if self.takes_out:
+            aliases.append("out")
         if aliases and not self.numbers:
             parts += ([] if starred else ["*"]) + [f"{a}=None" for a in aliases]
         return ", ".join(parts)
@@ -217,6 +250,8 @@ class Build:
                 for a in taking_part:
                     self.add(f"{a} = float_array({a})", 2)
                 self.add(f"_out = forward(_xp, {arguments})", 2)
+        if op.moves_to:
+            self.add(f"_xp = {op.moves_to}")
         if op.outputs is None:
             self.add("if type(_out) is not _xp.ndarray: _out = _xp.asarray(_out)")
         else:
@@ -225,10 +260,10 @@ class Build:
     def write_recording(self) -> None:
         op = self.op
         if not self.edges:
-            self.write_plain_result()
+            self.write_plain_result(1, "_state.extra")
             return
         self.add("if not _state.grad_enabled:")
-        self.write_plain_result(2)
+        self.write_plain_result(2, "_state.extra")
         for i in self.edges:
             none = f"None if {i} is None else " if i in op.optional else ""
             self.add(f"{i}_edge = {none}{i}._edge")
@@ -237,7 +272,7 @@ class Build:
         no_edge = " and ".join(f"{i}_edge is None" for i in self.edges)
         unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fc'" if op.check_output else no_edge
         self.add(f"if {unrecorded}:")
-        self.write_plain_result(2)
+        self.write_plain_result(2, "None")
         for i in self.edges:
             self.write_leaf_edge(i)
         self.write_node()
@@ -250,26 +285,28 @@ class Build:
         self.add(f"{i}_edge = None if _extra is None or _extra.accumulate is None else _extra.accumulate()", 2)
         self.add(f"if {i}_edge is None: {i}_edge = leaf_edge({i})", 2)
 
-    def write_plain_result(self, depth: int = 1) -> None:
+    def write_plain_result(self, depth: int, extra: str) -> None:
         op = self.op
         if op.outputs is not None:
             self.add("_results = tuple([Tensor(_a, _xp) for _a in _out])", depth)
+            if extra != "None":
+                self.add(f"for _result in _results: _result._extra = {extra}", depth)
             if op.kind == "view":
                 self.write_view_attachment("_results", depth)
             self.add("return _results", depth)
             return
-        self.write_tensor("None", depth)
+        self.write_tensor("None", depth, extra)
         if op.kind == "view":
             self.write_view_attachment("_result", depth)
         self.add("return _result", depth)
 
-    def write_tensor(self, edge: str, depth: int = 1) -> None:
+    def write_tensor(self, edge: str, depth: int = 1, extra: str = "None") -> None:
         # object.__new__ and four stores take half the time of calling Tensor(...)
         self.add("_result = new(Tensor)", depth)
         self.add("_result._array = _out", depth)
         self.add("_result._xp = _xp", depth)
         self.add(f"_result._edge = {edge}", depth)
-        self.add("_result._extra = None", depth)
+        self.add(f"_result._extra = {extra}", depth)
 
     def write_view_attachment(self, result: str, depth: int = 1) -> None:
         op = self.op
@@ -309,7 +346,7 @@ class Build:
         else:
             self.add("_node.shape = [_a.shape for _a in _out]")
             self.add("_node.dtype = [_a.dtype for _a in _out]")
-        self.add("_node.extra = None")
+        self.add("_node.extra = None if _xp is cpu else extra_on(_xp)")
         self.write_site()
         self.add("if _state.record is not None: _state.record(_node, _state)")
 
@@ -372,6 +409,7 @@ class Build:
             "saved_slots": tuple(slots),
             "op_name": op.name,
             "multiple_outputs": op.outputs is not None,
+            "keeps_outputs": bool(self.saved_outputs),
             "saved_names": self.saved_names(),
             "op": op,
         }
@@ -399,7 +437,9 @@ class Build:
         self.lines.append("def pull(self, xp, g, edges, keep):")
         if op.outputs is not None and self.single_gradient() is not None:
             self.add(f"g = g[{self.single_gradient()}]")
-            self.add(f"if g is None: return [{'None, ' * len(op.edges)}]")
+            self.add("if g is None:")
+            self.add("if not keep: self.release()", 2)
+            self.add(f"return [{'None, ' * len(op.edges)}]", 2)
         if self.saved_inputs or self.saved_outputs:
             self.write_unpacking()
         if self.values:
@@ -448,7 +488,7 @@ class Build:
             nr = self.output_nr(n)
             self.add(f"if self.extra is not None or type({n}) is Freed: {n} = unpack_output(self, {nr}, {n!r}, {n})")
             if n in self.op.nondifferentiable:
-                self.add(f"if xp is recorded and {n} is not None: {n} = Tensor({n}, xp.arrays)")
+                self.add(f"if xp is recorded and {n} is not None: {n} = Tensor({n}, namespace_of_array({n}))")
             else:
                 self.add(f"if xp is recorded and {n} is not None: {n} = self.output_tensor({nr}, {n}, xp.arrays)")
         released = " = ".join(f"self.saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs])

@@ -11,10 +11,11 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from undertow.errors import GraphFreedError
-from undertow.graph.accumulate import gradient_edge, leaf_edge
-from undertow.graph.node import Node, next_sequence_nr
-from undertow.graph.saved import SavedTensor
+from undertow.backend import cpu
+from undertow.graph.accumulate import leaf_edge
+from undertow.graph.history import recorded_edge
+from undertow.graph.node import Node, extra_on, next_sequence_nr
+from undertow.graph.saved import Freed, SavedTensor, freed_error
 from undertow.graph.sites import caller_site, is_site_recording_enabled, register_code
 from undertow.modes import current
 from undertow.ops.operands import as_operand, promote, same_device
@@ -30,18 +31,19 @@ class VariadicNode(Node):
     rule: Callable[..., Any]
     value_names: tuple[str, ...] = ()
     saves_tensors = False
+    keeps_outputs = False
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         values = dict(zip(self.value_names, self.params, strict=True))
         if self.saves_tensors:
             values["tensors"] = self.unpack_tensors(xp)
             if not keep:
-                self.saved = None
+                self.saved = keep
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
     def unpack_tensors(self, xp: Any) -> list[Any]:
-        if self.saved is None:
-            raise GraphFreedError(self.name())
+        if type(self.saved) is Freed:
+            raise freed_error(self, self.saved)
         tensors = [saved.unpack(self) for saved in self.saved]
         return tensors if xp is recorded else [t._array for t in tensors]
 
@@ -102,14 +104,17 @@ def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Te
             same = False
         if tensor._xp is not xp:
             xp = same_device(op.name, tuple(tensors))
-        edges.append(tensor._edge if tensor._extra is None else gradient_edge(tensor))
+        if state.grad_enabled:
+            edges.append(tensor._edge if tensor._extra is None else recorded_edge(tensor))
     if op.promote and not same:
         arrays = promote(tuple(tensors), op.promote)
     out = op.forward(xp, arrays, *params)
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
-    if not state.grad_enabled or edges.count(None) == len(edges) or out.dtype.kind not in "fc":
-        return Tensor(out, xp)
+    if edges.count(None) == len(edges) or out.dtype.kind not in "fc":
+        result = Tensor(out, xp)
+        result._extra = state.extra
+        return result
     node = object.__new__(op.node_class)
     node.next_edges = tuple([leaf_edge(t) if e is LEAF else e for e, t in zip(edges, tensors, strict=True)])
     node.sequence_nr = next_sequence_nr()
@@ -117,7 +122,7 @@ def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Te
     values = dict(zip(op.params, params, strict=True))
     values["shapes"] = [a.shape for a in arrays]
     node.params = tuple([values[n] for n in node.value_names])
-    node.shape, node.dtype, node.extra = out.shape, out.dtype, None
+    node.shape, node.dtype, node.extra = out.shape, out.dtype, None if xp is cpu else extra_on(xp)
     if is_site_recording_enabled():
         site = caller_site()
         node.code, node.lasti = site.code, site.lasti

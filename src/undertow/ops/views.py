@@ -13,7 +13,8 @@ from typing import Any
 from undertow.errors import warn_once
 from undertow.ops.declare import REGISTRY, adapter, composite, view
 from undertow.ops.dims import wrap_dim, wrap_dims
-from undertow.ops.rules.shifted import shifted, to_front
+from undertow.ops.rules.front import in_front
+from undertow.ops.rules.shifted import shifted
 from undertow.ops.sizes import broadcast_shapes, ints
 
 EVERYTHING = slice(None)
@@ -46,8 +47,7 @@ def expanded_sizes(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, 
     for dim, n in enumerate(size[:lead]):
         if n < 0:
             raise RuntimeError(
-                f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension "
-                f"{dim}"
+                f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {dim}"
             )
     resolved = size[:lead] + tuple([m if n == -1 else n for m, n in zip(shape, size[lead:], strict=True)])
     for dim, (m, n) in enumerate(zip(shape, resolved[lead:], strict=True), lead):
@@ -60,7 +60,7 @@ def expanded_sizes(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, 
 
 
 def batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
     padded = (batch, *[1] * (len(size) - len(shape)), *shape)
@@ -207,7 +207,7 @@ def transpose_matrix(xp: Any, input: Any) -> Any:
 
 
 def batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     if input.ndim > 3:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim - 1}D")
     return transpose(input, 1, 2) if input.ndim == 3 else alias(input), 0
@@ -246,9 +246,7 @@ def matrix_H(input: Any) -> Any:
     """`tensor.H`: the conjugate transpose of one matrix."""
     if input.ndim not in (0, 2):
         batches = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
-        raise RuntimeError(
-            f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}"
-        )
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}")
     return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.H"))
 
 
@@ -256,9 +254,7 @@ def transpose_of_matrices(input: Any, name: str) -> Any:
     if input.ndim == 1:
         raise RuntimeError(f"{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if input.ndim == 0:
-        warn_once(
-            name, f"{name} is deprecated on 0-D tensors, where it only conjugates. Consider using x.conj()."
-        )
+        warn_once(name, f"{name} is deprecated on 0-D tensors, where it only conjugates. Consider using x.conj().")
         return input
     return transpose(input, -2, -1)
 
@@ -268,13 +264,11 @@ def transpose_of_matrices(input: Any, name: str) -> Any:
 
 def squeeze_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
     shape = input.shape
-    return input[
-        tuple([0 if n == 1 and d in dims else EVERYTHING for d, n in enumerate(shape)]) + (Ellipsis,)
-    ]
+    return input[tuple([0 if n == 1 and d in dims else EVERYTHING for d, n in enumerate(shape)]) + (Ellipsis,)]
 
 
 def batch_squeeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     return _squeeze_dims(input, tuple(range(1, input.ndim))), 0
 
 
@@ -313,7 +307,7 @@ def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = N
 
 
 def batch_unsqueeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input = to_front(args[0], in_dims[0])
+    input = in_front(args[0], in_dims[0])
     return call(input, wrap_dim(args[1], input.ndim) + 1), 0
 
 

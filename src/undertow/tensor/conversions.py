@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.errors import warn_once
 from undertow.modes import current
 from undertow.tensor.metadata import Size
@@ -17,13 +17,14 @@ from undertow.tensor.tensor import Tensor, current_edge
 
 
 class memory_format:
-    """The order in which a tensor's elements lie in memory: an argument of `empty_like`, `clone`, `contiguous`, ..."""
+    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `to`, `empty_like`, ..."""
 
-    __slots__ = ("name", "order")
+    __slots__ = ("dims", "name", "order")
 
-    def __init__(self, name: str, order: str) -> None:
+    def __init__(self, name: str, order: str, dims: tuple[int, ...] | None = None) -> None:
         self.name = name
         self.order = order  # NumPy's letter for it
+        self.dims = dims  # the dimensions from the outermost to the innermost, where that is not their own order
 
     def __repr__(self) -> str:
         return f"undertow.{self.name}"
@@ -34,15 +35,52 @@ class memory_format:
 
 contiguous_format = memory_format("contiguous_format", "C")
 preserve_format = memory_format("preserve_format", "K")
+channels_last = memory_format("channels_last", "C", (0, 2, 3, 1))
+channels_last_3d = memory_format("channels_last_3d", "C", (0, 2, 3, 4, 1))
+
+
+def as_memory_format(format: memory_format | None) -> memory_format:
+    """The format; None keeps the order there is."""
+    if format is None:
+        return preserve_format
+    if not isinstance(format, memory_format):
+        raise TypeError(
+            "memory_format must be one of undertow.contiguous_format, preserve_format, channels_last and "
+            f"channels_last_3d, got {format!r}"
+        )
+    return format
 
 
 def memory_order(format: memory_format | None) -> str:
     """NumPy's letter for a memory format; None keeps the order there is."""
-    if format is None:
-        return "K"
-    if not isinstance(format, memory_format):
-        raise TypeError(f"memory_format must be undertow.contiguous_format or undertow.preserve_format, got {format!r}")
+    format = as_memory_format(format)
+    if format.dims is not None:
+        raise RuntimeError(
+            f"unsupported memory format option {format.name}: ask for contiguous_format, and then for "
+            f".contiguous(memory_format=undertow.{format.name})"
+        )
     return format.order
+
+
+def is_laid_out(array: Any, format: memory_format | None) -> bool:
+    """Whether the array's elements lie in the order of the format."""
+    format = as_memory_format(format)
+    if format.dims is None:
+        return format.order == "K" or bool(array.flags.c_contiguous)
+    return array.ndim == len(format.dims) and bool(array.transpose(format.dims).flags.c_contiguous)
+
+
+def copy_laid_out(array: Any, format: memory_format | None) -> Any:
+    """A copy of the array whose elements lie in the order of the format."""
+    format = as_memory_format(format)
+    if format.dims is None:
+        return array.copy(order=format.order)
+    if array.ndim != len(format.dims):
+        raise RuntimeError(
+            f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
+        )
+    inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
+    return array.transpose(format.dims).copy(order="C").transpose(inverse)
 
 
 # ---- to Python numbers
@@ -127,6 +165,13 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     """
     if not force and current().grad_enabled and current_edge(self) is not None:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self._xp.device.type != "cpu":
+        if force:
+            return cpu.take_over(self._array)
+        raise TypeError(
+            f"can't convert {self._xp.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
+        )
     return self._array.view()  # a view, so that setting its shape cannot change the tensor's
 
 
@@ -190,8 +235,8 @@ def data_ptr(self: Tensor) -> int:
 
 
 def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
-    """Whether the elements lie in memory without gaps, in the order of the dimensions."""
-    return memory_order(memory_format) == "K" or bool(self._array.flags.c_contiguous)
+    """Whether the elements lie in memory without gaps, in the order of the dimensions (or of the format)."""
+    return is_laid_out(self._array, memory_format)
 
 
 def dim(self: Tensor) -> int:

@@ -143,7 +143,16 @@ class Rare:
     is_number = False  # wraps a Python number: lowest class in type promotion
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
     detached_at = -1  # the sequence number at which detach_() cut its history
+    tangents: Any = None  # forward mode: a Tangents, dual level -> tangent (None: cut off from its base's)
     reshaped_at = -1  # the version at which an in-place view operation last gave a base another shape
+
+
+class Tangents(dict[Any, Any]):
+    """The tangents of a tensor, by dual level. A level that ends takes its own out of every one there is."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
 
 
 def _rare(name: str) -> Any:
@@ -186,6 +195,7 @@ class Extra:
     is_number = _rare("is_number")
     grad_dtype = _rare("grad_dtype")
     detached_at = _rare("detached_at")
+    tangents = _rare("tangents")
     reshaped_at = _rare("reshaped_at")
 
     @property

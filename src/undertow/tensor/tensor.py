@@ -155,7 +155,7 @@ def counter_of(tensor: Tensor) -> VersionCounter:
         return counter_of(extra.view.base)
     if extra.counter is None:
         edge = tensor._edge
-        if edge is None or edge is LEAF:
+        if edge is None or edge is LEAF or not edge[0].keeps_outputs:
             extra.counter = VersionCounter()
         else:
             extra.counter = edge[0].counter_of_output(edge[1])

@@ -39,6 +39,31 @@ class Replay:
                 array = array[output]
         return array
 
+    def sees_memory(self) -> bool:
+        """Whether the view depends on how its base lies in memory, and not only on its elements: as_strided does."""
+        return any([getattr(function, "op", None) is not None and function.op.name == "_as_strided"
+                    for function, _, _ in self.steps])  # fmt: skip
+
+
+class PartReplay(Replay):
+    """`base[key]`, where key is of ints and slices: the view that an assignment writes to, if it is to a base."""
+
+    __slots__ = ("key", "part")
+
+    def __init__(self, part: Any, key: Any) -> None:
+        self.part = part
+        self.key = key
+
+    @property
+    def steps(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return ((self.part, (self.key,), None),)
+
+    def of_array(self, xp: Any, array: Any) -> Any:
+        return array[self.key]
+
+    def sees_memory(self) -> bool:
+        return False
+
 
 def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any) -> None:
     """Mark `result` (a tensor, or a tuple of them) as made by the view operation `function(source, *arguments)`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import torch  # noqa: F401  (the tests reach it through here)
+import torch  # the tests reach it through here
 
 from .._undertow import forward, late
-from .function import Function  # noqa: F401
-from .variable import Variable  # noqa: F401
+from .function import Function
+from .variable import Variable
 
 __getattr__ = forward("autograd.", "autograd.graph.", "")
 
@@ -39,16 +39,16 @@ def _calculate_shape(output: Any, grad: Any, is_grads_batched: bool) -> Any:
 
 
 # The engine's functions, not the shim's modules of the same name, answer `torch.autograd.gradcheck(...)`.
-from . import (  # noqa: E402
-    _functions,  # noqa: F401
-    anomaly_mode,  # noqa: F401
-    forward_ad,  # noqa: F401
-    function,  # noqa: F401
-    functional,  # noqa: F401
-    grad_mode,  # noqa: F401
-    graph,  # noqa: F401
-    profiler,  # noqa: F401
-    profiler_util,  # noqa: F401
-    variable,  # noqa: F401
+from . import (
+    _functions,
+    anomaly_mode,
+    forward_ad,
+    function,
+    functional,
+    grad_mode,
+    graph,
+    profiler,
+    profiler_util,
+    variable,
 )
-from .gradcheck import gradcheck, gradgradcheck  # noqa: E402, F401
+from .gradcheck import gradcheck, gradgradcheck

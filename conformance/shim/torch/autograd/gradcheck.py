@@ -1,17 +1,19 @@
+import importlib
 from typing import Any
 
-from .._undertow import late, lookup
+from .._undertow import late
 
-GradcheckError = late("autograd.GradcheckError", "autograd.gradcheck.GradcheckError")
-get_numerical_jacobian = late("autograd.get_numerical_jacobian", "autograd.gradcheck.get_numerical_jacobian")
-get_analytical_jacobian = late(
-    "autograd.get_analytical_jacobian", "autograd.gradcheck.get_analytical_jacobian"
-)
+# undertow.autograd.gradcheck is the function; the module of that name has the rest
+_module = importlib.import_module("undertow.autograd.gradcheck")
+
+GradcheckError = late("autograd.GradcheckError")
+get_numerical_jacobian = _module.get_numerical_jacobian
+get_analytical_jacobian = _module.get_analytical_jacobian
 
 
 def gradcheck(*args: Any, **kwargs: Any) -> bool:
-    return lookup("autograd.gradcheck.gradcheck", "autograd.gradcheck")(*args, **kwargs)
+    return _module.gradcheck(*args, **kwargs)
 
 
 def gradgradcheck(*args: Any, **kwargs: Any) -> bool:
-    return lookup("autograd.gradcheck.gradgradcheck", "autograd.gradgradcheck")(*args, **kwargs)
+    return _module.gradgradcheck(*args, **kwargs)

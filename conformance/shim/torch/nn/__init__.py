@@ -1,7 +1,7 @@
 """A small `torch.nn`, built on undertow's operations for the tests that train something."""
 
-from . import functional, parallel  # noqa: F401
-from .layers import (  # noqa: F401
+from . import functional, parallel
+from .layers import (
     BatchNorm1d,
     InstanceNorm2d,
     Linear,
@@ -10,5 +10,5 @@ from .layers import (  # noqa: F401
     ReLU,
     Sequential,
 )
-from .module import Module, Parameter  # noqa: F401
-from .parallel import DataParallel  # noqa: F401
+from .module import Module, Parameter
+from .parallel import DataParallel

@@ -41,9 +41,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Module):
             self._modules[name] = value
-        elif isinstance(value, undertow.Tensor) and (
-            isinstance(value, Parameter) or name in self._parameters
-        ):
+        elif isinstance(value, undertow.Tensor) and (isinstance(value, Parameter) or name in self._parameters):
             self._parameters[name] = value
         else:
             object.__setattr__(self, name, value)

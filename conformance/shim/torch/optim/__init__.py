@@ -36,9 +36,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    def __init__(
-        self, parameters: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999)
-    ):
+    def __init__(self, parameters: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999)):
         super().__init__(parameters)
         self.lr = lr
         self.betas = betas

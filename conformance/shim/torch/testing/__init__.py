@@ -8,7 +8,7 @@ import numpy as np
 
 import undertow
 
-from . import _internal  # noqa: F401
+from . import _internal
 
 
 def make_tensor(

@@ -1,1 +1,1 @@
-from . import _mode_utils, _python_dispatch, _pytree, checkpoint, flop_counter, hooks, weak  # noqa: F401
+from . import _mode_utils, _python_dispatch, _pytree, checkpoint, flop_counter, hooks, weak

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.ops.declare import REGISTRY
 from undertow.ops.dims import wrap_dim
-from undertow.ops.rules.shifted import Batch, to_front
+from undertow.ops.rules.front import Batch, batch_size, example_rank, expanded, loop
 from undertow.tensor import Tensor
 
 
@@ -25,34 +24,10 @@ def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batc
             return loop(call, args, in_dims)
         size = batch_size(args, in_dims)
         others = [k != shared and isinstance(a, Tensor) for k, a in enumerate(args)]
-        moved = [in_front(a, d, size) if batched else a for a, d, batched in zip(args, in_dims, others, strict=True)]
+        moved = [expanded(a, d, size) if batched else a for a, d, batched in zip(args, in_dims, others, strict=True)]
         moved[dim] = wrap_dim(args[dim], rank) + 1
         if sizes is not None:
             moved[sizes] = (size, *args[sizes])
         return call(*moved), 0
 
     return batch
-
-
-def example_rank(tensor: Any, dim: int | None) -> int:
-    return int(tensor.ndim) - (dim is not None)
-
-
-def batch_size(args: Sequence[Any], in_dims: Sequence[Any]) -> int:
-    return next(int(a.shape[d]) for a, d in zip(args, in_dims, strict=True) if d is not None)
-
-
-def in_front(tensor: Any, dim: int | None, size: int) -> Any:
-    """The tensor with its batch dimension in front; repeated where it has none."""
-    if dim is not None:
-        return to_front(tensor, dim)
-    return REGISTRY["broadcast_to"].function(tensor, (size, *tensor.shape))
-
-
-def loop(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    """One call per example, results stacked."""
-    select, stack = REGISTRY["select"].function, REGISTRY["stack"].function
-    rows = []
-    for k in range(batch_size(args, in_dims)):
-        rows.append(call(*[a if d is None else select(a, d, k) for a, d in zip(args, in_dims, strict=True)]))
-    return stack(rows), 0

@@ -1,7 +1,7 @@
 """Evaluating an operation's batching rule: one call for a whole batch of examples.
 
 A batched argument is a Tensor with one dimension more than the operation expects; `in_dims` says which one.
-For an operation on a list of tensors, the list's entry in `in_dims` is a list as well.
+For an operation on a list of tensors, the list's entry in `in_dims` is a list as well. front.py has what rules share.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from undertow.ops.declare import REGISTRY, Op
-from undertow.ops.dims import wrap_dim, wrap_dims
+from undertow.ops.declare import Op
+from undertow.ops.dims import wrap_dims
 from undertow.ops.operands import result_type_of
 from undertow.ops.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.rules.calls import bind
+from undertow.ops.rules.front import batch_size, each, expanded, in_front, loop, operation, padded
 from undertow.tensor import Tensor
 
 
@@ -29,6 +30,11 @@ def apply_batch(
     """
     values = bind(op, args, kwargs)
     dims = dict(zip(values, [*in_dims, *[None] * (len(values) - len(in_dims))], strict=True))
+    return apply_named(op, values, dims)
+
+
+def apply_named(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
+    """`apply_batch` with all arguments by name, in the order of the signature."""
     if batch_size(values.values(), dims.values()) is None:
         out = op.function(**values)
         return out, (None,) * len(out) if isinstance(out, tuple) else None
@@ -51,33 +57,17 @@ def _rule(op: Op) -> Any:
 
 
 def _own_rule(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    def call(*args: Any) -> Any:
-        return op.function(**dict(zip(values, args, strict=True)))
-
-    result: tuple[Any, Any] = op.batch(call, list(values.values()), list(dims.values()))
+    result: tuple[Any, Any] = op.batch(_by_position(op, values), list(values.values()), list(dims.values()))
     return result
 
 
-def batch_size(values: Iterable[Any], dims: Iterable[Any]) -> int | None:
-    """How many examples there are; None if nothing is batched."""
-    for value, dim in zip(values, dims, strict=True):
-        if isinstance(dim, list | tuple):
-            size = batch_size(value, dim)
-        else:
-            size = None if dim is None else int(value._array.shape[dim])
-        if size is not None:
-            return size
-    return None
+def _loop(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
+    return loop(_by_position(op, values), list(values.values()), list(dims.values()))
 
 
-def in_front(tensor: Tensor, dim: int) -> Tensor:
-    """The tensor with its batch dimension moved to the front."""
-    dim = wrap_dim(dim, tensor._array.ndim)
-    return tensor if dim == 0 else _op("movedim")(tensor, dim, 0)
-
-
-def _op(name: str) -> Any:
-    return REGISTRY[name].function
+def _by_position(op: Op, values: dict[str, Any]) -> Callable[..., Any]:
+    """The operation as a function of all its arguments in the order of `values`."""
+    return lambda *args: op.function(**dict(zip(values, args, strict=True)))
 
 
 # ---- elementwise
@@ -92,17 +82,7 @@ def _elementwise(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[
     return op.function(**aligned), 0
 
 
-def padded(tensor: Tensor, rank: int) -> Tensor:
-    """A batch (in front) of examples with fewer dimensions, as examples of `rank` dimensions."""
-    size, *shape = tensor._array.shape
-    if len(shape) == rank:
-        return tensor
-    return _op("reshape")(tensor, (size, *[1] * (rank - len(shape)), *shape))
-
-
-def _promoted(
-    op: Op, values: dict[str, Any], dims: dict[str, Any], aligned: dict[str, Any]
-) -> dict[str, Any]:
+def _promoted(op: Op, values: dict[str, Any], dims: dict[str, Any], aligned: dict[str, Any]) -> dict[str, Any]:
     """A batch of 0-d tensors still promotes as 0-d tensors do: cast beforehand where that matters."""
     operands = {n: values[n] for n in op.edges if isinstance(values[n], Tensor)}
     if len({t._array.dtype for t in operands.values()}) < 2:
@@ -110,7 +90,7 @@ def _promoted(
     examples = [t if dims[n] is None else _example_of(t, dims[n]) for n, t in operands.items()]
     numbers = [values[n] for n in op.edges if n not in operands and values[n] is not None]
     dtype = result_type_of((*examples, *numbers))
-    cast = {n: _op("to_dtype")(aligned[n], dtype) for n in operands if dims[n] is not None}
+    cast = {n: operation("to_dtype")(aligned[n], dtype) for n in operands if dims[n] is not None}
     return {**aligned, **cast}
 
 
@@ -138,13 +118,6 @@ def _reduction(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[An
     return op.function(**{**moved, "dim": shifted if isinstance(dim, Iterable) else shifted[0]}), 0
 
 
-def expanded(tensor: Tensor, dim: Any, size: Any) -> Tensor:
-    """The tensor with a batch dimension in front, also if it is the same for every example."""
-    if dim is not None:
-        return in_front(tensor, dim)
-    return _op("broadcast_to")(tensor, (size, *tensor._array.shape))
-
-
 def _reduce_all(op: Op, values: dict[str, Any], rank: int, size: Any) -> tuple[Any, Any]:
     """Over all dimensions of every example: flatten each to one dimension, then put the kept ones back."""
     dim = values["dim"]
@@ -153,55 +126,9 @@ def _reduce_all(op: Op, values: dict[str, Any], rank: int, size: Any) -> tuple[A
     flat = {n: _flattened(v) if isinstance(v, Tensor) else v for n, v in values.items()}
     out = op.function(**{**flat, "dim": (1,) if isinstance(dim, Iterable) else 1})
     shape = (size, *[1] * (rank if values.get("keepdim", False) else 0))
-    return _each(out, lambda o: _op("reshape")(o, shape)), 0
+    return each(out, lambda o: operation("reshape")(o, shape)), 0
 
 
 def _flattened(tensor: Tensor) -> Tensor:
     size, *rest = tensor._array.shape
-    return _op("reshape")(tensor, (size, math.prod(rest)))
-
-
-def _each(out: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """One output or several, each changed."""
-    return tuple(change(o) for o in out) if isinstance(out, tuple | list) else change(out)
-
-
-# ---- loops
-
-
-def _loop(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    """One call per example; outputs stacked in front."""
-    size = batch_size(values.values(), dims.values())
-    assert size is not None
-    if size == 0:
-        return _empty(op, values, dims)
-    rows = [op.function(**_pick(values, dims, k)) for k in range(size)]
-    if not isinstance(rows[0], tuple | list):
-        return _op("stack")(rows), 0
-    return tuple(_op("stack")(column) for column in zip(*rows, strict=True)), 0
-
-
-def _pick(values: dict[str, Any], dims: dict[str, Any], k: int) -> dict[str, Any]:
-    return {n: _example(v, dims[n], k) for n, v in values.items()}
-
-
-def _example(value: Any, dim: Any, k: int) -> Any:
-    if isinstance(dim, list | tuple):
-        return [_example(v, d, k) for v, d in zip(value, dim, strict=True)]
-    return value if dim is None else _op("select")(value, dim, k)
-
-
-def _empty(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    """Of no examples: what one example of ones would give, no times."""
-    out = op.function(**{n: _ones(v, dims[n]) for n, v in values.items()})
-    return _each(out, lambda o: Tensor(o._xp.empty((0, *o._array.shape), o._array.dtype), o._xp)), 0
-
-
-def _ones(value: Any, dim: Any) -> Any:
-    if isinstance(dim, list | tuple):
-        return [_ones(v, d) for v, d in zip(value, dim, strict=True)]
-    if dim is None:
-        return value
-    shape = list(value._array.shape)
-    del shape[dim]
-    return Tensor(value._xp.ones(shape, value._array.dtype), value._xp)
+    return operation("reshape")(tensor, (size, math.prod(rest)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +12,14 @@ from undertow.ops.declare import Op
 NUMPY_SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def argument_names(op: Op) -> list[str]:
+@functools.cache
+def parameter_names(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def argument_names(op: Op) -> tuple[str, ...]:
     """In the order of the operation's signature."""
-    return list(inspect.signature(op.forward).parameters)[1:]
+    return parameter_names(op.forward)[1:]
 
 
 def by_name(op: Op, args: Sequence[Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ As vjp rules do, this works on arrays (xp a backend's namespace) and on Tensors 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from undertow.ops.declare import Joint, Op
 from undertow.ops.operands import NUMBERS, number_tensor
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR, ELEMENTWISE, LINEAR
+from undertow.ops.rules.calls import parameter_names
 from undertow.tensor import Tensor
 
 
@@ -142,7 +142,7 @@ def _add(a: Any, b: Any) -> Any:
 
 def _named(op: Op, rule: Callable[..., Any], skip: int, values: Mapping[str, Any], out: Any) -> list[Any]:
     """The values of the names that a rule takes after its first `skip` arguments."""
-    return [_value(op, name, values, out) for name in list(inspect.signature(rule).parameters)[skip:]]
+    return [_value(op, name, values, out) for name in parameter_names(rule)[skip:]]
 
 
 def _value(op: Op, name: str, values: Mapping[str, Any], out: Any) -> Any:

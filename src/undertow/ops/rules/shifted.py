@@ -6,13 +6,11 @@ sizes of a whole example. The first argument is the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from undertow.ops.declare import REGISTRY
 from undertow.ops.dims import wrap_dim
-
-Batch = Callable[[Any, Sequence[Any], Sequence[Any]], tuple[Any, Any]]
+from undertow.ops.rules.front import Batch, example_rank, in_front, loop
 
 
 def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int = 0) -> Batch:
@@ -22,10 +20,10 @@ def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int 
     """
 
     def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-        input = to_front(args[0], in_dims[0])
-        ndim = input.ndim - 1
+        ndim = example_rank(args[0], in_dims[0])
         if ndim < max(least, 1 if dims else 0):
-            return one_by_one(call, input, args[1:]), 0
+            return loop(call, args, in_dims)
+        input = in_front(args[0], in_dims[0])
         others = list(args)
         for place in dims:
             others[place] = shift(args[place], ndim)
@@ -36,20 +34,8 @@ def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int 
     return batch
 
 
-def to_front(tensor: Any, dim: int) -> Any:
-    return tensor if dim == 0 else REGISTRY["movedim"].function(tensor, dim, 0)
-
-
 def shift(dims: Any, ndim: int) -> Any:
     """Dimensions of an example as dimensions of the batch."""
     if isinstance(dims, Iterable):
         return tuple([wrap_dim(d, ndim) + 1 for d in dims])
     return None if dims is None else wrap_dim(dims, ndim) + 1
-
-
-def one_by_one(call: Any, input: Any, others: Sequence[Any]) -> Any:
-    rows = [call(example, *others) for example in REGISTRY["unbind"].function(input)]
-    stack = REGISTRY["stack"].function
-    if isinstance(rows[0], tuple):
-        return tuple([stack(column) for column in zip(*rows, strict=True)])
-    return stack(rows)

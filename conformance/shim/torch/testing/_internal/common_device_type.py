@@ -37,9 +37,7 @@ def _for_device(name: str, test: Any) -> Iterator[tuple[str, Any]]:
     kinds = getattr(test, "dtypes", None)
     if kinds:
         cases = [Case(f"{DEVICE}_{dtype_name(kind)}", {**arguments, "dtype": kind}, []) for kind in kinds]
-    test.cases = [
-        outer.joined(inner) for outer in cases for inner in getattr(test, "cases", [Case("", {}, [])])
-    ]
+    test.cases = [outer.joined(inner) for outer in cases for inner in getattr(test, "cases", [Case("", {}, [])])]
     return expand(name, test)
 
 

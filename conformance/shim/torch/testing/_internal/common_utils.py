@@ -22,7 +22,7 @@ import undertow
 from torch import autograd
 
 from .comparison import Rules, check_equal
-from .parametrized import instantiate_parametrized_tests, parametrize, subtest  # noqa: F401
+from .parametrized import instantiate_parametrized_tests, parametrize, subtest
 
 IS_MACOS = sys.platform == "darwin"
 IS_WINDOWS = sys.platform == "win32"
@@ -93,16 +93,12 @@ class TestCase(unittest.TestCase):
     def runWithPytorchAPIUsageStderr(code: str) -> str:
         """What the code, run by a child process, writes to standard error; the child must succeed."""
         env = {**os.environ, "PYTORCH_API_USAGE_STDERR": "1"}
-        child = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-        )
+        child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
         if child.returncode:
             raise AssertionError(f"the child process failed:\n{child.stderr}")
         return child.stderr
 
-    def genSparseTensor(
-        self, size: Any, sparse_dim: int, nnz: int, is_uncoalesced: bool, device: Any, dtype: Any
-    ):
+    def genSparseTensor(self, size: Any, sparse_dim: int, nnz: int, is_uncoalesced: bool, device: Any, dtype: Any):
         """A random sparse tensor, its indices and its values."""
         from torch.testing import make_tensor
 

@@ -100,9 +100,7 @@ def _single(value: Any) -> Any:
     if isinstance(value, ARRAYS):
         array = to_numpy(value)
         if array.size > 1:
-            raise ValueError(
-                f"only a tensor of one element can be compared with a number, got {array.size} elements"
-            )
+            raise ValueError(f"only a tensor of one element can be compared with a number, got {array.size} elements")
         return array.item()
     if isinstance(value, enum.Enum):
         return int(value.value)

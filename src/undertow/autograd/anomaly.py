@@ -1,0 +1,280 @@
+"""Anomaly mode: find the operation whose gradient went wrong.
+
+While it is on, every recorded node keeps the traceback of its forward call (`metadata["traceback_"]`) and, if it was
+recorded while another node's backward ran, that node (`metadata["parent_"]`); and every backward pass looks for nan in
+what each node returns. An error then says which node, which line, and, where it can tell, why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from undertow.autograd.ledger import saved_values
+from undertow.engine.tasks import current_task
+from undertow.engine.validate import is_expandable_to
+from undertow.engine.watch import Watch, install_watcher
+from undertow.errors import AnomalyError
+from undertow.graph.copy_slices import CopySlices
+from undertow.graph.node import Node, site_of
+from undertow.graph.sites import INTERNAL, warn_user
+from undertow.modes import Anomaly, anomaly, install_recorder, set_anomaly
+from undertow.tensor import Tensor
+
+# ---- switching it
+
+
+class detect_anomaly(contextlib.ContextDecorator):
+    """Inside, errors in backward show the forward call they come from, and nan in a gradient is an error.
+
+    check_nan  look for nan in the gradients each node returns
+    check_inf  look for infinities, too
+
+    It concerns all threads, and makes everything slower: a mode for debugging.
+
+    >>> import warnings
+    >>> import undertow as ut
+    >>> x = ut.tensor([0.0, 4.0], requires_grad=True)
+    >>> y = ut.where(x > 1, x.sqrt(), 0.0).sum()
+    >>> with warnings.catch_warnings(action="ignore"), ut.autograd.detect_anomaly():
+    ...     try:
+    ...         y.backward()
+    ...     except RuntimeError as error:
+    ...         print(str(error)[:63])
+    Function 'SqrtBackward0' returned nan values in its 0th output.
+    """
+
+    def __init__(self, check_nan: bool = True, check_inf: bool = False) -> None:
+        self._wanted = Anomaly(bool(check_nan), bool(check_inf))
+        self._outer: list[Anomaly | None] = []
+        warnings.warn(
+            "Anomaly Detection has been enabled. It slows the forward and the backward pass down and is meant for "
+            "debugging only.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self._outer.append(anomaly())
+        set_anomaly(self._wanted)
+
+    def __exit__(self, *exc: object) -> None:
+        set_anomaly(self._outer.pop())
+
+
+class set_detect_anomaly:
+    """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager."""
+
+    def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = False) -> None:
+        self._outer = anomaly()
+        set_anomaly(Anomaly(bool(check_nan), bool(check_inf)) if mode else None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        set_anomaly(self._outer)
+
+
+def is_anomaly_enabled() -> bool:
+    return anomaly() is not None
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode looks for nan; True, its default, while the mode is off."""
+    wanted = anomaly()
+    return wanted is None or wanted.check_nan
+
+
+def is_anomaly_check_inf_enabled() -> bool:
+    wanted = anomaly()
+    return wanted is not None and wanted.check_inf
+
+
+# ---- recording
+
+
+def note_forward(node: Node, state: Any) -> None:
+    """Let a node that was just recorded remember the call, and the node in whose backward it happened."""
+    if anomaly() is None:
+        return
+    node.metadata["traceback_"] = forward_traceback()
+    task = current_task()
+    if task is not None and task.node is not None:
+        node.metadata["parent_"] = task.node
+
+
+def forward_traceback() -> list[str]:
+    """The stack as `traceback.format_stack` shows it, without undertow's own frames."""
+    frames = traceback.walk_stack(sys._getframe(1))
+    return [_frame_text(f.f_code, line) for f, line in frames if id(f.f_code) not in INTERNAL][::-1]
+
+
+@functools.lru_cache(maxsize=4096)  # a loop records its nodes from a few lines, below the same long stack
+def _frame_text(code: CodeType, line: int) -> str:
+    source = linecache.getline(code.co_filename, line).strip()
+    return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {source}\n" if source else "")
+
+
+# ---- telling
+
+
+def _inner(node: Node) -> Node:
+    """The node of the operation: CopySlices wraps it."""
+    return node.node if isinstance(node, CopySlices) else node
+
+
+def _history(node: Node) -> Iterator[str]:
+    """The forward call of a node, then those of the nodes in whose backward it was recorded."""
+    yield f"Error detected in {node.name()}. " + _call(node, "caused the error")
+    parent = _inner(node).metadata.get("parent_")
+    while parent is not None:
+        told = _call(parent, "induced the previous calculation")
+        yield f"\n\nPrevious calculation was induced by {parent.name()}. {told}"
+        parent = _inner(parent).metadata.get("parent_")
+
+
+def _call(node: Node, what: str) -> str:
+    frames = _inner(node).metadata.get("traceback_")
+    if frames:
+        return f"Traceback of forward call that {what}:\n{''.join(frames)}"
+    site = site_of(_inner(node))
+    known = f" Its line is known all the same: it was recorded at {site}." if site else ""
+    return f"No forward pass information available: switch anomaly mode on before the forward pass to get it.{known}"
+
+
+def _warn(text: str) -> None:
+    """Warn; where warnings are errors, print instead, as an error is already under way."""
+    try:
+        warn_user(text)
+    except Warning:
+        print(f"Warning: {text}", file=sys.stderr)
+
+
+# ---- watching a pass
+
+
+def _array(grad: Any) -> Any:
+    return grad._array if isinstance(grad, Tensor) else grad
+
+
+def _is_nan(array: Any) -> Any:
+    return array != array
+
+
+def _is_inf(array: Any) -> Any:
+    return abs(array) == float("inf")
+
+
+class AnomalyWatch(Watch):
+    """Looks at what the nodes of one pass return.
+
+    masks  node -> the nodes before it that made zeros in the gradient on its way there, nearest last
+    """
+
+    def __init__(self, wanted: Anomaly) -> None:
+        self.wanted = wanted
+        self.masks: dict[Node, tuple[Node, ...]] = {}
+
+    def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
+        given = [_array(g) for g in grads if g is not None]
+        found = [None if r is None else _array(r) for r in results]
+        for nr, array in enumerate(found):
+            if array is not None and array.dtype.kind in "fc":
+                if self.wanted.check_nan and _is_nan(array).any():
+                    raise self.error(node, nr, "nan", self.cause_of_nan(node, given, array))
+                if self.wanted.check_inf and _is_inf(array).any():
+                    raise self.error(node, nr, "inf", cause_of_inf(node, given))
+        self.follow_zeros(node, given, found)
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        for text in _history(node):
+            _warn(text)
+
+    def error(self, node: Node, nr: int, kind: str, cause: str) -> AnomalyError:
+        return AnomalyError(node.name(), nr, kind, site_of(_inner(node)), cause)
+
+    def follow_zeros(self, node: Node, given: list[Any], found: list[Any]) -> None:
+        before = self.masks.get(node, ())
+        for edge, array in zip(node.next_edges, found, strict=True):
+            if edge is not None and array is not None:
+                masks = (*before, node) if makes_zeros(given, array) else before
+                if masks:
+                    self.masks[edge[0]] = masks[-8:]
+
+    def cause_of_nan(self, node: Node, given: list[Any], array: Any) -> str:
+        if any(_is_nan(g).any() for g in given):
+            return (
+                "The gradient that reached it held nan already, although no node returned nan: it was given to the "
+                "backward call, or is a sum of +inf and -inf."
+            )
+        if is_zero_where_nan(given, array):
+            return self.zero_times_inf(node)
+        return _cause_in_forward(node, _is_nan, "nan") or _cause_in_forward(node, _is_inf, "inf")
+
+    def zero_times_inf(self, node: Node) -> str:
+        name = node.name()
+        text = f"The gradient that reached it is exactly 0 where the nan is, and {name} is not differentiable there: "
+        text += "0 * inf = nan."
+        masks = self.masks.get(node)
+        if not masks:
+            return text
+        mask = next((m for m in reversed(masks) if m.name().startswith(MASKS)), masks[-1])
+        site = site_of(_inner(mask))
+        return (
+            f"{text} The zeros come from {mask.name()}{f', recorded at {site}' if site else ''}, which hides these "
+            f"elements after {name} has computed them. Hide them before, too: give the operation "
+            "where(mask, x, a harmless value) instead of x."
+        )
+
+
+#: names of nodes that a program masks with, as opposed to those that happen to make a zero
+MASKS = ("Where", "Masked", "Index", "Select", "Slice", "Gather", "Take", "Clamp", "Relu", "Maximum", "Minimum")
+
+
+def makes_zeros(given: list[Any], array: Any) -> bool:
+    """Whether a node returned zeros where the gradient it was given has none."""
+    zeros = array == 0
+    if not zeros.any():
+        return False
+    for grad in given:
+        if grad.shape == array.shape:
+            return bool((zeros & (grad != 0)).any())
+    return all((grad != 0).all() for grad in given)
+
+
+def is_zero_where_nan(given: list[Any], array: Any) -> bool:
+    """Whether the gradient that came in is 0 wherever the one that went out is nan."""
+    fitting = [g for g in given if is_expandable_to(g.shape, array.shape)]
+    return bool(fitting) and not any(((g != 0) & _is_nan(array)).any() for g in fitting)
+
+
+def cause_of_inf(node: Node, given: list[Any]) -> str:
+    if any(_is_inf(g).any() for g in given):
+        return "The gradient that reached it held inf already: it was given to the backward call, or is a sum."
+    return _cause_in_forward(node, _is_inf, "inf")
+
+
+def _cause_in_forward(node: Node, is_bad: Any, kind: str) -> str:
+    """Say so if a tensor that the node saved in the forward pass was not finite."""
+    for argument, how, value in saved_values(node):
+        if how != "packed":
+            array = _array(value)
+            if array.dtype.kind in "fc" and is_bad(array).any():
+                return f"Its saved `{argument}` holds {kind}: that came out of the forward pass."
+    return ""
+
+
+def _watch_if_enabled() -> Watch | None:
+    wanted = anomaly()
+    return None if wanted is None else AnomalyWatch(wanted)
+
+
+install_recorder(note_forward)
+install_watcher(_watch_if_enabled)

@@ -1,0 +1,178 @@
+"""Forward mode: tensors that carry a tangent, the derivative along one direction, through every operation.
+
+>>> import undertow as ut
+>>> from undertow.autograd import forward_ad
+>>> with forward_ad.dual_level():
+...     x = forward_ad.make_dual(ut.tensor(3.0), ut.tensor(1.0))
+...     forward_ad.unpack_dual(x * x).tangent
+tensor(6.)
+
+Levels nest: inside a second one, tangents have tangents. A level belongs to the thread that entered it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from undertow.autograd import dual as _dual
+from undertow.autograd.batched import BatchedTensor
+from undertow.autograd.dual import DualLevel
+from undertow.autograd.tangents import laid_out_as, same_layout, set_tangent, tangent_of
+from undertow.autograd.transforms import active, enter, leave, under
+from undertow.ops import REGISTRY
+from undertow.tensor import Tensor, display
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` returns: the tensor without its tangent, and the tangent (or None)."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+# ---- levels
+
+
+def current_level() -> int:
+    """The number of the innermost level, counted from 0; -1 outside of all levels."""
+    return len(active().duals) - 1
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch keeps the innermost level in a variable of its module, `_current_level`."""
+    if name == "_current_level":
+        return current_level()
+    raise AttributeError(f"module 'undertow.autograd.forward_ad' has no attribute {name!r}")
+
+
+def enter_dual_level() -> int:
+    """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`."""
+    level = DualLevel(current_level() + 1)
+    enter(level, "duals")
+    return level.number
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leave the innermost level; all tangents of it are gone."""
+    number = current_level() if level is None else level
+    if number < 0:
+        raise RuntimeError("Dual level must be a positive number: no level was entered.")
+    if number != current_level():
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported: "
+            f"the innermost level is {current_level()}, not {number}."
+        )
+    last = active().duals[-1]
+    leave(last)
+    last.close()
+
+
+class dual_level:
+    """A level of forward mode as a context manager: tangents exist only inside of it."""
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exc: object) -> None:
+        exit_dual_level()
+
+
+def _level(number: int | None, purpose: str) -> DualLevel:
+    duals = active().duals
+    number = len(duals) - 1 if number is None else number
+    if not 0 <= number < len(duals):
+        raise RuntimeError(
+            f"Trying to {purpose} for forward AD but no level exists, make sure to enter_dual_level() first."
+            if not duals
+            else f"Trying to {purpose} at level {number}, but the levels are 0 to {len(duals) - 1}."
+        )
+    return duals[number]  # type: ignore[no-any-return]
+
+
+# ---- duals
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """An alias of `tensor` that carries `tangent`, at the innermost level or the one given.
+
+    The tangent is used as it is where it lies in memory as the tensor does, else a copy of it.
+    """
+    chosen = _level(level, "create a dual Tensor")
+    for name, value in (("primal", tensor), ("tangent", tangent)):
+        if value._array.dtype.kind not in "fc":
+            raise ValueError(f"Expected {name} to be floating point or complex, but got: {value._array.dtype}")
+    chosen.check_tangent(tensor, tangent)
+    if any(tangent_of(tangent, d) is not None for d in active().duals[chosen.number + 1 :]):
+        raise RuntimeError(
+            f"the tangent given for level {chosen.number} has itself a tangent at an inner level. Make the inner dual "
+            "of the result instead."
+        )
+    return _make_dual(tensor, tangent, chosen)
+
+
+def _make_dual(tensor: Tensor, tangent: Tensor, level: DualLevel) -> Tensor:
+    if type(tensor) is BatchedTensor:
+        below = tensor._level.pair(tensor, tangent)
+        return BatchedTensor(_make_dual(*below, level), 0, tensor._level)
+    dual = _alias(tensor, level)
+    fits = same_layout(tangent, tensor)
+    set_tangent(dual, level, tangent if fits else level.below(laid_out_as, tangent, tensor))
+    return dual
+
+
+def _alias(tensor: Tensor, level: DualLevel) -> Tensor:
+    """The tensor without its tangent at a level; gradients flow through."""
+    alias: Tensor = level.below(REGISTRY["view_as"].function, tensor, tensor)
+    set_tangent(alias, level, None)
+    return alias
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The tensor without its tangent, and the tangent, None if it has none at that level."""
+    if level is None and not active().duals:
+        return UnpackedDualTensor(tensor, None)
+    if level is not None and level < 0:
+        return UnpackedDualTensor(tensor, None)
+    chosen = _level(level, "unpack a dual Tensor")
+    return _unpack(tensor, chosen)
+
+
+def _unpack(tensor: Tensor, level: DualLevel) -> UnpackedDualTensor:
+    if type(tensor) is BatchedTensor:
+        primal, tangent = _unpack(tensor._value, level)
+        wrapped = None if tangent is None else BatchedTensor(tangent, tensor._dim, tensor._level)
+        return UnpackedDualTensor(BatchedTensor(primal, tensor._dim, tensor._level), wrapped)
+    tangent = tangent_of(tensor, level) if _dual.enabled.get() else None
+    return UnpackedDualTensor(_alias(tensor, level), tangent)
+
+
+# ---- switching off
+
+
+def is_fwd_grad_enabled() -> bool:
+    """Whether operations compute tangents."""
+    return _dual.enabled.get()
+
+
+class set_fwd_grad_enabled:
+    """Whether operations compute tangents: at once as a call, until the end of the block as a context manager."""
+
+    def __init__(self, mode: bool) -> None:
+        self._outer = _dual.enabled.get()
+        _dual.enabled.set(bool(mode))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _dual.enabled.set(self._outer)
+
+
+# ---- printing
+
+
+def tensor_repr(tensor: Tensor, **shown: Any) -> str:
+    """`repr(tensor)`, with its tangent at the innermost level."""
+    duals = active().duals
+    tangent = tangent_of(tensor, duals[-1]) if duals else None
+    return under(None, display.tensor_repr, tensor, tangent=tangent, **shown)

@@ -1,0 +1,141 @@
+"""Ready-made hooks for saved tensors: keep them in files, or compressed; a few lines each over saved_tensors_hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import weakref
+import zlib
+from typing import Any
+
+from undertow.autograd.saved_tensors import saved_tensors_hooks
+from undertow.backend import cpu, dtypes
+from undertow.tensor import Tensor
+
+
+def lives_anyway(tensor: Any) -> bool:
+    """Whether the memory is that of a leaf, a parameter for instance: packing it would free nothing."""
+    owner = tensor if tensor._base is None else tensor._base
+    return bool(owner.is_leaf and owner.requires_grad)
+
+
+class SavedFile:
+    """A .npy file that holds one tensor, and is deleted with this object (at the latest when Python exits)."""
+
+    #: memory it takes, for saved_tensors_report
+    nbytes = 0
+
+    def __init__(self, tensor: Any, directory: str | os.PathLike[str] | None) -> None:
+        # mkstemp makes names that no other thread or process has
+        handle, self.path = tempfile.mkstemp(prefix="undertow-", suffix=".npy", dir=directory)
+        weakref.finalize(self, _remove, self.path, os.getpid())
+        with os.fdopen(handle, "wb") as file:
+            cpu.save(file, tensor.cpu()._array, allow_pickle=False)
+        self.device = tensor.device
+
+    def load(self) -> Any:
+        return Tensor(cpu.load(self.path, allow_pickle=False), cpu).to(self.device)  # type: ignore[attr-defined]
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process must leave the files of its parent alone
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+class save_on_disk(saved_tensors_hooks):
+    """Keep saved tensors of at least `min_bytes` in files, which are deleted when the graph dies.
+
+    Leaves (parameters), which live anyway, are not written.
+
+    directory  where the files go; None: the system's directory for temporary files
+
+    >>> import undertow as ut
+    >>> x = ut.ones(500_000, requires_grad=True)
+    >>> with ut.autograd.graph.save_on_disk():
+    ...     y = x.exp()
+    >>> ut.autograd.graph.saved_tensors_report(y).total_bytes
+    0
+    >>> y.sum().backward()
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, min_bytes: int = 1 << 20) -> None:
+        if directory is not None and not os.path.isdir(directory):
+            raise NotADirectoryError(f"save_on_disk: {os.fspath(directory)!r} is not a directory; make it first")
+
+        def pack(tensor: Any) -> Any:
+            small = tensor.nbytes < min_bytes or lives_anyway(tensor)
+            return tensor.detach() if small else SavedFile(tensor, directory)
+
+        def unpack(packed: Any) -> Any:
+            return packed if isinstance(packed, Tensor) else packed.load()
+
+        super().__init__(pack, unpack)
+
+
+class Zipped:
+    """The elements of a tensor as zlib-compressed bytes."""
+
+    def __init__(self, tensor: Any) -> None:
+        array = tensor.cpu()._array
+        self.shape, self.dtype, self.device = array.shape, array.dtype, tensor.device
+        self.data = zlib.compress(array.tobytes(), level=1)
+        self.nbytes = len(self.data)
+
+    def restore(self) -> Any:
+        elements = cpu.frombuffer(bytearray(zlib.decompress(self.data)), self.dtype)
+        return Tensor(elements.reshape(self.shape), cpu).to(self.device)  # type: ignore[attr-defined]
+
+
+class Narrowed:
+    """The elements of a tensor in a smaller dtype."""
+
+    def __init__(self, array: Any, tensor: Any) -> None:
+        self.array, self.dtype, self.xp = array, tensor.dtype, tensor._xp
+        self.nbytes = int(array.nbytes)
+
+    def restore(self) -> Any:
+        return Tensor(self.array.astype(self.dtype), self.xp)
+
+
+def narrowed(tensor: Any, dtype: Any) -> Narrowed | None:
+    """The tensor in `dtype`, or None if that is not smaller, or if a value would become infinite or zero in it."""
+    array = tensor._array
+    if array.dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
+        return None
+    with cpu.errstate(over="ignore", under="ignore"):
+        small = array.astype(dtype)
+    spoilt = (cpu.isinf(small) != cpu.isinf(array)) | ((small == 0) != (array == 0))
+    return None if spoilt.any() else Narrowed(small, tensor)
+
+
+class compress_saved(saved_tensors_hooks):
+    """Keep saved tensors of at least `min_bytes` compressed; leaves (parameters), which live anyway, as they are.
+
+    dtype  a floating-point dtype: real floating tensors of a larger one are kept in it, rounded (a tensor with a value
+           that it cannot hold, because it would become infinite or zero, is kept as it is);
+           or "zlib": the bytes are compressed without loss, which helps where values repeat (masks, relu)
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1000, requires_grad=True)
+    >>> with ut.autograd.graph.compress_saved(ut.float16):
+    ...     y = x.exp()
+    >>> ut.autograd.graph.saved_tensors_report(y).total_bytes
+    2000
+    """
+
+    def __init__(self, dtype: Any = dtypes.float16, min_bytes: int = 0) -> None:
+        zipped = isinstance(dtype, str) and dtype == "zlib"
+        if not zipped and dtypes.dtype(dtype).kind != "f":
+            raise TypeError(f'compress_saved: expected a floating-point dtype or "zlib", got {dtype!r}')
+
+        def pack(tensor: Any) -> Any:
+            if tensor.nbytes < min_bytes or lives_anyway(tensor):
+                return tensor.detach()
+            return (Zipped(tensor) if zipped else narrowed(tensor, dtypes.dtype(dtype))) or tensor.detach()
+
+        def unpack(packed: Any) -> Any:
+            return packed if isinstance(packed, Tensor) else packed.restore()
+
+        super().__init__(pack, unpack)

@@ -1,0 +1,150 @@
+"""What happened before what: the order that streams, events and synchronisation give to simulated work.
+
+Every stream counts its operations. A clock says, for every stream, how many of its operations are known to be done
+before a point; waiting takes the larger of two clocks, entry by entry (a vector clock). A buffer remembers the
+operation that wrote it last and those that have read it since. An operation may read a buffer only if its stream's
+clock covers the write, and may write it only if that covers the reads too: otherwise nothing on a real device would
+order them, and StreamOrderError says so, although here, where everything runs at once, the values are right.
+
+The host has one clock for all threads: a thread that synchronises a stream has really waited, whoever else looks.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import Any
+
+Clock = dict[int, int]
+
+
+class StreamOrderError(RuntimeError):
+    """An operation touched memory that work on another stream has not been waited for.
+
+    operation, stream   what was about to run, and where
+    other, other_stream what it had to wait for, and where that ran
+    hazard              "read of unfinished write", "write over unfinished read" or "write over unfinished write"
+    """
+
+    def __init__(self, hazard: str, operation: str, stream: Any, other: str, other_stream: Any) -> None:
+        self.hazard, self.operation, self.stream = hazard, operation, stream
+        self.other, self.other_stream = other, other_stream
+        done = "wrote" if hazard.endswith("write") else "read"
+        does = "reads" if hazard.startswith("read") else "writes"
+        super().__init__(
+            f"{operation} on {stream} {does} memory that {other} {done} on {other_stream}, and nothing says which comes "
+            f"first ({hazard}). Let the one wait for the other: stream.wait_stream(other_stream), an Event, or "
+            "synchronize()."
+        )
+
+
+class QuietLock:
+    """A re-entrant lock under which the garbage collector does not start.
+
+    A collection may run any destructor, and a destructor may wait for a thread that waits for this lock. See
+    Note [Destructors] in engine/devices.py.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._collecting: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._collecting.append(gc.isenabled())
+        gc.disable()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._collecting.pop():
+            gc.enable()
+        self._lock.release()
+
+
+#: Guards every clock, every buffer's history, every stream's time and count, and the faults that wait for an operation.
+#: Nothing else is taken while it is held.
+LOCK = QuietLock()
+
+
+def merge(clock: Clock, other: Clock) -> None:
+    """Let `clock` know all that `other` knows."""
+    for stream, count in other.items():
+        if clock.get(stream, 0) < count:
+            clock[stream] = count
+
+
+class Host:
+    """What the program itself knows to be done, and its time in seconds."""
+
+    def __init__(self) -> None:
+        self.clock: Clock = {}
+        self.time = 0.0
+
+
+HOST = Host()
+
+
+class Access:
+    """An operation that touched a buffer: the count-th of its stream."""
+
+    __slots__ = ("count", "operation", "stream")
+
+    def __init__(self, stream: Any, count: int, operation: str) -> None:
+        self.stream, self.count, self.operation = stream, count, operation
+
+    def is_known_to(self, clock: Clock) -> bool:
+        return clock.get(self.stream.id, 0) >= self.count
+
+
+class Buffer:
+    """A stretch of a device's memory, shared by an array and its views.
+
+    written  the operation that wrote it last
+    read     stream id -> the last operation on that stream that has read it since
+    """
+
+    __slots__ = ("__weakref__", "nbytes", "read", "space", "written")
+
+    def __init__(self, space: Any, nbytes: int) -> None:
+        self.nbytes = 0
+        self.space = space
+        space.memory.take(nbytes)
+        self.nbytes = nbytes
+        self.written: Access | None = None
+        self.read: dict[int, Access] = {}
+
+    def __del__(self) -> None:
+        if self.nbytes:
+            self.space.memory.give_back(self.nbytes)
+
+
+def order(operation: str, stream: Any, reads: list[Buffer], writes: list[Buffer], check: bool) -> None:
+    """Put an operation at the end of a stream. StreamOrderError if something it needs may be unfinished.
+
+    The caller holds LOCK.
+    """
+    clock = stream.clock
+    merge(clock, HOST.clock)
+    if check:
+        for buffer in reads:
+            refuse_if_unknown("read of unfinished write", operation, stream, buffer.written)
+        for buffer in writes:
+            refuse_if_unknown("write over unfinished write", operation, stream, buffer.written)
+            for access in buffer.read.values():
+                refuse_if_unknown("write over unfinished read", operation, stream, access)
+    stream.advance()
+    access = Access(stream, stream.count, operation)
+    for buffer in reads:
+        buffer.read[stream.id] = access
+    for buffer in writes:
+        buffer.written = access
+        buffer.read = {}
+
+
+def refuse_if_unknown(hazard: str, operation: str, stream: Any, access: Access | None) -> None:
+    if access is not None and not access.is_known_to(stream.clock):
+        raise StreamOrderError(hazard, operation, stream, access.operation, access.stream)

@@ -1,0 +1,44 @@
+"""Which stream of each device the work of this thread goes to, for backends whose devices have streams.
+
+A backend's Stream has `device`, `namespace`, `wait_stream(other)` and `synchronize()`; its namespace answers
+`current_stream()` and `default_stream`. The CPU has none: its `current_stream()` is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from undertow.backend.interface import Device
+
+#: device -> the stream chosen for it; a device that is not there uses its default stream
+_chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))  # noqa: B039
+chosen_streams = _chosen.get
+choose_streams = _chosen.set
+
+
+class stream:
+    """Send the work of this thread to a stream: `with stream(s): ...`. Other devices keep theirs; None changes nothing.
+
+    >>> import undertow as ut
+    >>> side = ut.sim.Stream("sim:0")
+    >>> with ut.sim.stream(side):
+    ...     x = ut.ones(2, device="sim:0")
+    >>> ut.sim.current_stream("sim:0").wait_stream(side)
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._outer: list[Mapping[Device, Any]] = []
+
+    def __enter__(self) -> Any:
+        outer = chosen_streams()
+        self._outer.append(outer)
+        if self.stream is not None:
+            choose_streams({**outer, self.stream.device: self.stream})
+        return self.stream
+
+    def __exit__(self, *exc: object) -> None:
+        choose_streams(self._outer.pop())

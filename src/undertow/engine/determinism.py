@@ -1,0 +1,25 @@
+"""Deterministic sums: the switch that makes gradients of passes over several devices bitwise reproducible.
+
+Floating-point addition depends on order, and gradients that come from several threads come in any order. When the
+switch is on, those that meet at a node are kept until the last has come, and are then added in the order of their
+producers' sequence numbers: the order in which a single thread would have added them. It costs the memory of the
+gradients that wait. A pass on one thread is reproducible anyway, and does not ask.
+"""
+
+from __future__ import annotations
+
+_enabled = [False]
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Let every run of the same program compute the same gradients, to the last bit.
+
+    mode       on or off, for all threads
+    warn_only  accepted for PyTorch's sake: no operation here lacks a deterministic form
+    """
+    _enabled[0] = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether `use_deterministic_algorithms` is on."""
+    return _enabled[0]

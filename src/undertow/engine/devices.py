@@ -1,0 +1,258 @@
+"""Passes over several devices: a thread and a ReadyQueue for each, and the caller's for the CPU.
+
+Guarantees: a node runs on the thread of its gradient's device (the first that is not the CPU), on the stream its
+operation ran on, in a copy of the caller's context. The thread that called backward drives the CPU's nodes and returns
+when no node of its pass is queued or running, so nothing of a pass, failed or not, goes on behind the caller's back.
+An error travels with the task, not the thread; threads outlive it. Threads are daemons, made on first use.
+
+Assumes: nobody pops a device's queue but its thread - or, while that thread waits for a nested pass in the re-entrant
+pool, the pool's thread in its place.
+
+Note [Waiting threads drain their queue]: a worker whose node starts a nested pass runs that pass's loop on its own
+queue, and so goes on with whatever else comes for its device, deepest pass first. Every thread that waits drains, so
+passes can wait for each other's devices in a circle and still end.
+
+Note [Destructors]: a destructor runs wherever Python happens to be, and may start a pass. If its thread holds one of
+the engine's locks, a worker may need that lock before it can help; so such a pass runs all its nodes on its own
+thread, on a queue of its own. The locks are re-entrant and what they guard is consistent between two statements.
+
+Note [Fork]: a child has the forking thread only. Queues and threads are forgotten there, and made again on first use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import os
+import threading
+import time
+from typing import Any
+
+from undertow.backend import cpu, namespace_of_array
+from undertow.backend.streams import choose_streams
+from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
+from undertow.engine.ready_queue import NodeTask, ReadyQueue
+from undertow.engine.tasks import DeviceGraphTask, GraphTask
+from undertow.engine.validate import conform_to_receiver
+from undertow.graph.accumulate import is_accumulating
+from undertow.graph.node import Node, stream_of
+
+
+class _ThisThread(threading.local):
+    """What a thread is to the engine: the device it works for and the queue it pops, if any."""
+
+    device: Any = None
+    queue: ReadyQueue | None = None
+
+
+this_thread = _ThisThread()
+
+#: how long interpreter exit waits for a worker that is inside a node
+PATIENCE_AT_EXIT = 2.0
+
+
+class DeviceThreads:
+    """The threads of the devices. The Engine is one; it says how a node is called."""
+
+    def __init__(self) -> None:
+        self.forget_threads()
+        os.register_at_fork(after_in_child=self.forget_threads)
+        atexit.register(self.shut_down)
+
+    def forget_threads(self) -> None:
+        """Start anew; see Note [Fork]."""
+        # Guards the making of queues and threads; once made, both dictionaries are read without it.
+        self._start_lock = threading.RLock()
+        self.device_ready_queues: dict[Any, ReadyQueue] = {}
+        self._threads: dict[Any, threading.Thread] = {}
+        this_thread.device = this_thread.queue = None
+
+    def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        """Run one node: its results, and the edges they are for."""
+        raise NotImplementedError("the engine says how a node is called")
+
+    # ---- queues and threads
+
+    def ready_queue(self, task: DeviceGraphTask, space: Any) -> ReadyQueue:
+        """Where a node of `task` waits whose gradient lies on the device of `space`."""
+        if space is cpu or not task.multithreading:
+            return task.cpu_ready_queue
+        queue = self.device_ready_queues.get(space.device)
+        return queue if queue is not None else self.start_device_thread(task, space.device)
+
+    def start_device_thread(self, task: DeviceGraphTask, device: Any) -> ReadyQueue:
+        with self._start_lock:
+            queue = self.device_ready_queues.get(device)
+            if queue is not None:
+                return queue
+            queue = ReadyQueue()
+            thread = threading.Thread(
+                target=self.thread_init, args=(device, queue), name=f"undertow-{device}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # too late: the interpreter is shutting down
+                return task.cpu_ready_queue
+            self.device_ready_queues[device], self._threads[device] = queue, thread
+            return queue
+
+    def thread_init(self, device: Any, queue: ReadyQueue) -> None:
+        """What the thread of a device does."""
+        this_thread.device, this_thread.queue = device, queue
+        try:
+            self.thread_main(None, queue)
+        except BaseException as error:
+            if not self._lose_thread(device, queue, error):
+                raise  # nobody waits for this device, so let the interpreter tell
+        else:
+            self._lose_thread(device, queue, None)
+
+    def _lose_thread(self, device: Any, queue: ReadyQueue, cause: BaseException | None) -> bool:
+        """The thread of a device ends: fail whatever still waits for it. Whether anything did."""
+        failed: list[bool] = []
+
+        def fail_waiting(queue: ReadyQueue) -> None:
+            for waiting in queue.drain():
+                if waiting.fn is not None:
+                    error = RuntimeError(f"the worker thread of {device} has ended, and {waiting.fn.name()} cannot run")
+                    error.__cause__ = cause
+                    waiting.base.set_exception(error)
+                    self._finish(waiting.base)
+                    failed.append(True)
+
+        with self._start_lock:
+            if self.device_ready_queues.get(device) is queue:
+                del self.device_ready_queues[device], self._threads[device]
+        queue.close(fail_waiting)
+        return bool(failed)
+
+    def shut_down(self) -> None:
+        """End the threads of all devices; the next pass that needs one makes it again."""
+        with self._start_lock:
+            queues, threads = list(self.device_ready_queues.values()), list(self._threads.values())
+        for queue in queues:
+            queue.push_shutdown_task()
+        for thread in threads:
+            thread.join(PATIENCE_AT_EXIT)
+
+    # ---- running
+
+    def execute_with_graph_task(self, task: DeviceGraphTask, root: Node) -> None:
+        """Run a pass to its end, on this thread and those of the devices. Raises what a node of it raised."""
+        outer = this_thread.queue
+        if outer is not None and task.multithreading:
+            task.cpu_ready_queue = outer  # See Note [Waiting threads drain their queue]
+        task.owner = this_thread.device
+        task.thread_locals = contextvars.copy_context()
+        task.outstanding_tasks = 1
+        task.cpu_ready_queue.push(NodeTask(task, root, InputBuffer(0)))
+        this_thread.queue = task.cpu_ready_queue
+        try:
+            self.thread_main(task, task.cpu_ready_queue)
+        except BaseException as error:  # an interrupt between two nodes
+            task.set_exception(error)
+            self._wait_for_workers(task)
+        finally:
+            this_thread.queue = outer
+        task.future_result.raise_error()
+        for stream in task.leaf_streams:
+            stream.namespace.current_stream().wait_stream(stream)
+
+    def thread_main(self, graph_task: DeviceGraphTask | None, queue: ReadyQueue) -> None:
+        """Run what comes through a queue: until a pass is over, or (a device's thread) until shutdown."""
+        shutdown = False
+        while graph_task is None or not graph_task.future_result.completed:
+            task = queue.pop()
+            if not task.is_shutdown:
+                self._run_node_task(task)
+            elif graph_task is None:
+                break
+            else:
+                shutdown = True  # meant for the loop below this one, which cannot end before the nested pass has
+            del task  # while it waits for the next, a thread must hold nothing of the last
+        if shutdown:
+            queue.push_shutdown_task()
+
+    def _run_node_task(self, node_task: NodeTask) -> None:
+        task, node = node_task.base, node_task.fn
+        if node is None:
+            return  # it came to wake this thread
+        task.running.add(threading.get_ident())
+        try:
+            if not task.has_error:
+                task.thread_locals.copy().run(self.evaluate_function, task, node, node_task.inputs)
+        except BaseException as error:
+            task.set_exception(error)
+        finally:
+            task.running.discard(threading.get_ident())
+            self._finish(task)
+
+    def _finish(self, task: DeviceGraphTask) -> None:
+        """A node of the task has run. If it was the last, wake the thread that drives the task."""
+        if task.task_done() and this_thread.queue is not task.cpu_ready_queue:
+            task.cpu_ready_queue.push(NodeTask(task, None, None))
+
+    def _wait_for_workers(self, task: DeviceGraphTask) -> None:
+        """After an error, nodes that are queued will not run; wait for those that are running."""
+        while task.running - {threading.get_ident()}:
+            time.sleep(1e-4)
+
+    # ---- one node
+
+    def evaluate_function(self, task: DeviceGraphTask, node: Node, inputs: InputBuffer) -> None:
+        """Run a node and hand its results on."""
+        stream = stream_of(node)
+        if node is task.root:
+            producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
+        else:
+            choose_streams({} if stream is None else {stream.device: stream})
+            producers = None
+        task.xp = task.recorded or inputs.space(cpu)
+        grads = inputs.received()
+        results, edges = self.call_function(task, node, grads if node.multiple_outputs or grads is None else grads[0])
+        if stream is not None and (not edges or task.exec_info is not None):
+            with task.mutex:
+                task.leaf_streams.add(stream)
+        for index, edge in enumerate(edges):
+            if edge is not None:
+                grad = conform_to_receiver(node, index, results[index], edge, task.recorded)
+                producer = stream if producers is None or grad is None else producers[space_of_gradient(grad)]
+                self._deliver(task, node, index, edge, grad, producer)
+
+    def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Any, grad: Any, producer: Any) -> None:
+        """Add a gradient to its receiver's InputBuffer; queue the receiver if it was the last."""
+        below, nr = edge[0], edge[1]
+        with task.mutex:
+            buffer = task.not_ready.get(below)
+            if buffer is None:
+                buffer = DeviceInputBuffer(below.num_outputs, task.recorded, task.deterministic)
+                task.not_ready[below] = buffer
+            buffer.take(nr, grad, producer, stream_of(below), (-node.sequence_nr, index))
+            task.dependencies[below] -= 1
+            if task.dependencies[below]:
+                return
+            del task.not_ready[below]
+            task.outstanding_tasks += 1
+        buffer.settle()
+        self.ready_queue(task, buffer.space(cpu)).push(NodeTask(task, below, buffer))
+
+    # ---- may a pass use threads
+
+    def holds_a_lock(self, outer: GraphTask | None) -> bool:
+        """Whether this thread is inside one of the engine's critical sections. See Note [Destructors]."""
+        while outer is not None:
+            if isinstance(outer, DeviceGraphTask) and _is_mine(outer.mutex):
+                return True
+            outer = outer.outer
+        return _is_mine(self._start_lock) or is_accumulating()
+
+
+def _is_mine(lock: Any) -> bool:
+    return bool(lock._is_owned())
+
+
+def touches_devices(task: GraphTask, grads: Any) -> bool:
+    """Whether a node of the pass, or a gradient that it starts with, is on a device other than the CPU."""
+    return any(stream_of(node) is not None for node in task.dependencies) or any(
+        namespace_of_array(getattr(g, "_array", g)) is not cpu for g in grads
+    )

@@ -1,0 +1,59 @@
+"""Watches: what looks on while a backward pass runs, node by node. Debug logging is one, anomaly mode another.
+
+A pass asks once, when it starts, who wants to watch it. A watched pass runs every node by the general path, so one that
+nobody watches pays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from undertow.graph.node import Node, site_of
+
+logger = logging.getLogger("undertow.autograd")
+
+
+class Watch:
+    """What one watcher sees of one pass. Gradients are arrays or, in a recorded pass, Tensors; None is none."""
+
+    def before(self, node: Node, grads: list[Any]) -> None:
+        """The node is about to run on `grads`, one per output of the operation it stands for."""
+
+    def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
+        """It has run, with its post-hooks; `results` has one gradient per edge. Its saved values are still there."""
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        """The pass ends here: the node, or a hook on it, raised."""
+
+
+#: functions that return a Watch for a pass that is starting, or None
+_watchers: list[Callable[[], Watch | None]] = []
+
+
+def install_watcher(watcher: Callable[[], Watch | None]) -> None:
+    _watchers.append(watcher)
+
+
+def watches_of_pass() -> tuple[Watch, ...]:
+    found = [watcher() for watcher in _watchers]
+    return tuple([watch for watch in found if watch is not None])
+
+
+class NodeLog(Watch):
+    """One DEBUG record per node, on the logger `undertow.autograd`."""
+
+    def before(self, node: Node, grads: list[Any]) -> None:
+        # text, not objects: a handler that keeps its records must not keep the graph
+        site = site_of(node)
+        recorded = f" recorded at {site}" if site else ""
+        shown = ", ".join("None" if g is None else f"{g.dtype}{list(g.shape)}" for g in grads)
+        logger.debug("Executing: %s%s with grad_outputs: [%s]", repr(node), recorded, shown)
+
+
+def _log_if_enabled() -> Watch | None:
+    return NodeLog() if logger.isEnabledFor(logging.DEBUG) else None
+
+
+install_watcher(_log_if_enabled)

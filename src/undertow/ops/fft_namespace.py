@@ -1,0 +1,11 @@
+"""`undertow.fft`: Fourier transforms under the names of torch.fft and numpy.fft."""
+
+from __future__ import annotations
+
+from undertow.ops.declare import REGISTRY
+
+#: the operations registered as `fft_<name>`
+NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")}
+
+globals().update({name: REGISTRY[op].function for name, op in NAMES.items()})
+__all__ = sorted(NAMES)

@@ -1,0 +1,211 @@
+"""In-place view operations (`transpose_`, `squeeze_`, ...), which change how a tensor looks at its memory, and the two
+that change which memory it is: `set_`, `resize_`.
+
+An in-place view operation is recorded whether or not grad mode is on: the elements stay where they are, so the tensor's
+history must say how they are looked at now. On a view it adds a step to the view's replay; on a base it makes the
+replays of existing views useless, and those find their elements by their places in memory instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.graph.accumulate import gradient_edge
+from undertow.graph.error_node import Error
+from undertow.graph.history import set_edge
+from undertow.graph.node import OutputEdge
+from undertow.errors import NotDifferentiableError
+from undertow.modes import current, set_state
+from undertow.ops.declare import REGISTRY
+from undertow.ops.inplace import check_in_place, described
+from undertow.ops.sizes import ints
+from undertow.ops.strided import Geometry, _as_strided, geometry_of, layout_of, memory_of
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
+from undertow.tensor.metadata import NO_COUNTER
+from undertow.tensor.tensor import requires_grad
+from undertow.tensor.views import Replay, current_replay, install_by_memory
+
+# ---- another look at the same memory
+
+
+def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The in-place form of a view operation."""
+    shown = name + "_"
+
+    def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_in_place(self, shown)
+        leaf = self._edge is LEAF
+        before = Tensor(self._array, self._xp, None if leaf else current_edge(self))
+        steps = current_replay(self).steps if is_view(self) else ()
+        result = run_recorded(function, before, args, kwargs)
+        version = count_change(self, shown)
+        self._array = result._array
+        if leaf:
+            reshape_accumulation(self)
+        else:
+            set_edge(self, result._edge)
+        if not is_view(self):
+            note_reshaping(self, version)
+            return self
+        view = self._extra.view  # type: ignore[union-attr]
+        view.replay, view.version = Replay((*steps, *result._extra.view.replay.steps)), version  # type: ignore[union-attr]
+        return self
+
+    return described(change, name, shown)  # type: ignore[no-any-return]
+
+
+def run_recorded(function: Callable[..., Any], tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    outer = current()
+    set_state(outer.replace(grad_enabled=True, inference=False))
+    try:
+        return function(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+    finally:
+        set_state(outer)
+
+
+def is_view(tensor: Tensor) -> bool:
+    return tensor._extra is not None and tensor._extra.view is not None
+
+
+def count_change(tensor: Tensor, name: str) -> int:
+    """Count a version; its number (0 for inference tensors, which have none)."""
+    counter = counter_of(tensor)
+    counter.bump(name)
+    return 0 if counter is NO_COUNTER else counter.value
+
+
+def note_reshaping(tensor: Tensor, version: int) -> None:
+    if not (tensor._extra is not None and tensor._extra.counter is NO_COUNTER):
+        extra_of(tensor).reshaped_at = version
+
+
+def reshape_accumulation(leaf: Tensor) -> None:
+    """Let the gradient of a leaf whose shape was changed under no_grad have the new shape."""
+    accumulate = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
+    if accumulate is not None:
+        accumulate.shape, accumulate.dtype = leaf._array.shape, leaf._array.dtype
+
+
+METHODS: dict[str, Any] = {
+    name + "_": in_place_view(name, REGISTRY[name].function)
+    for name in ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+}
+
+
+# ---- by memory
+
+
+def by_memory(tensor: Tensor) -> Replay:
+    """One as_strided step; the view's own steps where its elements are of another type than the base's."""
+    view = tensor._extra.view  # type: ignore[union-attr]
+    base = view.base  # type: ignore[union-attr]
+    if base._array.dtype != tensor._array.dtype:
+        return retyped(tensor, view)
+    xp = tensor._xp
+    mine, source = geometry_of(xp, tensor._array), geometry_of(xp, base._array)
+    return Replay(((_as_strided, (mine.shape, mine.strides, mine.offset, source), None),))
+
+
+def retyped(tensor: Tensor, view: Any) -> Replay:
+    if view.base._extra.reshaped_at > view.version:
+        raise RuntimeError(
+            f"this view shows memory of dtype {view.base._array.dtype} as {tensor._array.dtype}, and the tensor whose "
+            "memory it is was then given another shape in place: its history cannot be found again. Take the view "
+            "after the in-place view operation."
+        )
+    return view.replay  # type: ignore[no-any-return]
+
+
+install_by_memory(by_memory)
+
+
+def layout_for(replay: Any, base: Tensor) -> Geometry | None:
+    """How the base lies in memory, if the replay depends on that."""
+    return layout_of(base) if replay.sees_memory() else None
+
+
+# ---- other memory
+
+
+def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
+    """Let the tensor be what `source` is: its memory, sizes, strides and dtype. Without a source: no elements.
+
+    Memory is shared from then on, but not the version counter: a change through one of the two is not noticed by
+    graphs that saved the other.
+    """
+    check_in_place(self, "set_", source is not None and requires_grad(source))
+    if source is None:
+        source = Tensor(self._xp.empty(0, self._array.dtype), self._xp)
+    if source._array.dtype != self._array.dtype:
+        raise RuntimeError(
+            f"Could not set tensor of type {source._array.dtype} to a tensor of type {self._array.dtype}. "
+            "Convert the source first."
+        )
+    recorded = current().grad_enabled and (requires_grad(self) or requires_grad(source))
+    counter_of(self).bump("set_")
+    extra = extra_of(self)
+    if extra.view is not None:
+        extra.counter, extra.view = counter_of(self), None
+    extra.accumulate = None  # graphs recorded so far lead to what the tensor was
+    self._array, self._xp = source._array, source._xp
+    if recorded:
+        set_edge(self, undefined_history(self, source))
+    return self
+
+
+def undefined_history(tensor: Tensor, source: Tensor) -> Any:
+    error = NotDifferentiableError("set_", "Use copy_, which copies the values and has a derivative.")
+    array = tensor._array
+    edges = tuple([gradient_edge(t) for t in (tensor, source)])
+    return OutputEdge((Error(error, edges, [array.shape], [array.dtype]), 0))
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Give the tensor other sizes, in place: its elements in memory order, and zeros where there are too few.
+
+    Counts as a change only if the sizes change. Tensors of which a gradient is asked cannot be resized.
+    """
+    size = ints(sizes)
+    if requires_grad(self) and not current().inference:
+        raise RuntimeError(
+            "cannot resize variables that require grad: use reshape, or pad, or resize a detach() of the tensor"
+        )
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"resize_: sizes must not be negative, got {list(size)}")
+    if size == self._array.shape:
+        return self
+    check_in_place(self, "resize_")
+    array = resized(self._xp, self._array, size)
+    version = count_change(self, "resize_")
+    self._array = array
+    if is_view(self):
+        extra_of(self).view = None
+    else:
+        note_reshaping(self, version)
+    return self
+
+
+def resized(xp: Any, array: Any, size: tuple[int, ...]) -> Any:
+    """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
+    count = math.prod(size)
+    start = geometry_of(xp, array).offset
+    memory = memory_of(xp, array)[start:]
+    if count > memory.size:
+        larger = xp.zeros(count, array.dtype)
+        larger[: memory.size] = memory
+        memory = larger
+    return memory[:count].reshape(size)
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the sizes of another tensor."""
+    return resize_(self, tuple(the_template.shape))
+
+
+METHODS |= {"resize_": resize_, "resize_as_": resize_as_, "set_": set_}
+
+
+def version_counters(tensors: Tensor | Sequence[Tensor]) -> list[Any]:
+    return [counter_of(t) for t in ((tensors,) if isinstance(tensors, Tensor) else tensors)]
