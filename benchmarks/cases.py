@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from benchmarks import models
-from benchmarks.sampling import Sampler, fresh, import_of, statement
+from benchmarks.sampling import Sampler, alone, fresh, import_of, statement
 
 #: undertow's time as a part of PyTorch's: what each kind of work may cost at most
 BUDGETS = {
@@ -152,7 +152,9 @@ def model_cases(quick: bool) -> Iterator[Case]:
     width, size = (256, 200_000) if quick else (2048, 4_000_000)
     small, lstm = BUDGETS["small MLP"], BUDGETS["LSTM"]
     yield Case("small MLP step (32 x 784-128-10)", "step", step_of(models.small_mlp), small, threads=True)
-    yield Case("same, with operators only", "step", step_of(models.small_mlp_of_operators), small, threads=True)
+    yield Case("small MLP step, with operators only", "step", step_of(models.small_mlp_of_operators), small, threads=True)
+    by_itself = lambda lib: alone(lib.__name__, "small_mlp")
+    yield Case("small MLP step, alone in its process", "step", by_itself, small)
     yield Case("LSTM, 100 steps, hidden 64, batch 16", "pass", step_of(models.lstm), lstm, threads=True)
     name = f"medium MLP step (512 x {width}-{width}-{width}-10)"
     yield Case(name, "step", step_of(lambda lib: models.medium_mlp(lib, width)), threads=True)

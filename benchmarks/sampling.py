@@ -53,12 +53,18 @@ def fresh(prepare: Callable[[], Any], code: str, units: int = 1, seconds: float 
 def import_of(module: str) -> Sampler:
     """Times the import of a module in a new interpreter."""
     code = f"import time; t = time.process_time(); import {module}; print(time.process_time() - t)"
+    return lambda: printed_by("-c", code)
 
-    def sample() -> float:
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        return float(found.stdout)
 
-    return sample
+def alone(library: str, model: str) -> Sampler:
+    """Times a step of a model in a process that imports one library only."""
+    return lambda: printed_by("-m", "benchmarks.alone", library, model)
+
+
+def printed_by(*arguments: str) -> float:
+    """The number that a new interpreter prints."""
+    found = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
+    return float(found.stdout)
 
 
 def repetitions(time_of: Callable[[int], float], seconds: float) -> int:

@@ -403,9 +403,39 @@ def test_contradicting_arguments(function: Any, switches: list[str], text: str) 
 @pytest.mark.parametrize(
     ("function", "argument"), [(gradcheck, "check_forward_ad"), (gradgradcheck, "check_fwd_over_rev")]
 )
-def test_forward_mode_is_refused_not_ignored(function: Any, argument: str) -> None:
-    with pytest.raises(NotImplementedError, match="forward_ad"):
-        function(ops.sin, leaf(2), **{argument: True})
+def test_forward_mode_is_checked(function: Any, argument: str) -> None:
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return ops.sin(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return ops.mul(WrongCosine.apply(ctx.saved_tensors[0]), g)
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return ops.mul(t, 3.0)
+
+    class WrongCosine(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return ops.cos(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return ops.neg(ops.mul(ops.sin(ctx.saved_tensors[0]), g))
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return ops.mul(t, 3.0)
+
+    assert function(ops.sin, leaf(2), **{argument: True})
+    assert function(Wrong.apply, leaf(2))
+    with pytest.raises(GradcheckError, match="Jacobian computed with forward mode mismatch for output 0"):
+        function(Wrong.apply, leaf(2), **{argument: True})
 
 
 def test_given_output_gradients() -> None:

@@ -87,4 +87,20 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("linalg_cholesky", "LinalgCholeskyExBackward0"): "LinalgCholeskyExBackward0 or TransposeBackward0",
     ("matrix_power", "UnsafeViewBackward0"): "BmmBackward0",
     ("det_backward", "MulBackward0"): "DetBackwardBackward0",
+    # the rows multiply the vectors, in stacks
+    ("linalg_svd", "UnsafeViewBackward0"): "BmmBackward0",
+    ("linalg_eigh", "UnsafeViewBackward0"): "BmmBackward0",
+    # made of a pseudoinverse, of solutions with triangular matrices, or of powers
+    ("linalg_lstsq", "LinalgLstsqBackward0"): "MmBackward0 or BmmBackward0 or SqueezeBackward1 or SumBackward1",
+    ("linalg_solve_triangular", "LinalgSolveTriangularBackward0"): (
+        "LinalgSolveTriangularBackward0 or TransposeBackward0"
+    ),
+    ("triangular_solve", "TriangularSolveBackward0"): "LinalgSolveTriangularBackward0 or CloneBackward0",
+    ("cholesky_solve", "CholeskySolveBackward0"): "LinalgSolveTriangularBackward0",
+    ("cholesky_inverse", "CholeskyInverseBackward0"): "LinalgSolveTriangularBackward0",
+    ("linalg_cond", "SqueezeBackward1"): "DivBackward0",
+    ("linalg_matrix_norm", "PermuteBackward0"): "UnsqueezeBackward0",
+    ("linalg_tensorinv", "ReshapeAliasBackward0"): "ViewBackward0",
+    ("linalg_vander", "StackBackward0"): "CatBackward0",
+    ("vander", "StackBackward0"): "FlipBackward0 or CatBackward0",
 }

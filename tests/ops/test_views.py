@@ -18,6 +18,7 @@ from undertow.ops.inplace import in_place
 from undertow.ops.reshaping import is_viewable
 from undertow.ops.strided import geometry_of, layout_of
 from undertow.tensor import LEAF, Tensor
+from undertow.tensor.conversions import channels_last
 
 mul_ = in_place("mul", ops.mul)
 
@@ -495,7 +496,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: ops.flatten(x, 1, 0), RuntimeError, "start_dim cannot come after end_dim"),
     (lambda: ops.matrix_H(y3), RuntimeError, r"tensor.H is only supported on matrices \(2-D tensors\)"),
-    (lambda: ops.clone(x, "channels_last"), RuntimeError, "unsupported memory format option channels_last"),
+    (lambda: ops.clone(x, channels_last), RuntimeError, "required rank 4 tensor to use channels_last format"),
 ]
 
 

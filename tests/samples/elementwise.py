@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tests.samples import Sample, constant, distinct, fraction, integers, normal, positive, unit
 
@@ -11,7 +12,13 @@ ENTIRE = [*EXPONENTIAL, "sin", "cos", "tan", "atan", "asinh", "sinc"]
 OF_POSITIVE = ["sqrt", "rsqrt", "reciprocal", "log", "log2", "log10", "log1p"]
 WITHIN_ONE = ["asin", "acos", "atanh"]
 STEPS = ["sign", "floor", "ceil", "trunc", "round"]
+GRADIENTS = ["tanh_backward", "sigmoid_backward"]
 OTHER_NAMES = {"arcsin": unit, "arccos": unit, "arctanh": unit, "arctan": normal, "arcsinh": normal}
+
+
+def aten(name: str) -> Any:
+    return lambda torch, *args: getattr(torch.ops.aten, name)(*args)
+
 
 SAMPLES = [
     *(Sample(name, normal(3, 4), complex=True) for name in ENTIRE),
@@ -44,6 +51,9 @@ SAMPLES = [
     Sample("rad2deg", normal(3, 4)),
     Sample("expit", normal(3, 4), reference=lambda torch, x: torch.special.expit(x), complex=True),
     Sample("sigmoid", constant([-800.0, -50.0, 50.0, 800.0]), note="far_out"),
+    *(Sample(name, normal(3, 4), normal(3, 4), reference=aten(name), complex=True) for name in GRADIENTS),
+    *(Sample(name, normal(), normal(), reference=aten(name), note="0-d") for name in GRADIENTS),
+    *(Sample(name, normal(3, 1), normal(4), reference=aten(name), note="broadcast") for name in GRADIENTS),
     Sample("logit", fraction(3, 4)),
     Sample("logit", fraction(3, 4), kwargs={"eps": 0.2}, note="eps"),
     Sample("logit", constant([0.0, 0.1, 0.9, 1.0]), kwargs={"eps": 0.1}, kink=True, note="eps_at_the_bounds"),

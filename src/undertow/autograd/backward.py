@@ -16,10 +16,12 @@ from undertow.backend import namespace_of_array
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.history import recorded_edge
+from undertow.graph.hooks import retain_at
 from undertow.graph.node import OutputEdge, space_of
 from undertow.modes import current
 from undertow.ops.recorded import recorded
-from undertow.tensor import LEAF, Size, Tensor, extra_of
+from undertow.tensor import LEAF, Size, Tensor
 
 
 def backward(
@@ -226,32 +228,20 @@ def _execute(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool,
 
 
 def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], keep: bool, create_graph: bool) -> None:
-    """backward(inputs=...): leaves accumulate as always; other tensors get what arrives at them."""
-    leaves, others = [], []
+    """backward(inputs=...): leaves accumulate as always; other tensors retain what arrives at them."""
+    nodes = []
     for index, target in enumerate(targets):
         edge = _target_edge(target, index)
-        if type(edge[0]) is AccumulateGrad:
-            leaves.append(edge[0])
-        else:
-            others.append((target, edge))
-    nodes = leaves + [edge[0] for _, edge in others]
-    captured = _execute(edges, grads, keep, create_graph, captures=[e for _, e in others], targets=nodes)
-    for (target, _), found in zip(others, captured, strict=True):
-        if found is not None and isinstance(target, Tensor):
-            _add_to_grad(target, found if isinstance(found, Tensor) else Tensor(found, target._xp), create_graph)
-
-
-def _add_to_grad(target: Tensor, found: Tensor, create_graph: bool) -> None:
-    extra = extra_of(target)
-    if create_graph or current().intercept is not None:
-        extra.grad = found if extra.grad is None else recorded.add(extra.grad, found)
-    else:
-        array = found._array.copy() if extra.grad is None else extra.grad._array + found._array
-        extra.grad = Tensor(target._xp.asarray(array), target._xp)
+        nodes.append(edge[0])
+        if isinstance(target, Tensor) and type(edge[0]) is not AccumulateGrad:
+            retain_at(edge, target)
+    _execute(edges, grads, keep, create_graph, targets=nodes)
 
 
 def _target_edge(target: Any, index: int) -> Any:
     edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
+    if edge is None and isinstance(target, Tensor):
+        edge = recorded_edge(target)  # of a view that is cut off from its base: nothing leads there
     if edge is None:
         raise not_differentiated(index, target)
     return edge

@@ -25,6 +25,11 @@ class Example:
     def __init__(self, array: Any) -> None:
         self._array = array
 
+    @property
+    def first(self) -> Any:
+        """The array of the first example, to look at how it lies in memory."""
+        return self._array
+
     def __getattr__(self, name: str) -> Any:
         if name in Example.FACTS:
             return getattr(self._array, name)
@@ -34,7 +39,7 @@ class Example:
                 "a Tensor, as it has another value for each example: please try to rewrite what you're doing with "
                 "other operations."
             )
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__array_interface__":
             raise AttributeError(name)
         refuse(f"reading the array of a tensor (.{name})")
 
@@ -52,6 +57,15 @@ class Example:
 
     def __iter__(self) -> NoReturn:
         refuse("reading the array of a tensor")
+
+
+def _refused(self: Example, *args: Any) -> NoReturn:
+    refuse("computing with the array of a tensor")
+
+
+for _operator in ("abs", "add", "and", "bool", "eq", "float", "ge", "gt", "int", "le", "lt", "matmul", "mul", "ne", "neg", "or",
+                  "pow", "radd", "rmul", "rsub", "rtruediv", "sub", "truediv"):  # fmt: skip
+    setattr(Example, f"__{_operator}__", _refused)
 
 
 def refuse(what: str) -> NoReturn:

@@ -67,7 +67,7 @@ class Plan:
     def inside(self, function: Any, *args: Any) -> Any:
         """Call a function under this vmap, whether or not it still runs."""
         now = active()
-        return under(Transforms((), (*now.vmaps, self.level)), function, *args)
+        return under(Transforms(now.duals, (*now.vmaps, self.level)), function, *args)
 
     def wrap(self, value: Any, dim: Any) -> Any:
         return BatchedTensor(value, dim, self.level) if isinstance(value, Tensor) and dim is not None else value

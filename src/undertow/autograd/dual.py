@@ -94,7 +94,8 @@ class DualLevel:
             return result
         values = {n: _as_tensor(op, n, v) for n, v in by_name(op, args).items()}
         tangents = {n: self.tangent(values[n]) for n in op.edges}
-        found = apply_jvp(op, recorded, values, tangents, result)
+        with cpu.errstate(all="ignore"):  # as in a backward pass, the caller's errstate is for the values alone
+            found = apply_jvp(op, recorded, values, tangents, result)
         single = isinstance(result, Tensor)
         given = [t for t in tangents.values() if isinstance(t, Tensor)]
         given += [t for ts in tangents.values() if isinstance(ts, list) for t in ts if t is not None]

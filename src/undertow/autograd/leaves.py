@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.backward import backward as run_backward
+from undertow.autograd.batched import BatchedTensor
 from undertow.backend import dtypes
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
-from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, tensor_hooks_of
+from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
@@ -26,14 +26,12 @@ def get_requires_grad(self: Tensor) -> bool:
 
 
 def set_requires_grad(self: Tensor, value: bool) -> None:
-    edge = current_edge(self)
+    edge = self._edge if value else current_edge(self)
     if edge is not None and edge is not LEAF:
-        if not value:
-            raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
-                "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
-            )
-        return
+        raise RuntimeError(
+            "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+            "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+        )
     if value and not dtypes.is_differentiable(self._array.dtype):
         raise RuntimeError(
             f"only Tensors of floating point dtype can require gradients (must be floating point or complex dtype); "
@@ -49,7 +47,8 @@ def set_requires_grad(self: Tensor, value: bool) -> None:
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Switch `requires_grad` on (or off) and return the tensor."""
-    set_requires_grad(self, requires_grad)
+    if self.is_leaf or not requires_grad:
+        set_requires_grad(self, requires_grad)
     return self
 
 
@@ -160,6 +159,8 @@ def backward(
 
 def detach(self: Tensor) -> Tensor:
     """The same data without history; memory and version counter are shared."""
+    if type(self) is BatchedTensor:
+        return BatchedTensor(detach(self._value), self._dim, self._level)
     alias = Tensor(self._array, self._xp)
     share_memory(self, alias)
     return alias
@@ -183,6 +184,8 @@ def detach_(self: Tensor) -> Tensor:
 
 def get_data(self: Tensor) -> Tensor:
     """The tensor's data as a tensor that shares memory, but neither history nor version counter."""
+    if type(self) is BatchedTensor:
+        return BatchedTensor(get_data(self._value), self._dim, self._level)
     alias = Tensor(self._array, self._xp)
     if self._extra is not None and self._extra.inference:
         alias._extra = INFERENCE_EXTRA
@@ -254,8 +257,7 @@ def retain_grad(self: Tensor) -> None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if edge is None or edge is LEAF:
         return
-    extra_of(self).retains_grad = True
-    hooks_of(edge[0]).retain[edge[1]] = weakref.ref(self)
+    retain_at(edge, self)
 
 
 def get_retains_grad(self: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -36,22 +37,49 @@ def _conj(x: Any) -> Any:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """np.broadcast_to, which takes 2.5 us; one number, the gradient of every full sum, takes a third of that."""
-    if x.ndim or type(shape) is not tuple or -1 in shape:  # np.ndarray would take -1 for 1
-        return np.broadcast_to(x, shape)
-    out: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
-    out.setflags(write=False)
-    return out
+    """np.broadcast_to, in half its time for what is contiguous: it undoes every sum in a backward pass."""
+    if type(shape) is tuple and x.flags.c_contiguous and -1 not in shape:  # np.ndarray would take -1 for 1
+        strides = _broadcast_strides(x, shape)
+        if strides is not None:
+            out: Any = np.ndarray(shape, x.dtype, x, 0, strides)
+            out.setflags(write=False)
+            return out
+    return np.broadcast_to(x, shape)
+
+
+def _broadcast_strides(x: Any, shape: tuple[int, ...]) -> list[int] | None:
+    """How to walk through x as if it had this shape; None if it cannot have it, or has no elements."""
+    lead = len(shape) - x.ndim
+    if lead < 0 or not x.size:
+        return None
+    strides = [0] * lead
+    for n, wanted, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
+        if n != wanted and n != 1:
+            return None
+        strides.append(stride if n == wanted else 0)
+    return strides
+
+
+#: the most rows that `sum_to` multiplies by ones
+_MANY = 4096
+
+
+@functools.lru_cache(64)
+def _ones(n: int, dtype: Any) -> Any:
+    return np.ones(n, dtype)
 
 
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     """Sum `x` down to `shape`, which broadcasts to x's: the transpose of broadcasting."""
     lead = x.ndim - len(shape)
-    if lead > 0:
+    if lead == 1 and x.ndim == 2 and x.shape[0] < _MANY and (x.dtype is _FLOAT32 or x.dtype is _FLOAT64):
+        x = _ones(x.shape[0], x.dtype).dot(x)  # the gradient of a bias; BLAS adds up rows in a third of the time
+    elif lead > 0:
         x = np.add.reduce(x, axis=tuple(range(lead)))
-    axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
-    if axes:
-        x = np.add.reduce(x, axis=axes, keepdims=True)
+    if 1 in shape:
+        axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
+        if axes:
+            x = np.add.reduce(x, axis=axes, keepdims=True)
     return np.asarray(x)
 
 

@@ -102,29 +102,36 @@ class DeviceThreads:
         try:
             self.thread_main(None, queue)
         except BaseException as error:
-            if not self._lose_thread(device, queue, error):
+            if not self._retire(device, queue, error):
                 raise  # nobody waits for this device, so let the interpreter tell
         else:
-            self._lose_thread(device, queue, None)
+            self._retire(device, queue, None)
 
-    def _lose_thread(self, device: Any, queue: ReadyQueue, cause: BaseException | None) -> bool:
-        """The thread of a device ends: fail whatever still waits for it. Whether anything did."""
-        failed: list[bool] = []
+    def _retire(self, device: Any, queue: ReadyQueue, cause: BaseException | None) -> list[NodeTask]:
+        """The thread of a device ends. What waits for it, now or later, fails - or, if this is a shutdown, moves."""
+        waiting: list[NodeTask] = []
 
-        def fail_waiting(queue: ReadyQueue) -> None:
-            for waiting in queue.drain():
-                if waiting.fn is not None:
-                    error = RuntimeError(f"the worker thread of {device} has ended, and {waiting.fn.name()} cannot run")
-                    error.__cause__ = cause
-                    waiting.base.set_exception(error)
-                    self._finish(waiting.base)
-                    failed.append(True)
+        def see_to(queue: ReadyQueue) -> None:
+            for task in queue.drain():
+                if task.fn is not None:
+                    waiting.append(task)
+                    if cause is None:
+                        task.base.cpu_ready_queue.push(task)
+                    else:
+                        self._fail(task, device, cause)
 
         with self._start_lock:
             if self.device_ready_queues.get(device) is queue:
                 del self.device_ready_queues[device], self._threads[device]
-        queue.close(fail_waiting)
-        return bool(failed)
+        queue.close(see_to)
+        return waiting
+
+    def _fail(self, task: NodeTask, device: Any, cause: BaseException) -> None:
+        assert task.fn is not None
+        error = RuntimeError(f"the worker thread of {device} has ended, and {task.fn.name()} cannot run: {cause!r}")
+        error.__cause__ = cause
+        task.base.set_exception(error)
+        self._finish(task.base)
 
     def shut_down(self) -> None:
         """End the threads of all devices; the next pass that needs one makes it again."""
@@ -154,7 +161,12 @@ class DeviceThreads:
             self._wait_for_workers(task)
         finally:
             this_thread.queue = outer
+            task.thread_locals = None  # it holds the task: current_task() is part of a context
         task.future_result.raise_error()
+        self._join_leaf_streams(task)
+
+    def _join_leaf_streams(self, task: DeviceGraphTask) -> None:
+        """Let the caller's streams wait for the gradients that the pass has left behind."""
         for stream in task.leaf_streams:
             stream.namespace.current_stream().wait_stream(stream)
 
@@ -170,6 +182,8 @@ class DeviceThreads:
             else:
                 shutdown = True  # meant for the loop below this one, which cannot end before the nested pass has
             del task  # while it waits for the next, a thread must hold nothing of the last
+        if graph_task is not None:
+            queue.nudge()
         if shutdown:
             queue.push_shutdown_task()
 
@@ -210,7 +224,7 @@ class DeviceThreads:
         task.xp = task.recorded or inputs.space(cpu)
         grads = inputs.received()
         results, edges = self.call_function(task, node, grads if node.multiple_outputs or grads is None else grads[0])
-        if stream is not None and (not edges or task.exec_info is not None):
+        if stream is not None and _leaves_gradients(task, node):
             with task.mutex:
                 task.leaf_streams.add(stream)
         for index, edge in enumerate(edges):
@@ -245,6 +259,11 @@ class DeviceThreads:
                 return True
             outer = outer.outer
         return _is_mine(self._start_lock) or is_accumulating()
+
+
+def _leaves_gradients(task: GraphTask, node: Node) -> bool:
+    """Whether a gradient stays where the node has run: it accumulates one, or one is captured on its way in."""
+    return not node.next_edges or (task.exec_info is not None and bool(task.exec_info[node].captures))
 
 
 def _is_mine(lock: Any) -> bool:

@@ -27,7 +27,7 @@ from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
 from undertow.engine.failures import describe_failure
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
-from undertow.engine.validate import conform, expected
+from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
@@ -166,7 +166,7 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
     while stack:
         for edge in stack.pop().next_edges:
             if edge is not None:
-                below = edge[0]
+                below = edge[0] if type(edge) is OutputEdge else edge
                 if below in dependencies:
                     dependencies[below] += 1
                 else:
@@ -187,6 +187,8 @@ def init_to_execute(task: GraphTask, root: Node, captures: Sequence[Any], target
             if edge is not None and edge[0] in info:
                 info.setdefault(node, ExecInfo()).needed = True
                 break
+    if len(root.next_edges) == 1:  # the tensor hooks of an only root fire even if no input can be reached
+        info.setdefault(root.next_edges[0][0], ExecInfo())
     task.exec_info = info
     task.captured_vars = [None] * len(captures)
 
@@ -373,6 +375,7 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
             results = _pull(task, node, grads, edges, keep)
         if _post_hooks(node):
             # hooks that were registered while the node ran do not see the gradients it was given
+            results = _fitted(task, node, results, edges)
             results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
         for watch in task.watches:
             watch.after(node, grads, results)
@@ -384,6 +387,12 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
         raise
     finally:
         task.node = None
+
+
+def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Any, ...]) -> list[Any]:
+    """The results as they will arrive at the other ends of their edges, which is what post-hooks are to see."""
+    recorded = None if task.in_place else task.xp
+    return [None if e is None else conform_to_receiver(node, k, results[k], e, recorded) for k, e in enumerate(edges)]
 
 
 def _post_hooks(node: Node) -> Any:

@@ -12,9 +12,10 @@ they came.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from undertow.graph.node import Node
@@ -77,13 +78,28 @@ class ReadyQueue:
 
     def drain(self) -> list[NodeTask]:
         """Take everything out, for a handler of `close`."""
-        self._sort_in()
-        found = [self._heap.pop()[2] for _ in range(len(self._heap))]
+        found = []
+        with suppress(IndexError):
+            while True:
+                found.append(self._heap.pop()[2])
+        with suppress(Empty):
+            while True:
+                found.append(self._inbox.get_nowait())
         return found
 
+    def nudge(self) -> None:
+        """Have `pop` look again, if it waits although there is something.
+
+        That can be when a destructor interrupts it on the way from looking to waiting, and runs a loop of its own on
+        this queue, which takes what comes in but leaves what is not its own.
+        """
+        if self._heap:
+            self._inbox.put(NodeTask(None, None, None))
+
     def _sort_in(self) -> None:
-        for _ in range(self._inbox.qsize()):
-            self._place(self._inbox.get())
+        with suppress(Empty):
+            while True:
+                self._place(self._inbox.get_nowait())
 
     def _place(self, task: NodeTask) -> None:
         heappush(self._heap, (task.place(), self._arrival(), task))

@@ -63,6 +63,8 @@ class AccumulateGrad(Node):
         unshared: nobody else holds the array, so the leaf may keep it as its gradient.
         """
         variable = self.variable
+        if variable._edge is None:
+            return  # it has stopped requiring grad since the graph was recorded
         extra = extra_of(variable)
         with _lock:
             old = extra.grad
@@ -80,8 +82,12 @@ class AccumulateGrad(Node):
     def run_post_accumulate_hooks(self) -> None:
         hooks = extra_of(self.variable).post_accumulate_hooks
         for hook in list(hooks.values()) if hooks else ():
-            if hook(self.variable) is not None:
-                raise RuntimeError("hooks should return None.")
+            result = hook(self.variable)
+            if result is not None and result is not self.variable:  # `lambda p: p.zero_()` returns the leaf
+                raise RuntimeError(
+                    "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of "
+                    f"returning a {type(result).__name__}."
+                )
 
 
 def _fits(grad: Any, array: Any) -> bool:

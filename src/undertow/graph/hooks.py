@@ -86,6 +86,12 @@ def tensor_hooks_of(tensor: Tensor) -> OrderedDict[int, Any]:
     return hooks_of(edge[0]).tensor.setdefault(edge[1], OrderedDict())
 
 
+def retain_at(edge: Any, tensor: Tensor) -> None:
+    """Let the tensor's `.grad` keep the gradient that arrives at the edge, which is the tensor's."""
+    extra_of(tensor).retains_grad = True
+    hooks_of(edge[0]).retain[edge[1]] = weakref.ref(tensor)
+
+
 # ---- running them; gradients are arrays or, in a recorded pass, Tensors: hooks always see Tensors
 
 
@@ -106,28 +112,58 @@ def run_tensor_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
     hooks = None if node.extra is None else node.extra.hooks
     if hooks is None:
         return grads
-    for nr, found in hooks.tensor.items():
+    for nr, found in list(hooks.tensor.items()):
         grads[nr] = _run_each(found, grads[nr], xp, recorded)
-    for nr, reference in hooks.retain.items():
+    for nr, reference in list(hooks.retain.items()):
         tensor = reference()
         if tensor is not None and grads[nr] is not None:
             _retain(tensor, _shown(grads[nr], xp), recorded)
     return grads
 
 
+# A hook removed by another one that runs before it still runs, and one that is added waits for the next pass: the
+# functions below go through a copy.
+
+
 def _run_each(hooks: dict[int, Any], grad: Any, xp: Any, recorded: bool) -> Any:
     for hook in list(hooks.values()):
-        result = hook(_shown(grad, xp))
-        if result is not None:
-            grad = _taken(_checked(hook, result), recorded)
+        shown = _shown(grad, xp)
+        result = hook(shown)
+        if result is not None and result is not shown:
+            grad = _taken(checked(hook, shown, result), recorded)
     return grad
 
 
-def _checked(hook: Any, result: Any) -> Any:
-    if not isinstance(result, Tensor):
-        name = getattr(hook, "__name__", type(hook).__name__)
-        raise TypeError(f"expected a Tensor or None, but hook '{name}' returned {type(result).__name__}")
-    return result
+def _name(hook: Any) -> str:
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def checked(hook: Any, old: Any, new: Any) -> Any:
+    """What a hook returned for a gradient, if it can take its place."""
+    if new is None:
+        return None
+    if not isinstance(new, Tensor):
+        kind = type(new).__name__
+        raise TypeError(
+            f"expected Variable, but hook returned '{kind}': hook '{_name(hook)}' returns a Tensor, or None for no "
+            "change"
+        )
+    if old is None:
+        raise RuntimeError(
+            f"can't replace a None gradient with a non-None value: hook '{_name(hook)}' was given None, because no "
+            "gradient flowed there"
+        )
+    if new._array.dtype != old._array.dtype:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the type of value (was {old._array.dtype} got {new._array.dtype}). "
+            "Convert what it returns back."
+        )
+    if new._array.shape != old._array.shape:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the size of value (was {list(old._array.shape)} got "
+            f"{list(new._array.shape)})"
+        )
+    return new
 
 
 def _retain(tensor: Tensor, grad: Tensor, recorded: bool) -> None:
@@ -146,28 +182,33 @@ def run_pre_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
         return grads
     recorded = xp.ndarray is Tensor
     for hook in list(hooks.pre.values()):
-        result = hook(tuple([_shown(g, xp) for g in grads]))
-        if result is not None:
-            grads = _replaced(hook, result, len(grads), recorded)
+        shown = tuple([_shown(g, xp) for g in grads])
+        result = hook(shown)
+        if result is not None and result is not shown:
+            grads = _replaced(hook, shown, result, recorded)
     return grads
 
 
-def run_post_hooks(node: Node, results: Any, grads: list[Any], xp: Any) -> Any:
+def run_post_hooks(node: Node, results: list[Any], grads: list[Any], xp: Any) -> list[Any]:
+    """Hooks see the `results` as they will arrive at the tensors they are for."""
     recorded = xp.ndarray is Tensor
     for hook in list(node.extra.hooks.post.values()):  # type: ignore[union-attr]
-        shown = tuple([_shown(None if r is None else r, xp) for r in _arrays(results, xp, recorded)])
+        shown = tuple([_shown(r, xp) for r in results])
         result = hook(shown, tuple([_shown(g, xp) for g in grads]))
-        if result is not None:
-            results = _replaced(hook, result, len(results), recorded)
+        if result is not None and result is not shown:
+            results = _replaced(hook, shown, result, recorded)
     return results
 
 
-def _arrays(results: Any, xp: Any, recorded: bool) -> list[Any]:
-    return list(results) if recorded else [r if r is None or hasattr(r, "namespace") else xp.asarray(r) for r in results]
-
-
-def _replaced(hook: Any, result: Any, count: int, recorded: bool) -> list[Any]:
-    result = result if isinstance(result, tuple | list) else (result,)
-    if len(result) != count:
-        raise RuntimeError(f"hook {hook!r} has returned an incorrect number of values: {len(result)}, not {count}")
-    return [_taken(None if r is None else _checked(hook, r), recorded) for r in result]
+def _replaced(hook: Any, shown: tuple[Any, ...], result: Any, recorded: bool) -> list[Any]:
+    if not isinstance(result, tuple):
+        raise TypeError(
+            f"expected tuple, but hook returned '{type(result).__name__}': hook '{_name(hook)}' of a node returns one "
+            f"gradient for each of {len(shown)}, as a tuple"
+        )
+    if len(result) != len(shown):
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(result)}, but expected "
+            f"{len(shown)})"
+        )
+    return [_taken(checked(hook, old, new), recorded) for old, new in zip(shown, result, strict=True)]

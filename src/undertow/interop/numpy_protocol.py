@@ -15,6 +15,7 @@ from undertow.interop import numpy_linalg as _more_entries  # noqa: F401
 from undertow.interop.numpy_functions import FUNCTIONS, MUTATING, NONDIFFERENTIABLE, ops
 from undertow.modes import current
 from undertow.ops.data import adopt
+from undertow.ops.inplace import check_in_place
 from undertow.tensor import Tensor, counter_of, current_edge
 
 #: ufunc -> operation, where the names differ
@@ -166,9 +167,10 @@ def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad. Leave out= away (and write `x = x + t` instead of `x += t` for an array x)."
         )
+    announce_change(out, name)
     arrays = unwrap(out)
     function(*unwrap(args), out=arrays if len(arrays) > 1 else arrays[0], **unwrap(kwargs))
-    count_version(out)
+    count_version(out, name)
     return out if len(out) > 1 else out[0]
 
 
@@ -179,15 +181,23 @@ def mutate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
             f"np.{name} writes into an array, which autograd cannot follow, and one of its arguments requires grad. "
             "Use an in-place operation of undertow (t.copy_(u), t[index] = u, ...), or tensor.detach()."
         )
+    changed = [*args, *kwargs.values()][:1]
+    announce_change(changed, name)
     result = function(*unwrap(args), **unwrap(kwargs))
-    count_version([*args, *kwargs.values()][:1])
+    count_version(changed, name)
     return result
 
 
-def count_version(changed: Any) -> None:
+def announce_change(changed: Any, name: str) -> None:
     for value in changed:
         if isinstance(value, Tensor):
-            counter_of(value).bump()
+            check_in_place(value, name)
+
+
+def count_version(changed: Any, name: str) -> None:
+    for value in changed:
+        if isinstance(value, Tensor):
+            counter_of(value).bump(name)
 
 
 METHODS = {"__array__": array, "__array_ufunc__": array_ufunc, "__array_function__": array_function}

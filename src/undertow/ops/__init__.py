@@ -20,7 +20,8 @@ TABLES = (
     # places
     *("index_family", "indexing", "selecting", "masking", "scattering", "scatter_reduction"),
     # products and matrices
-    *("einsum", "matmul", "addmm", "linalg", "decompositions", "spectral"),
+    *("einsum", "matmul", "addmm", "linalg", "decompositions", "eigen", "matrix_norms"),
+    *("least_squares", "triangular", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
     # networks
     *("activations", "softmax", "normalization", "losses", "classification", "similarity"),
     # new tensors
@@ -34,7 +35,7 @@ for _table in TABLES:
 globals().update({name: op.function for name, op in REGISTRY.items()})
 __all__ = sorted(REGISTRY)
 
-from undertow.ops import out_variants, strided, view_inplace  # noqa: E402  (they need the tables)
+from undertow.ops import out_variants, strided, view_inplace  # noqa: E402, F401  (they need the tables)
 
 install_recorded(clone=inplace.copy_into_new, add=REGISTRY["add"].function)
 install_in_place(

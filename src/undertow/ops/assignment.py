@@ -35,7 +35,7 @@ def assigner(getitem: Callable[..., Any]) -> Callable[[Tensor, Any, Any], bool]:
     def part(tensor: Any, key: Any) -> Any:
         return getitem(tensor, key)
 
-    part.op = SimpleNamespace(forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
+    part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
 
     def assign(tensor: Tensor, index: Any, value: Any) -> bool:
         state, key = current(), basic_key(index)
@@ -70,7 +70,7 @@ def basic_key(index: Any) -> tuple[Any, ...] | None:
                 return None
         elif kind is not int and item is not None and item is not Ellipsis:
             return None
-    return items if Ellipsis in items else (*items, Ellipsis)  # type: ignore[no-any-return]
+    return items if Ellipsis in items else (*items, Ellipsis)
 
 
 def is_simple(value: Any, tensor: Tensor) -> bool:

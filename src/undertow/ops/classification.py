@@ -25,6 +25,7 @@ from undertow.ops.reductions import sum
 from undertow.ops.rules.front import batch_size, each, expanded, loop
 from undertow.ops.softmax import log_softmax
 from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
 
 #: what targets may be, and the same bits as unsigned numbers
 UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.uint8: dtypes.uint8}
@@ -325,7 +326,7 @@ cross_entropy_backward = primitive(
 
 
 def check_weight(name: str, weight: Any) -> None:
-    if isinstance(weight, Tensor) and weight._edge is not None and current().grad_enabled:
+    if isinstance(weight, Tensor) and requires_grad(weight) and current().grad_enabled:
         raise RuntimeError(
             f"The function '{name}' is not differentiable with respect to argument 'weight'. This input cannot have "
             "requires_grad True: pass weight.detach()."

@@ -81,7 +81,7 @@ def in_order(tensor: Tensor, format: Any) -> Tensor:
     """The tensor in the memory format asked for."""
     if is_laid_out(tensor._array, format):
         return tensor
-    return REGISTRY["contiguous"].function(tensor, format)  # type: ignore[no-any-return]
+    return REGISTRY["contiguous"].function(tensor, format)
 
 
 def caster(name: str, dtype: Any) -> Callable[..., Tensor]:

@@ -164,7 +164,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def convert(input: Tensor, dtype: Any, xp: Any) -> Tensor:
     """The tensor in another dtype (None: its own) on another device, recorded; itself if nothing changes."""
     if xp is not input._xp:
-        return REGISTRY["_to_device"].function(input, dtype or input._array.dtype, input._xp, xp)  # type: ignore[no-any-return]
+        return REGISTRY["_to_device"].function(input, dtype or input._array.dtype, input._xp, xp)
     if dtype is None or dtype is input._array.dtype:
         return input
     return REGISTRY["to_dtype"].function(input, dtype)

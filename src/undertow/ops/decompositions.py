@@ -9,6 +9,7 @@ from undertow.backend import dtypes
 from undertow.errors import NotDifferentiableError, UndertowError
 from undertow.modes import current
 from undertow.ops import return_types
+from undertow.ops.arithmetic import add
 from undertow.ops.choices import where
 from undertow.ops.comparison import eq
 from undertow.ops.declare import composite, primitive
@@ -19,6 +20,7 @@ from undertow.ops.recorded import recorded
 from undertow.ops.reshaping import clone
 from undertow.ops.rules.front import in_front
 from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
 
 
 class LinAlgError(UndertowError, RuntimeError):
@@ -190,8 +192,10 @@ def slogdet(input: Any) -> Any:
 
 @composite
 def logdet(input: Any) -> Any:
-    """The logarithm of the determinant; nan where that is negative."""
+    """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is."""
     sign, logarithm = linalg_slogdet(input)
+    if sign.dtype.kind == "c":
+        return add(recorded.log(sign), logarithm)
     return where(eq(sign, -1), float("nan"), logarithm)
 
 
@@ -389,7 +393,7 @@ def linalg_qr(A: Any, mode: str = "reduced") -> Any:
         )
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return return_types.linalg_qr(qr_reduced(A, mode))
-    if A._edge is not None and current().grad_enabled:
+    if requires_grad(A) and current().grad_enabled:
         raise NotDifferentiableError("linalg_qr", _why_not(mode))
     found = A._xp.linalg.qr(A._array, mode)
     arrays = (A._xp.empty((0,), A.dtype), found) if mode == "r" else found

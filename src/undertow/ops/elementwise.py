@@ -14,6 +14,17 @@ from undertow.ops.rules import ELEMENTWISE, LINEAR
 LN2 = math.log(2)
 LN10 = math.log(10)
 
+#: as arrays, because a ufunc takes 300 ns to turn a Python number into one
+ZERO_AND_ONE = {d: (cpu.zeros((), d), cpu.ones((), d)) for d in (dtypes.float16, dtypes.float32, dtypes.float64)}
+
+
+def one_for(xp: Any, grad_output: Any, output: Any) -> Any:
+    """The number 1 in the dtype of these arrays, if they are real and alike, so that one temporary serves both."""
+    dtype = output.dtype
+    if xp is not cpu or dtype is not grad_output.dtype or output.shape != grad_output.shape or not output.ndim:
+        return None
+    return ZERO_AND_ONE.get(dtype, (None, None))[1]
+
 
 def unary(name: str, forward: Callable[..., Any], vjp: Callable[..., Any], **options: Any) -> Any:
     """Declare a function of one number; integers become floats unless `promote` says otherwise."""
@@ -138,7 +149,31 @@ cosh = unary(
 tanh = unary(
     "tanh",
     forward=lambda xp, input: xp.tanh(input),
-    vjp=lambda xp, g, out: g * xp.conj(1 - out * out),
+    vjp=lambda xp, g, out: xp.tanh_backward(g, out),
+)
+
+
+def tanh_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
+    one = one_for(xp, grad_output, output)
+    if one is None:
+        return grad_output * xp.conj(1 - output * output)
+    slope = output * output
+    xp.subtract(one, slope, slope)
+    return xp.multiply(grad_output, slope, slope)
+
+
+tanh_backward = primitive(
+    "tanh_backward",
+    forward=tanh_gradient,
+    vjp={
+        "grad_output": lambda xp, g, output: xp.tanh_backward(g, xp.conj(output)),
+        "output": lambda xp, g, grad_output, output: xp.conj(g) * grad_output * xp.conj(output) * -2,
+    },
+    jvp={
+        "grad_output": lambda xp, t, output: xp.tanh_backward(t, output),
+        "output": lambda xp, t, grad_output, output: grad_output * xp.conj(output * t) * -2,
+    },
+    batch=ELEMENTWISE,
 )
 
 asinh = unary(
@@ -195,7 +230,9 @@ def logistic(xp: Any, input: Any) -> Any:
     """1 / (1 + exp(-input)) as exp(min(input, 0)) / (1 + exp(-|input|)), which cannot overflow."""
     if input.dtype.kind != "f" or input.ndim == 0:
         return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
-    zero, one = _ZERO_AND_ONE[input.dtype]
+    zero, one = ZERO_AND_ONE[input.dtype]
+    if not input.flags.c_contiguous:
+        input = input.copy()  # the two passes over a part of an array take longer than that
     out = xp.abs(input)
     xp.negative(out, out)
     xp.exp(out, out)
@@ -210,10 +247,31 @@ def _logistic_of_number(xp: Any, input: Any) -> Any:
     return xp.exp(xp.minimum(input, 0)) / (1 + xp.exp(-xp.abs(input)))
 
 
-#: as arrays, because a ufunc takes 300 ns to turn a Python number into one
-_ZERO_AND_ONE = {d: (cpu.zeros((), d), cpu.ones((), d)) for d in (dtypes.float16, dtypes.float32, dtypes.float64)}
+sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: xp.sigmoid_backward(g, out))
 
-sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: g * xp.conj(out * (1 - out)))
+
+def sigmoid_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
+    one = one_for(xp, grad_output, output)
+    if one is None:
+        return grad_output * xp.conj(output * (1 - output))
+    slope = xp.subtract(one, output)
+    xp.multiply(slope, output, slope)
+    return xp.multiply(grad_output, slope, slope)
+
+
+sigmoid_backward = primitive(
+    "sigmoid_backward",
+    forward=sigmoid_gradient,
+    vjp={
+        "grad_output": lambda xp, g, output: xp.sigmoid_backward(g, xp.conj(output)),
+        "output": lambda xp, g, grad_output, output: xp.conj(g) * grad_output * (1 - 2 * xp.conj(output)),
+    },
+    jvp={
+        "grad_output": lambda xp, t, output: xp.sigmoid_backward(t, output),
+        "output": lambda xp, t, grad_output, output: grad_output * xp.conj((1 - 2 * output) * t),
+    },
+    batch=ELEMENTWISE,
+)
 
 
 def log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:

@@ -11,9 +11,7 @@ from undertow.ops.special import FEW, Parts, by_parts, elementwise_in_python, ho
 
 EULER = 0.57721566490153286061
 #: B(2), B(4), ..., the Bernoulli numbers of the asymptotic series
-BERNOULLI = [
-    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
-]  # fmt: skip
+BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330]
 #: from here on, the asymptotic series are exact in double precision
 LARGE = 10
 

@@ -85,8 +85,7 @@ def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None
     target = indexed_shape(xp, input.shape, key)
     if broadcast_shape([values.shape, target]) != target:
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing "
-            "result of "
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
             f"shape {list(target)}"
         )
 

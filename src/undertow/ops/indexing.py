@@ -149,8 +149,7 @@ def is_several(index: Any) -> bool:
     if not isinstance(index, list) or len(index) >= 32 or not any(_is_structured(item) for item in index):
         return False
     warnings.warn(
-        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] for "
-        "several "
+        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] for several "
         "indices, or x[np.array(seq)] for one index of several dimensions",
         UserWarning,
         stacklevel=4,
@@ -201,8 +200,7 @@ def checked_tensor(index: Tensor) -> Any:
 def mask_of_bytes(index: Tensor) -> Tensor:
     if index._array.ndim:
         warnings.warn(
-            "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool "
-            "instead, "
+            "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool instead, "
             "or int64 for positions.",
             UserWarning,
             stacklevel=6,
@@ -316,9 +314,7 @@ def without_leading_ones(value: Tensor) -> Tensor:
 
 def is_recorded(view: Tensor, value: Tensor) -> bool:
     state = current()
-    return state.intercept is not None or (
-        state.grad_enabled and (requires_grad(view) or requires_grad(value))
-    )
+    return state.intercept is not None or (state.grad_enabled and (requires_grad(view) or requires_grad(value)))
 
 
 put_in_place = in_place(
@@ -338,9 +334,8 @@ def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
     unlock(tensor)
     if not target.flags.writeable:
         raise RuntimeError(
-            f"unsupported operation: {name} would write to memory that several elements share (an expanded "
-            "tensor) "
-            "or that is read-only. Please clone() the tensor before performing the operation."
+            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "
+            "that is read-only. Please clone() the tensor before performing the operation."
         )
     if key:
         set_at(tensor._xp, target, key, values)

@@ -19,7 +19,7 @@ from undertow.graph.history import rebase_history as rebase_history
 from undertow.graph.history import STALE, refusal
 from undertow.graph.node import Node
 from undertow.modes import Interceptor, State, current
-from undertow.ops.declare import Op, primitive
+from undertow.ops.declare import REGISTRY, Op, primitive
 from undertow.ops.inplace_templates import compile_in_place, is_compilable
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
@@ -212,7 +212,17 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     described(change, name, shown)
     if not compiled or not is_compilable(op):
         return change
-    return described(compile_in_place(op, plain_ufunc(op), change, check_history), name, shown)
+    return described(compile_in_place(shown, op, plain_ufunc(op), change, check_history), name, shown)
+
+
+def division(name: str) -> Callable[..., Tensor]:
+    """`div_`: the in-place form of `true_divide`, but with a rounding mode that of `div`."""
+    exact, rounded = in_place(name, REGISTRY["true_divide"].function), in_place(name, REGISTRY["div"].function)
+
+    def change(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return exact(self, other) if rounding_mode is None else rounded(self, other, rounding_mode=rounding_mode)
+
+    return described(change, name, name + "_")  # type: ignore[no-any-return]
 
 
 def described(change: Any, name: str, shown: str) -> Any:

@@ -1,9 +1,9 @@
 """From a declaration to the code of its in-place form.
 
-What is generated reads as the out-of-place function does (templates.py), but for three things: the result is written into
-the tensor's memory, by the ufunc itself where the operation is one; the former value is copied if a rule needs it, and a
-saved output is the memory itself; and the tensor moves to the new history. Everything out of the ordinary (other dtypes,
-interceptors, hooks, errors) is left to the general way, `change`. To read one: print(undertow.Tensor.mul_.source()).
+What is generated reads as the out-of-place function does (templates.py), but for three things: the result is written
+into the tensor's memory, by the ufunc itself where the operation is one; the former value is copied if a rule needs it,
+and a saved output is the memory itself; and the tensor moves to the new history. Everything out of the ordinary (other
+dtypes, interceptors, hooks, errors) is left to the general way, `change`.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ def is_compilable(op: Op) -> bool:
     return simple and op.inputs[0] == "input" and not (op.edges and op.edges[0] != "input")
 
 
-def compile_in_place(op: Op, ufunc: Ufunc | None, change: Any, check_history: Any) -> Any:
-    """The in-place form of an operation; `change` is the general way, for what the code leaves to it."""
-    shown = op.name + "_"
+def compile_in_place(shown: str, op: Op, ufunc: Ufunc | None, change: Any, check_history: Any) -> Any:
+    """The in-place form of an operation, called `shown`; `change` is the general way, for what the code leaves to it."""
     lent = {
         "NO_COUNTER": NO_COUNTER, "change": change, "check_history": check_history, "counter_of": counter_of,
         "own_edge": current_edge, "rebase_history": rebase_history, "times_alpha": times_alpha,
     }  # fmt: skip
-    build = InPlaceBuild(op, (), ufunc)
+    build = InPlaceBuild(shown, op, (), ufunc)
     scope = {**op.function.__globals__, **lent}
     if op.number:
-        number = InPlaceBuild(op, (op.number,), ufunc)
+        number = InPlaceBuild(shown, op, (op.number,), ufunc)
         number_scope = {**op.function.__globals__[f"{op.name}_number"].__globals__, **lent}
-        scope[number.name] = lazy_function(number.name, f"<undertow {shown} number>", number_scope, number.function_source)
+        name, file = number.name, f"<undertow {shown} number>"
+        scope[name] = lazy_function(name, file, number_scope, number.function_source)
     return lazy_function(build.name, f"<undertow {shown}>", scope, build.function_source)
 
 
 class InPlaceBuild(Build):
     """The compilation of one in-place form."""
 
-    def __init__(self, op: Op, numbers: tuple[str, ...], ufunc: Ufunc | None) -> None:
+    def __init__(self, shown: str, op: Op, numbers: tuple[str, ...], ufunc: Ufunc | None) -> None:
         super().__init__(op, numbers)
         self.ufunc = ufunc
-        self.shown = op.name + "_"
+        self.shown = shown
         self.name = f"in_place_{self.name}"
         self.leave = f"return change({self.call()})"
 
@@ -111,8 +111,8 @@ class InPlaceBuild(Build):
         self.add(f"_out = forward(_xp, {self.forward_call()})", 2)
         self.add(f"except (OverflowError, TypeError, ValueError): {self.leave}")
         self.add("if type(_out) is not _xp.ndarray: _out = _xp.asarray(_out)")
-        unfit = "_out.shape != input_array.shape or _out.dtype is not input_array.dtype or not input_array.flags.writeable"
-        self.add(f"if {unfit}: {self.leave}")
+        unfit = "_out.shape != input_array.shape or _out.dtype is not input_array.dtype"
+        self.add(f"if {unfit} or not input_array.flags.writeable: {self.leave}")
 
     def is_direct(self) -> bool:
         """Whether the ufunc writes the result itself; `alpha` is the only parameter it is told of."""

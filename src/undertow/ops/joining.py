@@ -49,7 +49,12 @@ def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 
 def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
     dim = check_cat([t.shape for t in tensors], dim)
-    return xp.concatenate([t for t in tensors if not is_skipped(t.shape)] or tensors, axis=dim)
+    return row_major(xp, xp.concatenate([t for t in tensors if not is_skipped(t.shape)] or tensors, axis=dim))
+
+
+def row_major(xp: Any, array: Any) -> Any:
+    """The array with its elements in the order of its dimensions: NumPy follows the order of what it joins."""
+    return array if array.flags.c_contiguous else xp.ascontiguousarray(array)
 
 
 def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
@@ -115,7 +120,7 @@ def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
                 f"{list(t.shape)} at entry {k}"
             )
-    return xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1))
+    return row_major(xp, xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1)))
 
 
 def unpile(xp: Any, g: Any, needs: list[bool], dim: int) -> list[Any]:

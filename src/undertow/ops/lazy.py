@@ -8,17 +8,37 @@ holds the real one from then on, and later calls look nothing up.
 from __future__ import annotations
 
 import linecache
+import os
+import threading
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
 from undertow.graph.sites import register_code
 
+# Guards the writing of sources: a writer notes down what it has written so far, and two threads that call an operation
+# for the first time at once would mix theirs.
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork nobody holds the lock, whatever it says."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
 
 def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callable[[], str]) -> Any:
     """A function `name` with the globals `scope`, whose source `write()` gives when it is first called."""
 
     def complete() -> None:
+        with _lock:
+            if function.__code__ is stub:  # otherwise another thread was faster
+                fill_in()
+
+    def fill_in() -> None:
         source = write()
         linecache.cache[filename] = len(source), None, source.splitlines(True), filename
         written: dict[str, Any] = {}
@@ -31,7 +51,8 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
         function.__dict__["source"] = source
 
     scope[f"complete_{name}"] = complete
-    function: Any = FunctionType(_stub_code(name), scope, name)
+    stub = _stub_code(name)
+    function: Any = FunctionType(stub, scope, name)
     function.__module__ = "undertow"
     function.complete = complete
     scope[f"self_{name}"] = function

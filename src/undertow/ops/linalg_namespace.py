@@ -5,8 +5,10 @@ from __future__ import annotations
 from undertow.ops.declare import REGISTRY
 
 #: the operations registered as `linalg_<name>`, and the ones torch.linalg shares with the package itself
-NAMES = {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("linalg_")}
-NAMES |= {name: name for name in ("diagonal", "matmul", "matrix_power", "vecdot", "norm") if name in REGISTRY}
+NAMES: dict[str, str] = {
+    name: name for name in ("diagonal", "matmul", "matrix_power", "vecdot", "norm") if name in REGISTRY
+}
+NAMES |= {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("linalg_")}
 
 globals().update({name: REGISTRY[op].function for name, op in NAMES.items()})
 __all__ = sorted(NAMES)

@@ -75,9 +75,8 @@ def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) ->
     for j, n in enumerate(mask_shape):
         if n != shape[dim + j]:
             raise IndexError(
-                f"The shape of the mask {list(mask_shape)} at index {j} does not match the shape of the "
-                "indexed "
-                f"tensor {list(shape)} at index {dim + j}"
+                f"The shape of the mask {list(mask_shape)} at index {j} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {dim + j}"
             )
 
 

@@ -29,7 +29,7 @@ def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def draw_or_ask(*args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
-            return intercept.draw(draw_or_ask, args, kwargs)  # type: ignore[no-any-return]
+            return intercept.draw(draw_or_ask, args, kwargs)
         return function(*args, **kwargs)
 
     return draw_or_ask

@@ -160,8 +160,7 @@ def prod_src_gradient(xp: Any, g: Any, input: Any, dim: int, index: Any, src: An
     if values(zero).sum() > values(alone).sum():
         grad = xp._once_differentiable(
             grad,
-            "scatter_reduce() and index_reduce(): Double backward is unsupported for src when >1 zeros in "
-            "src are "
+            "scatter_reduce() and index_reduce(): Double backward is unsupported for src when >1 zeros in src are "
             "scattered to the same position in self",
         )
     return grad

@@ -39,8 +39,7 @@ def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str 
     for d, n in enumerate(index.shape):
         if d != dim and n > sizes[d]:
             raise RuntimeError(
-                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger "
-                "than self "
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
                 f"{list(input.shape)} apart from dimension {dim}"
             )
     check_range(index, sizes[dim], dim)
@@ -127,8 +126,7 @@ def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
         raise RuntimeError(
-            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from "
-            "dimension "
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
             f"{dim} and to be no larger size than src {list(src.shape)}"
         )
 

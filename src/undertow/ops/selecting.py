@@ -35,10 +35,8 @@ def check_same_dtype(op: str, input: Any, source: Any) -> None:
     if input.dtype != source.dtype:
         mine, its = type_name(input), type_name(source)
         raise RuntimeError(
-            f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) "
-            f"{its}: self "
-            f"({mine}) and source ({its}) must have the same scalar type. Convert one of them with "
-            ".to(dtype)."
+            f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) {its}: self "
+            f"({mine}) and source ({its}) must have the same scalar type. Convert one of them with .to(dtype)."
         )
 
 
@@ -58,10 +56,9 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
     others = [tuple(a.shape[:dim]) + tuple(a.shape[dim + 1 :]) for a in (input, source)]
     if others[0] != others[1]:
         raise RuntimeError(
-            f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match "
-            "self "
-            "tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {list(input.shape)} source.shape = {list(source.shape)}"
+            f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self "
+            f"tensor shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
+            f"{list(source.shape)}"
         )
 
 
@@ -69,8 +66,7 @@ def cast_number(op: str, value: Any, dtype: Any) -> Any:
     """A Python number as a 0-d array of a tensor's dtype."""
     if type(value) is complex and dtype.kind != "c":
         raise RuntimeError(
-            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar "
-            "to "
+            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
             "non-complex type is not supported"
         )
     return cpu.array(value, dtype)
@@ -343,8 +339,7 @@ def embedding_array(
     if indices.dtype not in INTEGERS:
         got = dtypes.TENSOR_TYPE_NAMES[indices.dtype]
         raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
-            "Int; but got "
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
             f"{got} instead (while checking arguments for embedding)"
         )
     check_range(indices, weight.shape[0], 0, IndexError, "index out of range in self: ")

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend import dtypes
 from undertow.ops.complex import conj, conj_physical
-from undertow.ops.creation import as_int, as_number, check_shape, leaf
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import numpy_spelling, wrap_dim
 from undertow.ops.operands import as_operand, type_name
@@ -25,7 +24,6 @@ from undertow.ops.parts import narrow
 from undertow.ops.reshaping import to_dtype
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.shifted import shifted
-from undertow.ops.shape import roll
 from undertow.ops.views import at
 from undertow.tensor import Tensor
 
@@ -422,68 +420,3 @@ def fft_hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None =
 def fft_ihfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """`ihfftn` along the last two dimensions."""
     return fft_ihfftn(input, s, dim, norm)
-
-
-# ---- frequencies
-
-
-def frequencies(
-    name: str, n: int, d: float, dtype: Any, device: Any, requires_grad: bool, first: int, count: int
-) -> Tensor:
-    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
-    if dtype.kind != "f":
-        raise RuntimeError(f"{name} requires a floating point or complex dtype: of complex ones, there are no ranges")
-    check_shape(name, (n,))
-    xp = cpu if device is None else namespace_of(device)
-    counts = xp.arange(count, dtype=dtypes.float64) + first
-    if first:
-        counts = xp.roll(counts, first)
-    with xp.errstate(all="ignore"):
-        return leaf((counts / n / d).astype(dtype), xp, requires_grad)
-
-
-@composite
-def fft_fftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """The frequencies that the elements of `fft` stand for, of `n` samples that lie `d` apart.
-
-    >>> import undertow as ut
-    >>> ut.fft.fftfreq(4).tolist()
-    [0.0, 0.25, -0.5, -0.25]
-    """
-    n, d = as_int("fft_fftfreq", "n", n), as_number("fft_fftfreq", "d", d)
-    return frequencies("fftfreq", n, d, dtype, device, requires_grad, -(n // 2), n)
-
-
-@composite
-def fft_rfftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """The frequencies that the elements of `rfft` stand for."""
-    n, d = as_int("fft_rfftfreq", "n", n), as_number("fft_rfftfreq", "d", d)
-    return frequencies("rfftfreq", n, d, dtype, device, requires_grad, 0, n // 2 + 1)
-
-
-def shifts(input: Any, dim: Any, sign: int) -> Tensor:
-    dims = range(input.ndim) if dim is None else [one_dim(input, d) for d in as_tuple(dim) or ()]
-    return roll(input, tuple([(input.shape[d] + (sign < 0)) // 2 for d in dims]), tuple(dims))
-
-
-@composite
-@numpy_spelling
-def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
-    """The elements of a spectrum by frequency, from the most negative to the most positive.
-
-    >>> import undertow as ut
-    >>> ut.fft.fftshift(ut.fft.fftfreq(4)).tolist()
-    [-0.5, -0.25, 0.0, 0.25]
-    """
-    return shifts(as_operand("fftshift", "input", input), dim, 1)
-
-
-@composite
-@numpy_spelling
-def fft_ifftshift(input: Any, dim: Any = None) -> Tensor:
-    """The inverse of `fftshift`."""
-    return shifts(as_operand("ifftshift", "input", input), dim, -1)

@@ -50,16 +50,18 @@ unbind = declare_view(
 # ---- along a dimension
 
 
-def even_sizes(input: Any, split_size: int, dim: int) -> list[int]:
+def cut_evenly(input: Any, split_size: int, dim: int) -> tuple[Any, ...]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    length = input.shape[wrap_dim(dim, input.ndim)]
+    dim = wrap_dim(dim, input.ndim)
+    length = input.shape[dim]
     if split_size < 0:
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
     if split_size == 0 and length:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
-    starts = range(0, max(length, 1), split_size or 1)
-    return [min(split_size, length - start) for start in starts]
+    lead = (EVERYTHING,) * dim
+    starts = range(0, length or 1, split_size or 1)
+    return tuple([input[(*lead, slice(start, start + split_size))] for start in starts])
 
 
 def checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
@@ -109,7 +111,7 @@ def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 
 _split = declare_view(
     "_split",
-    forward=lambda xp, input, split_size, dim=0: cut(input, even_sizes(input, split_size, dim), dim),
+    forward=lambda xp, input, split_size, dim=0: cut_evenly(input, split_size, dim),
     vjp={"input": even_split_gradient},
     batch=shifted(dims=(2,)),
     outputs="list",
@@ -126,7 +128,7 @@ _split_with_sizes = declare_view(
 # PyTorch's unsafe forms share memory and trust the caller. Here the parts are copies: as usable, and safe.
 unsafe_split = primitive(
     "unsafe_split",
-    forward=lambda xp, input, split_size, dim=0: copied(cut(input, even_sizes(input, split_size, dim), dim)),
+    forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(input, split_size, dim)),
     vjp={"input": even_split_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),

@@ -164,8 +164,8 @@ def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
     low, high = source.bounds()
     if 0 not in size and not low <= target.bounds()[0] <= target.bounds()[1] <= high:
         raise RuntimeError(
-            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} can access memory outside of `tensor`, "
-            "which is one example"
+            f"vmap: as_strided with sizes {list(size)} and strides {list(stride)} can access memory outside of "
+            "`tensor`, which is one example"
         )
     if steps != source.strides:
         examples = REGISTRY["unbind"].function(input, batch)
@@ -206,7 +206,7 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
         raise RuntimeError(f"as_strided: sizes must not be negative, got {list(size)}")
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    source = geometry_of(input._xp, input._array)
+    source = geometry_of(input._xp, getattr(input._array, "first", input._array))  # under vmap, of the first example
     base = None if input._extra is None or input._extra.view is None else input._extra.view.base
     target = target_geometry(size, stride, storage_offset, source)
     dual = base is not None and input._extra.tangents is not None  # an alias of its base that has a tangent of its own
@@ -280,12 +280,22 @@ def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
     return out
 
 
+def batch_lay_out(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """One example behind the other, each laid out as it was asked for."""
+    input, layout = args
+    front = REGISTRY["movedim"].function(input, in_dims[0], 0)
+    if layout is not None and not layout.overlaps(input._xp):
+        low, high = layout.bounds()
+        layout = Geometry((front.shape[0], *layout.shape), (high - low, *layout.strides), layout.offset)
+    return call(front, layout), 0
+
+
 # views of a tensor can be taken again of a copy that is laid out as it is
 clone_as = primitive(
     "_clone_as",
     forward=lay_out,
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
-    batch=LOOP,
+    batch=batch_lay_out,
     node="CloneBackward0",
 )

@@ -9,7 +9,7 @@ replays of existing views useless, and those find their elements by their places
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from undertow.graph.accumulate import gradient_edge
@@ -23,9 +23,9 @@ from undertow.ops.inplace import check_in_place, described
 from undertow.ops.sizes import ints
 from undertow.ops.strided import Geometry, _as_strided, geometry_of, layout_of, memory_of
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
-from undertow.tensor.metadata import NO_COUNTER
+from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
-from undertow.tensor.views import Replay, current_replay, install_by_memory
+from undertow.tensor.views import Replay, install_by_memory
 
 # ---- another look at the same memory
 
@@ -36,29 +36,46 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_in_place(self, shown)
-        leaf = self._edge is LEAF
-        before = Tensor(self._array, self._xp, None if leaf else current_edge(self))
-        steps = current_replay(self).steps if is_view(self) else ()
-        result = run_recorded(function, before, args, kwargs)
-        version = count_change(self, shown)
-        self._array = result._array
-        if leaf:
-            reshape_accumulation(self)
+        if is_view(self):
+            change_view(self, shown, function, args, kwargs)
         else:
-            set_edge(self, result._edge)
-        if not is_view(self):
-            note_reshaping(self, version)
-            return self
-        view = self._extra.view  # type: ignore[union-attr]
-        view.replay, view.version = Replay((*steps, *result._extra.view.replay.steps)), version  # type: ignore[union-attr]
+            change_base(self, shown, function, args, kwargs)
         return self
 
     return described(change, name, shown)  # type: ignore[no-any-return]
 
 
-def run_recorded(function: Callable[..., Any], tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    leaf = self._edge is LEAF
+    before = Tensor(self._array, self._xp, None if leaf else self._edge)
+    result = run(function, True, before, args, kwargs)
+    version = count_change(self, name)
+    self._array = result._array
+    if leaf:
+        reshape_accumulation(self)
+    else:
+        set_edge(self, result._edge)
+    if version:
+        extra_of(self).reshaped_at = version
+
+
+def change_view(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    view: Any = self._extra.view  # type: ignore[union-attr]
+    followed = view.creation is DEFAULT and self._edge is not LEAF
+    recorded = followed and current_edge(self) is not None
+    result = run(function, followed, self, args, kwargs)
+    version = count_change(self, name)
+    self._array = result._array
+    view.replay = result._extra.view.replay  # type: ignore[union-attr]
+    if followed:
+        view.version = version
+    if recorded:
+        set_edge(self, result._edge)
+
+
+def run(function: Callable[..., Any], recorded: bool, tensor: Tensor, args: Any, kwargs: Any) -> Tensor:
     outer = current()
-    set_state(outer.replace(grad_enabled=True, inference=False))
+    set_state(outer.replace(grad_enabled=recorded, inference=False))
     try:
         return function(tensor, *args, **kwargs)  # type: ignore[no-any-return]
     finally:
@@ -74,11 +91,6 @@ def count_change(tensor: Tensor, name: str) -> int:
     counter = counter_of(tensor)
     counter.bump(name)
     return 0 if counter is NO_COUNTER else counter.value
-
-
-def note_reshaping(tensor: Tensor, version: int) -> None:
-    if not (tensor._extra is not None and tensor._extra.counter is NO_COUNTER):
-        extra_of(tensor).reshaped_at = version
 
 
 def reshape_accumulation(leaf: Tensor) -> None:
@@ -179,11 +191,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     check_in_place(self, "resize_")
     array = resized(self._xp, self._array, size)
     version = count_change(self, "resize_")
-    self._array = array
-    if is_view(self):
-        extra_of(self).view = None
-    else:
-        note_reshaping(self, version)
+    self._array = array  # a smaller one shows the memory that was there
+    extra = extra_of(self)
+    if extra.view is not None:
+        extra.counter, extra.view = counter_of(self), None
+    elif version:
+        extra.reshaped_at = version
     return self
 
 
@@ -206,6 +219,3 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 
 METHODS |= {"resize_": resize_, "resize_as_": resize_as_, "set_": set_}
 
-
-def version_counters(tensors: Tensor | Sequence[Tensor]) -> list[Any]:
-    return [counter_of(t) for t in ((tensors,) if isinstance(tensors, Tensor) else tensors)]

@@ -17,7 +17,7 @@ from undertow.tensor.tensor import Tensor, current_edge
 
 
 class memory_format:
-    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `to`, `empty_like`, ..."""
+    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ..."""
 
     __slots__ = ("dims", "name", "order")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.backward import grad
 from undertow.autograd.leaves import detach, get_requires_grad
 from undertow.ops import REGISTRY
-from undertow.tensor import LEAF, Tensor
+from undertow.tensor import Tensor
 
 Tensors = tuple[Tensor, ...]
 
@@ -33,15 +34,9 @@ def prepared(tensors: Sequence[Tensor], create_graph: bool, leaves: bool) -> Ten
     create_graph  gradients shall flow back to the given tensors
     leaves        the new ones require grad
     """
-    return tuple([_prepared(t, create_graph, leaves) for t in tensors])
-
-
-def _prepared(tensor: Tensor, create_graph: bool, leaves: bool) -> Tensor:
-    if create_graph and get_requires_grad(tensor):
-        return REGISTRY["view_as"].function(tensor, tensor)  # type: ignore[no-any-return]
-    alias = detach(tensor)
-    alias._edge = LEAF if leaves else None
-    return alias
+    if not leaves:
+        return tuple([t if create_graph else detach(t) for t in tensors])
+    return tuple([differentiable_alias(t, connected=create_graph) for t in tensors])
 
 
 def finished(value: Any, create_graph: bool) -> Any:

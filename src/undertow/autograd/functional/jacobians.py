@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd import forward_ad
+from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.functional.arguments import (
     INDEPENDENT_JACOBIAN,
     Tensors,
@@ -22,7 +23,7 @@ from undertow.autograd.leaves import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
-from undertow.tensor import LEAF, Tensor
+from undertow.tensor import Tensor
 
 STRATEGIES = ("forward-mode", "reverse-mode")
 
@@ -114,9 +115,7 @@ def hessian(
 
 
 def _requiring_grad(tensor: Tensor) -> Tensor:
-    if not get_requires_grad(tensor):
-        tensor._edge = LEAF
-    return tensor
+    return tensor if get_requires_grad(tensor) else differentiable_alias(tensor)
 
 
 # ---- reverse mode

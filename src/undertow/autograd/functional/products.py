@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.functional.arguments import (
     INDEPENDENT_GRADIENT,
     INDEPENDENT_JACOBIAN,
@@ -21,7 +22,7 @@ from undertow.autograd.functional.arguments import (
 )
 from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
-from undertow.tensor import LEAF, Tensor
+from undertow.tensor import Tensor
 
 Function = Callable[..., Any]
 OUTPUTS = "outputs of the user-provided function"
@@ -84,7 +85,11 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """The output of `func(*inputs)`, a single element, and the product of `v` with its Hessian."""
-    several, points, vectors, output, gradients = _gradient(func, inputs, v, create_graph, strict, "vhp")
+    return _vhp(func, inputs, v, create_graph, strict, "vhp")
+
+
+def _vhp(func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str) -> Any:
+    several, points, vectors, output, gradients = _gradient(func, inputs, v, create_graph, strict, name)
     found = grad_or_none(gradients, points, vectors, create_graph)
     absent = "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode."
     product = filled(found, points, strict, create_graph, absent, "hessian")
@@ -98,7 +103,7 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     tell what depends on what.
     """
     if not strict:
-        return vhp(func, inputs, v, create_graph)
+        return _vhp(func, inputs, v, create_graph, strict, "hvp")
     several, points, vectors, output, gradients = _gradient(func, inputs, v, create_graph, strict, "hvp")
     with enable_grad():
         seeds = zero_leaves(points)
@@ -145,9 +150,4 @@ def check_scalar(outputs: Tensors, several: bool, name: str) -> None:
 
 def zero_leaves(tensors: Tensors) -> Tensors:
     """Zeros to start a reverse pass from that is itself differentiated with respect to them."""
-    return tuple([_as_leaf(REGISTRY["zeros_like"].function(t)) for t in tensors])
-
-
-def _as_leaf(tensor: Tensor) -> Tensor:
-    tensor._edge = LEAF
-    return tensor
+    return tuple([differentiable_alias(REGISTRY["zeros_like"].function(t), connected=False) for t in tensors])

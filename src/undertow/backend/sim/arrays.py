@@ -21,6 +21,8 @@ from undertow.backend.sim.faults import meet_failures
 #: functions and methods that change their first argument
 CHANGES_FIRST = {"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal", "fill", "sort", "partition",
                  "resize", "at"}  # fmt: skip
+#: those of them that do not look at what was there
+WRITES_FIRST = {"setitem", "copyto", "fill", "put", "place", "putmask", "put_along_axis", "fill_diagonal"}
 #: the functions of that name leave it alone
 RETURNS_COPY = {np.sort, np.partition, np.resize}
 
@@ -157,13 +159,16 @@ def launch(space: Any, name: str, function: Any, args: Any, kwargs: Any, written
 
     A result that shows the memory of an argument is a view: nothing was run.
     """
-    found: list[SimArray] = []
-    args, kwargs = uncovered(args, found), uncovered(kwargs, found)
+    given: list[SimArray] = []
+    out: list[SimArray] = []
+    args = uncovered(args, given)
+    kwargs = {key: uncovered(value, out if key == "out" else given) for key, value in kwargs.items()}
+    found, read = given + out, given[name in WRITES_FIRST :]
     for array in found:
         if array.namespace is not space:
             raise_mixed(name, space, array.namespace)
     meet_failures(space, name)
-    reads = list({id(a._buffer): a._buffer for a in found}.values())
+    reads = list({id(a._buffer): a._buffer for a in read}.values())
     if written:
         run(space, name, reads, [a._buffer for a in written])
         return covered(space, function(*args, **kwargs), found, [])

@@ -91,7 +91,7 @@ class Event:
         """Mark the present end of a stream (default: the current one of sim:0)."""
         stream = current_stream() if stream is None else stream
         with LOCK:
-            self.clock, self.time, self.recorded = dict(stream.clock), stream.time, True
+            self.clock, self.time, self.recorded = dict(stream.clock), max(stream.time, HOST.time), True
 
     def wait(self, stream: Any = None) -> None:
         """Let a stream wait for this event."""

@@ -1,6 +1,7 @@
 """Classes of rules, for operations whose jvp or batching rule follows from what they are.
 
-jvp.py and batching.py evaluate an operation's declared rules.
+jvp.py and batching.py evaluate an operation's declared rules. Batching rules are written with what front.py, shifted.py
+and along.py have.
 """
 
 from __future__ import annotations

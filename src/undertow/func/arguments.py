@@ -1,0 +1,102 @@
+"""Choosing arguments by number, checking what functions return, and what is common to both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.autograd import pytree
+from undertow.autograd.batched import physical
+from undertow.autograd.leaves import detach, get_requires_grad
+from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.modes import current, no_grad
+from undertow.ops import REGISTRY
+from undertow.tensor import Tensor
+
+Argnums = int | tuple[int, ...]
+
+
+def checked_argnums(argnums: Any, count: int) -> tuple[int, ...]:
+    """The numbers of the chosen arguments, counted from 0."""
+    if isinstance(argnums, tuple) and not argnums:
+        raise RuntimeError("argnums must be non-empty")
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    for number in numbers:
+        if not isinstance(number, int):
+            raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+        if not -count <= number < count:
+            raise RuntimeError(f"Got argnum={number}, but only {count} positional inputs")
+    wrapped = tuple([n % count for n in numbers])
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return wrapped
+
+
+def replaced(args: Sequence[Any], numbers: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """The arguments, with others in the chosen places."""
+    found = list(args)
+    for number, value in zip(numbers, values, strict=True):
+        found[number] = value
+    return found
+
+
+def check_tensors(leaves: Sequence[Any], api: str, what: str) -> None:
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"{api}: Expected all {what} to be Tensors, got unsupported type {type(leaf)}")
+
+
+def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
+    """What a function returned, and the rest that is not to be differentiated."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(
+            f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
+    return result
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    return REGISTRY["zeros_like"].function(tensor)  # type: ignore[no-any-return]
+
+
+# ---- history beyond the transformation
+
+
+def reaches_others(tensors: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
+    """Whether the tensors have a history beyond `own`: whether anybody else can differentiate them."""
+    ours = {id(gradient_edge(physical(t))[0]) for t in own if get_requires_grad(t)}
+    seen: set[int] = set()
+    stack = [gradient_edge(physical(t))[0] for t in tensors if get_requires_grad(t)]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or id(node) in ours:
+            # an alias of a tensor that requires grad is a node with edges of its own
+            if id(node) in ours and node.next_edges:
+                return True
+            continue
+        seen.add(id(node))
+        if type(node) is AccumulateGrad:
+            return True
+        stack.extend([edge[0] for edge in node.next_edges if edge is not None])
+    return False
+
+
+def released(tree: Any, own: Sequence[Tensor], recording: bool) -> Any:
+    """A result without the history that only the transformation itself could use."""
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not get_requires_grad(leaf):
+            return leaf
+        return leaf if recording and reaches_others([leaf], own) else without_history(leaf)
+
+    return pytree.tree_map(one, tree)
+
+
+def without_history(tensor: Tensor) -> Tensor:
+    """The tensor without history, but with its tangents."""
+    if current().intercept is None:
+        return detach(tensor)
+    with no_grad():
+        return REGISTRY["view_as"].function(tensor, tensor)  # type: ignore[no-any-return]

@@ -1,0 +1,147 @@
+"""Derivatives by forward mode: jvp, jacfwd, and the Hessian as forward over reverse."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.autograd import forward_ad, pytree
+from undertow.autograd.functional.jacobians import standard_basis
+from undertow.autograd.vmap import vmap
+from undertow.func.arguments import Argnums, check_tensors, checked_argnums, replaced, split_aux, zeros_like
+from undertow.func.complexity import as_one_complex, imaginary
+from undertow.func.reverse import jacrev
+from undertow.ops import REGISTRY
+from undertow.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """`func(*primals)`, and the product of its Jacobian with the tangents: (output, tangent[, more]).
+
+    strict  raise if an output does not depend on the primals, instead of returning zeros
+
+    >>> import undertow as ut
+    >>> jvp(ut.sin, (ut.zeros(2),), (ut.tensor([1.0, 2.0]),))
+    (tensor([0., 0.]), tensor([1., 2.]))
+    """
+    api = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple) or not primals:
+        raise RuntimeError(
+            f"{api}: Expected primals to be a non-empty tuple. E.g. it should be valid to call f(*primals)."
+        )
+    points, spec = pytree.flatten(primals)
+    directions, other = pytree.flatten(tangents)
+    if spec != other:
+        raise RuntimeError(
+            f"{api}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with {other}"
+        )
+    check_tensors(points, api, "primals")
+    check_tensors(directions, api, "tangents")
+    output, tangent, aux = push(func, points, directions, spec, has_aux, strict)
+    return (output, tangent, aux) if has_aux else (output, tangent)
+
+
+def push(
+    func: Function, points: Sequence[Tensor], directions: Sequence[Tensor], spec: Any, has_aux: bool, strict: bool
+) -> tuple[Any, Any, Any]:
+    """Call a function on dual tensors: outputs, their tangents, and what else it returns."""
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(p, t) for p, t in zip(points, directions, strict=True)]
+        output, aux = split_aux(func(*spec.unflatten(duals)), has_aux, "jvp(f, primals, tangents)")
+        leaves, out_spec = pytree.flatten(output)
+        check_tensors(leaves, "jvp(f, primals, tangents)", "outputs of f")
+        pairs = [forward_ad.unpack_dual(leaf) for leaf in leaves]
+        if strict and any(tangent is None for _, tangent in pairs):
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+                "allowed with strict=True."
+            )
+        tangents = [zeros_like(primal) if tangent is None else tangent for primal, tangent in pairs]
+        aux = pytree.tree_map(lambda a: forward_ad.unpack_dual(a).primal if isinstance(a, Tensor) else a, aux)
+        return out_spec.unflatten([p for p, _ in pairs]), out_spec.unflatten(tangents), aux
+
+
+def jacfwd(
+    func: Function,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+    chunk_size: int | None = None,
+) -> Function:
+    """The function that computes the Jacobian of `func` by forward mode, a pass for each element of the inputs.
+
+    The result is as that of `jacrev`. What does not depend on the direction is computed once for all of them.
+
+    >>> import undertow as ut
+    >>> jacfwd(ut.sin)(ut.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        numbers = checked_argnums(argnums, len(args))
+
+        def chosen(*values: Any) -> Any:
+            return func(*replaced(args, numbers, values), **kwargs)
+
+        call = _Columns(chosen, tuple([args[n] for n in numbers]), has_aux, randomness, chunk_size)
+        columns = [call.columns(nr) for nr in range(len(call.points))]
+        trees = [call.spec.unflatten(row) for row in zip(*columns, strict=True)]
+        found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
+        return (found, call.aux) if has_aux else found
+
+    return jacobian
+
+
+class _Columns:
+    """The columns of a Jacobian; the function's outputs are known once some were computed."""
+
+    def __init__(
+        self, func: Function, primals: tuple[Any, ...], has_aux: bool, randomness: str, chunk_size: int | None
+    ) -> None:
+        self.func, self.has_aux = func, has_aux
+        self.points, self.spec = pytree.flatten(primals)
+        check_tensors(self.points, "jacfwd(f)(*args)", "inputs")
+        self.out_spec: Any = None
+        self.aux: Any = None
+        self.outputs: list[Tensor] = []
+        self.batched = functools.partial(vmap, randomness=randomness, chunk_size=chunk_size)
+
+    def columns(self, nr: int) -> list[Tensor]:
+        """The Jacobians of all outputs with respect to one leaf of the inputs."""
+        point = self.points[nr]
+        size = point.shape.numel()
+        (basis,) = standard_basis((point,), (size,))
+        directions = REGISTRY["reshape"].function(basis, (size, *point.shape))
+
+        def along(direction: Tensor) -> list[Tensor]:
+            tangents = [direction if k == nr else zeros_like(p) for k, p in enumerate(self.points)]
+            output, tangent, self.aux = push(self.func, self.points, tangents, self.spec, self.has_aux, False)
+            self.outputs, self.out_spec = pytree.flatten(output)
+            return pytree.flatten(tangent)[0]
+
+        found = self.batched(along)(directions)
+        twice = self.batched(along)(imaginary(directions)) if point.dtype.kind == "c" else found
+        pairs = zip(found, twice, self.outputs, strict=True)
+        joined = [as_one_complex(a, b, o, point, "forward") for a, b, o in pairs]
+        moved = [REGISTRY["movedim"].function(j, 0, -1) for j in joined]
+        return [
+            REGISTRY["reshape"].function(m, (*m.shape[:-1], *point.shape)) for m in moved
+        ]
+
+
+def hessian(func: Function, argnums: Argnums = 0) -> Function:
+    """The function that computes the Hessian of `func`, forward mode over reverse mode.
+
+    >>> import undertow as ut
+    >>> hessian(lambda x: (x**3).sum())(ut.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -1,0 +1,265 @@
+"""Derivatives by reverse mode: grad, vjp, jacrev, and linearize."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.autograd import pytree
+from undertow.autograd.aliases import differentiable_alias
+from undertow.autograd.backward import grad as backward_pass
+from undertow.autograd.functional.jacobians import standard_basis
+from undertow.autograd.leaves import get_requires_grad
+from undertow.autograd.vmap import vmap
+from undertow.func.arguments import (
+    Argnums,
+    check_tensors,
+    checked_argnums,
+    reaches_others,
+    released,
+    replaced,
+    split_aux,
+    zeros_like,
+)
+from undertow.func.complexity import as_one_complex, imaginary
+from undertow.modes import enable_grad, is_grad_enabled, set_grad_enabled
+from undertow.ops import REGISTRY
+from undertow.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """The function that computes the gradient of `func`, which returns a single element.
+
+    argnums  with respect to which arguments; a tuple of numbers gives a tuple of gradients
+    has_aux  `func` returns (output, more); then (gradient, more) is returned
+
+    >>> import undertow as ut
+    >>> grad(grad(lambda x: x**3))(ut.tensor(2.0))
+    tensor(12.)
+    """
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, value = _grad_and_value(func, argnums, has_aux, args, kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """The function that computes (gradient, value); with has_aux, (gradient, (value, more)). See `grad`."""
+
+    @functools.wraps(func)
+    def gradient_and_value(*args: Any, **kwargs: Any) -> Any:
+        return _grad_and_value(func, argnums, has_aux, args, kwargs)
+
+    return gradient_and_value
+
+
+def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """The function that computes (value, gradient); with has_aux, ((value, more), gradient). See `grad`."""
+
+    @functools.wraps(func)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        found, value = _grad_and_value(func, argnums, has_aux, args, kwargs)
+        return value, found
+
+    return value_and_gradient
+
+
+def per_sample_grad(
+    func: Function, argnums: Argnums = 0, has_aux: bool = False, *, in_dims: Any = None, chunk_size: int | None = None
+) -> Function:
+    """The function that computes the gradient for every example, the arguments in `argnums` being the same for all.
+
+    The other arguments have the examples in their first dimension; `in_dims` says otherwise.
+
+    >>> import undertow as ut
+    >>> loss = lambda w, x, y: ((x @ w - y) ** 2).sum()
+    >>> per_sample_grad(loss)(ut.ones(2), ut.eye(2), ut.zeros(2))
+    tensor([[2., 0.],
+            [0., 2.]])
+    """
+
+    @functools.wraps(func)
+    def gradients(*args: Any) -> Any:
+        fixed = checked_argnums(argnums, len(args))
+        dims = tuple([None if k in fixed else 0 for k in range(len(args))]) if in_dims is None else in_dims
+        return vmap(grad(func, argnums, has_aux), dims, chunk_size=chunk_size)(*args)
+
+    return gradients
+
+
+class _Recording:
+    """A function called on aliases of its arguments, which it was recorded with.
+
+    primals   the arguments, as a tuple of trees; own: the aliases of their leaves
+    """
+
+    def __init__(self, func: Function, primals: tuple[Any, ...], has_aux: bool, api: str) -> None:
+        self.recording = is_grad_enabled()
+        leaves, self.spec = pytree.flatten(primals)
+        check_tensors(leaves, api, "inputs")
+        with enable_grad():
+            self.own = [differentiable_alias(leaf) for leaf in leaves]
+            self.output, self.aux = split_aux(func(*self.spec.unflatten(self.own)), has_aux, api)
+        self.outputs, self.out_spec = pytree.flatten(self.output)
+
+    def pull(self, cotangents: Sequence[Any], create_graph: bool | None = None) -> list[Tensor]:
+        """The gradients for all leaves of the primals; zeros where the outputs do not depend on one."""
+        pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if get_requires_grad(o)]
+        if not pairs:
+            return [zeros_like(x) for x in self.own]
+        roots, seeds = zip(*pairs, strict=True)
+        if create_graph is None:
+            given = [s for s in seeds if s is not None and get_requires_grad(s)]
+            create_graph = is_grad_enabled() and (bool(given) or reaches_others(roots, self.own))
+        found = backward_pass(roots, self.own, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
+        return [zeros_like(x) if g is None else g for g, x in zip(found, self.own, strict=True)]
+
+    def released(self, tree: Any) -> Any:
+        return released(tree, self.own, self.recording)
+
+
+def _grad_and_value(func: Function, argnums: Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
+    numbers = checked_argnums(argnums, len(args))
+
+    def chosen(*values: Any) -> Any:
+        return func(*replaced(args, numbers, values), **kwargs)
+
+    call = _Recording(chosen, tuple([args[n] for n in numbers]), has_aux, "grad_and_value(f)(*args)")
+    output = call.output
+    if not isinstance(output, Tensor):
+        raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}")
+    if output.ndim != 0:
+        raise RuntimeError(
+            "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+            f"{output.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+        )
+    found = call.spec.unflatten(call.pull([None]))
+    value = call.released(output)
+    gradients = found if isinstance(argnums, tuple) else found[0]
+    return gradients, ((value, call.released(call.aux)) if has_aux else value)
+
+
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """`func(*primals)`, and the function that multiplies vectors with its Jacobian: (output, vjp_fn[, more]).
+
+    `vjp_fn(cotangents)`, of the structure of the output, returns a tuple with a gradient for each primal. It can be
+    called again and again: the forward pass ran once.
+
+    >>> import undertow as ut
+    >>> output, vjp_fn = vjp(ut.sin, ut.zeros(2))
+    >>> vjp_fn(ut.ones(2))
+    (tensor([1., 1.]),)
+    """
+    call = _Recording(func, primals, has_aux, "vjp(f, *primals)")
+    check_tensors(call.outputs, "vjp(f, *primals)", "outputs of f")
+
+    def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple[Any, ...]:
+        given = cotangents[0] if len(cotangents) == 1 and call.out_spec != pytree.flatten(cotangents)[1] else cotangents
+        leaves, spec = pytree.flatten(given)
+        if spec != call.out_spec:
+            raise RuntimeError(
+                "vjp_fn: Expected the cotangents to have the same structure as the output of f, got "
+                f"{spec}, expected {call.out_spec}"
+            )
+        return tuple(call.spec.unflatten(call.pull(leaves, create_graph)))
+
+    output = call.released(call.output)
+    return (output, vjp_fn, call.released(call.aux)) if has_aux else (output, vjp_fn)
+
+
+def jacrev(
+    func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None
+) -> Function:
+    """The function that computes the Jacobian of `func` by reverse mode, a pass for each element of the output.
+
+    All passes run at once, or `chunk_size` of them at a time. The result is a tree like the output of trees like the
+    arguments in `argnums`, with tensors of shape (*output.shape, *input.shape).
+
+    Complex tensors: if both sides are complex, the function must be holomorphic, and the result is df/dz; else see
+    complexity.py.
+
+    >>> import undertow as ut
+    >>> jacrev(ut.sin)(ut.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        numbers = checked_argnums(argnums, len(args))
+
+        def chosen(*values: Any) -> Any:
+            return func(*replaced(args, numbers, values), **kwargs)
+
+        call = _Recording(chosen, tuple([args[n] for n in numbers]), has_aux, "jacrev(f)(*args)")
+        check_tensors(call.outputs, "jacrev(f)(*args)", "outputs of f")
+        rows = [_rows(call, nr, chunk_size) for nr in range(len(call.outputs))]
+        trees = [call.spec.unflatten(row) for row in rows]
+        found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
+        return (found, call.released(call.aux)) if has_aux else found
+
+    return jacobian
+
+
+def _rows(call: _Recording, nr: int, chunk_size: int | None) -> list[Tensor]:
+    """The Jacobian of one output, for every leaf of the inputs."""
+    output = call.outputs[nr]
+    size = output.shape.numel()
+    (basis,) = standard_basis((output,), (size,))
+    seeds = REGISTRY["reshape"].function(basis, (size, *output.shape))
+
+    def pull(seed: Tensor) -> list[Tensor]:
+        return call.pull([seed if k == nr else zeros_like(o) for k, o in enumerate(call.outputs)])
+
+    batched = vmap(pull, chunk_size=chunk_size)
+    found = batched(seeds)
+    twice = batched(imaginary(seeds)) if output.dtype.kind == "c" else found
+    joined = [as_one_complex(a, b, output, x, "reverse") for a, b, x in zip(found, twice, call.own, strict=True)]
+    return [REGISTRY["reshape"].function(j, (*output.shape, *x.shape)) for j, x in zip(joined, call.own, strict=True)]
+
+
+def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
+    """`func(*primals)`, and the linear function that multiplies its Jacobian there with tangents: (output, jvp_fn).
+
+    The forward pass runs once, also if `jvp_fn(*tangents)` is called many times: it transposes a recorded reverse pass.
+
+    >>> import undertow as ut
+    >>> output, jvp_fn = linearize(ut.exp, ut.zeros(2))
+    >>> jvp_fn(ut.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    call = _Recording(func, primals, False, "linearize(f, *primals)")
+    check_tensors(call.outputs, "linearize(f, *primals)", "outputs of f")
+    with enable_grad():
+        seeds = [differentiable_alias(zeros_like(o), connected=False) for o in call.outputs]
+        gradients = call.pull(seeds, create_graph=True)
+    used = [k for k, g in enumerate(gradients) if get_requires_grad(g)]
+
+    def jvp_fn(*tangents: Any) -> Any:
+        leaves, spec = pytree.flatten(tangents)
+        if spec != call.spec:
+            raise RuntimeError(
+                f"linearize: Expected the tangents to have the same structure as the primals, got {spec}, expected "
+                f"{call.spec}"
+            )
+        for leaf, primal in zip(leaves, call.own, strict=True):
+            if leaf.shape != primal.shape:
+                raise RuntimeError(f"linearize: a tangent has shape {leaf.shape}, its primal {primal.shape}")
+        found: Sequence[Any] = [None] * len(seeds)
+        if used:
+            create_graph = is_grad_enabled() and (
+                any(get_requires_grad(t) for t in leaves) or reaches_others(call.outputs, call.own)
+            )
+            with set_grad_enabled(is_grad_enabled()):
+                found = backward_pass([gradients[k] for k in used], seeds, [leaves[k] for k in used], retain_graph=True,
+                                      create_graph=create_graph, allow_unused=True)  # fmt: skip
+        products = [zeros_like(o) if t is None else t for t, o in zip(found, call.outputs, strict=True)]
+        return call.out_spec.unflatten(products)
+
+    return call.released(call.output), jvp_fn

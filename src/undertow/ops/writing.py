@@ -1,0 +1,71 @@
+"""In-place methods that are no in-place form of an operation: element by element, and along the diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow.ops.declare import REGISTRY
+from undertow.ops.inplace import check_in_place, fill_, in_place, write_array
+from undertow.ops.parts import diagonal
+from undertow.ops.strided import as_strided
+from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it. For tensors of which no gradient is asked."""
+    return write_each(self, "apply_", [self], callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it and its counterpart in another tensor."""
+    return write_each(self, "map_", [self, tensor], callable)
+
+
+def write_each(self: Tensor, name: str, tensors: list[Tensor], callable: Callable[..., Any]) -> Tensor:
+    if any([requires_grad(t) for t in tensors]):
+        raise TypeError(
+            f"can't call {name}() on Variable that requires grad: no derivative is known of a Python function. Use "
+            "var.detach(), or write the function with tensor operations."
+        )
+    check_in_place(self, name)
+    xp, array = self._xp, self._array
+    operands = [xp.broadcast_to(t._array, array.shape).ravel().tolist() for t in tensors]
+    values = [callable(*each) for each in zip(*operands, strict=True)]
+    write_array(self, xp.asarray(values, array.dtype).reshape(array.shape), name)
+    return self
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Set the elements whose indices are all equal; with `wrap`, those of a tall matrix once more below each square."""
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1: fill_diagonal_ needs a matrix")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length: fill_diagonal_ of more than two dimensions")
+    if len(shape) == 2:
+        for top in range(0, max(shape[0], 1), shape[1] + 1) if wrap and shape[1] else (0,):
+            fill_(diagonal(self, -top), fill_value)
+        return self
+    strides = [s // self._array.itemsize for s in self._array.strides]
+    fill_(as_strided(self, (shape[0],), (sum(strides),)), fill_value)
+    return self
+
+
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """`polygamma(n, self)`, written into the tensor itself."""
+    return _polygamma(self, n)
+
+
+_polygamma = in_place("polygamma", lambda self, n: REGISTRY["polygamma"].function(n, self))
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS: dict[str, Any] = {
+    "apply_": apply_,
+    "digamma_": in_place("digamma", REGISTRY["digamma"].function),
+    "fill_diagonal_": fill_diagonal_,
+    "map_": map_,
+    "negative_": in_place("negative", REGISTRY["neg"].function),
+    "polygamma_": polygamma_,
+}

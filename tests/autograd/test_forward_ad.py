@@ -1,0 +1,339 @@
+"""Forward mode: every sample against differences and against the second gradient, levels, views, in-place changes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.ops.systems import STEP, Case, all_cases, as_array, inner, is_float, leaf
+from undertow.autograd import Function
+from undertow.autograd import forward_ad as fw
+from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from undertow.tensor import Tensor
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+SMOOTH = [c for c in all_cases() if c.differentiable and not c.sample.kink]
+
+
+def every(cases: list[Case]) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
+
+
+def duals_of(case: Case, requires_grad: bool = False) -> list[Tensor]:
+    """The arguments of a row, moving along its directions."""
+    tensors = [leaf(a.copy(), False) for a in case.arrays]
+    for k, direction in zip(case.differentiable, case.directions, strict=True):
+        tensors[k] = make_dual(tensors[k], leaf(direction.copy(), False))
+        tensors[k].requires_grad_(requires_grad)
+    return tensors
+
+
+def moved(case: Case, step: float) -> list[Any]:
+    arrays = list(case.arrays)
+    for k, d in zip(case.differentiable, case.directions, strict=True):
+        arrays[k] = arrays[k] + step * d
+    return arrays
+
+
+# ---- every operation
+
+
+@every(SMOOTH)
+def test_tangents_are_differences(case: Case) -> None:
+    with dual_level():
+        results = case.call(duals_of(case))
+        tangents = [unpack_dual(r).tangent if isinstance(r, Tensor) else None for r in results]
+    before, behind = (case.forward(moved(case, s)) for s in (-STEP, STEP))
+    for k, (tangent, low, high) in enumerate(zip(tangents, before, behind, strict=True)):
+        if tangent is None:
+            assert k not in case.differentiable_results
+            continue
+        assert (tangent.shape, tangent.dtype) == (low.shape, low.dtype)
+        slope = (high - low) / (2 * STEP)
+        if np.all(np.isfinite(slope)):
+            scale = max(1.0, abs(slope).max()) if slope.size else 1.0
+            np.testing.assert_allclose(as_array(tangent), slope, rtol=3e-5, atol=3e-6 * scale)
+
+
+@every([c for c in SMOOTH if c.sample.gradgrad and c.sample.note != "outside"])
+def test_forward_over_reverse_is_reverse_over_reverse(case: Case) -> None:
+    if not case.has_gradient():
+        return
+    wanted = case.second_gradient[: len(case.differentiable)]
+    with dual_level():
+        tensors = duals_of(case, requires_grad=True)
+        results = case.call(tensors)
+        roots = [results[k] for k in case.differentiable_results]
+        seeds = [leaf(c, False) for c in case.cotangents]
+        found = ut.autograd.grad(roots, case.chosen(tensors), seeds, allow_unused=True)
+        tangents = [None if g is None else unpack_dual(g).tangent for g in found]
+    for tangent, second in zip(tangents, wanted, strict=True):
+        got = np.zeros_like(second) if tangent is None else as_array(tangent)
+        if np.all(np.isfinite(second)):
+            scale = max(1.0, abs(second).max()) if second.size else 1.0
+            np.testing.assert_allclose(got, second, rtol=1e-7, atol=1e-9 * scale)
+
+
+@every(SMOOTH)
+def test_forward_and_reverse_are_transposed(case: Case) -> None:
+    if not case.has_gradient():
+        return
+    with dual_level():
+        results = case.call(duals_of(case))
+        tangents = [as_array(unpack_dual(results[k]).tangent) for k in case.differentiable_results]
+    forward, reverse = inner(case.cotangents, tangents), inner(case.gradient, case.directions)
+    if np.isfinite(forward) or np.isfinite(reverse):
+        size = sum(float(np.abs(t).sum()) for t in tangents if is_float(t))
+        assert abs(forward - reverse) <= 1e-9 * max(1.0, size, abs(reverse))
+
+
+# ---- levels
+
+
+def test_levels_are_counted_and_left_in_order() -> None:
+    assert fw.current_level() == -1
+    with dual_level() as outer, dual_level() as inner_level:
+        assert (outer, inner_level, fw.current_level()) == (0, 1, 1)
+        with pytest.raises(RuntimeError, match="not the last one that was created"):
+            fw.exit_dual_level(level=0)
+    assert fw.current_level() == -1 and fw._current_level == -1
+    with pytest.raises(RuntimeError, match="Dual level must be a positive number"):
+        fw.exit_dual_level()
+    with pytest.raises(RuntimeError, match="no level exists"):
+        make_dual(ut.ones(2), ut.ones(2))
+
+
+def test_nested_levels_give_higher_derivatives() -> None:
+    x = ut.tensor(0.7, dtype=ut.float64)
+    one = ut.ones_like(x)
+    with dual_level(), dual_level(), dual_level():
+        for level in range(3):
+            x = make_dual(x, one, level=level)
+        y = x.sin() * x
+        first = unpack_dual(y).tangent
+        second = unpack_dual(first, level=1).tangent
+        third = unpack_dual(second, level=0).tangent
+    v = 0.7
+    assert first.item() == pytest.approx(np.sin(v) + v * np.cos(v))
+    assert second.item() == pytest.approx(2 * np.cos(v) - v * np.sin(v))
+    assert third.item() == pytest.approx(-3 * np.sin(v) - v * np.cos(v))
+
+
+def test_an_inner_level_does_not_see_the_outer_tangent() -> None:
+    """d/dx [x * d/dy (x + y)] is 1, not 2."""
+    with dual_level():
+        x = make_dual(ut.tensor(3.0), ut.tensor(1.0))
+        with dual_level():
+            y = make_dual(ut.tensor(5.0), ut.tensor(1.0))
+            slope = unpack_dual(x + y).tangent
+        assert unpack_dual(x * slope).tangent.item() == 1.0
+
+
+def test_tangents_end_with_their_level() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        y = (x * x).exp()
+        gone = weakref.ref(unpack_dual(y).tangent)
+    assert gone() is None
+    assert unpack_dual(y).tangent is None
+    with dual_level():
+        assert unpack_dual(x).tangent is None
+
+
+def test_no_graph_with_saved_outputs_outlives_its_level() -> None:
+    gc.disable()
+    try:
+        with dual_level():
+            x = make_dual(ut.ones(2, requires_grad=True), ut.ones(2))
+            y = x.exp()
+            node = weakref.ref(y.grad_fn)
+        del x, y
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+def test_switching_off() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        with fw.set_fwd_grad_enabled(False):
+            assert not fw.is_fwd_grad_enabled()
+            y = x * 2
+        assert fw.is_fwd_grad_enabled()
+        assert unpack_dual(y).tangent is None and unpack_dual(x * 2).tangent is not None
+
+
+def test_the_tangent_is_printed() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.zeros(2))
+        assert repr(x) == "tensor([1., 1.], tangent=tensor([0., 0.]))"
+        assert "tangent" not in repr(unpack_dual(x).primal)
+    assert "tangent" not in repr(x)
+
+
+# ---- what is refused
+
+
+def test_tangents_must_fit() -> None:
+    with dual_level():
+        with pytest.raises(RuntimeError, match="different size than that of the original Tensor"):
+            make_dual(ut.ones(2), ut.ones(3))
+        with pytest.raises(ValueError, match="Expected tangent to be floating point or complex"):
+            make_dual(ut.ones(2), ut.ones(2, dtype=ut.int64))
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
+            make_dual(ut.ones(2, dtype=ut.int64), ut.ones(2))
+        dual = make_dual(ut.ones(2), ut.ones(2))
+        with pytest.raises(RuntimeError, match="has a forward gradient at the same level"):
+            make_dual(ut.ones(2), dual)
+        with dual_level():
+            inner_dual = make_dual(ut.ones(2), ut.ones(2))
+            with pytest.raises(RuntimeError, match="has itself a tangent at an inner level"):
+                make_dual(ut.ones(2), inner_dual, level=0)
+
+
+def test_an_operation_without_jvp_is_refused() -> None:
+    from undertow.ops.declare import REGISTRY, primitive
+
+    lonely = primitive("_lonely", lambda xp, input: input * 2, {"input": lambda xp, g: g * 2}, None, None)
+    try:
+        with dual_level():
+            x = make_dual(ut.ones(2), ut.ones(2))
+            with pytest.raises(NotImplementedError, match="Trying to use forward AD with _lonely that does not support"):
+                lonely(x)
+    finally:
+        del REGISTRY["_lonely"]
+
+
+def test_out_is_refused() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        with pytest.raises(NotImplementedError, match="because it is an out= function"):
+            ut.add(x, x, out=ut.ones(2))
+
+
+# ---- aliases, views, in-place changes
+
+
+def test_detach_drops_the_tangent_and_no_grad_keeps_it() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        with ut.no_grad():
+            assert unpack_dual(x * 2).tangent.tolist() == [2, 2]
+        assert unpack_dual(x.detach() * 2).tangent is None
+        y = x.clone()
+        y.detach_()
+        assert unpack_dual(y).tangent is None
+
+
+def test_a_changed_result_leaves_the_tangents_of_its_inputs_alone() -> None:
+    """y = x + c has the tangent of x, but not in the same memory."""
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        y = x + 1
+        y.mul_(5)
+        assert unpack_dual(x).tangent.tolist() == [1, 1]
+        assert unpack_dual(y).tangent.tolist() == [5, 5]
+
+
+def test_the_base_of_a_changed_view_gets_a_tangent() -> None:
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.tensor([3.0, 4.0]))
+        base = ut.zeros(2, 2)
+        other = base[:, 1]
+        base[0] = x
+        assert unpack_dual(base).tangent.tolist() == [[3, 4], [0, 0]]
+        assert unpack_dual(other).tangent.tolist() == [4, 0]
+        other.mul_(10)
+        assert unpack_dual(base).tangent.tolist() == [[3, 40], [0, 0]]
+
+
+def test_in_place_changes_in_both_modes() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x.clone()
+        y[0] *= x[1]
+        y.sin_()
+        y[1:].mul_(y[:1].clone())
+        return y
+
+    x = ut.tensor([0.5, -0.3, 0.2], dtype=ut.float64, requires_grad=True)
+    assert ut.autograd.gradcheck(f, x, check_forward_ad=True, check_batched_forward_grad=True, check_batched_grad=True)
+    assert ut.autograd.gradgradcheck(f, x, check_fwd_over_rev=True)
+
+
+def test_the_tangent_is_laid_out_as_the_primal() -> None:
+    primal, tangent = ut.ones(2, 3).t(), ut.ones(3, 2)
+    with dual_level():
+        dual = make_dual(primal, tangent)
+        assert unpack_dual(dual).tangent is not tangent
+        assert unpack_dual(dual).tangent.stride() == primal.stride()
+        assert unpack_dual(dual.t().view(6)).tangent.tolist() == [1] * 6
+
+
+def test_reverse_over_forward() -> None:
+    x = ut.tensor([0.3, 0.4], dtype=ut.float64, requires_grad=True)
+    v = ut.tensor([1.0, 2.0], dtype=ut.float64)
+    with dual_level():
+        tangent = unpack_dual((make_dual(x, v) ** 3).sum()).tangent
+        (found,) = ut.autograd.grad(tangent, x)
+    np.testing.assert_allclose(found.numpy(), 6 * np.array([0.3, 0.4]) * [1, 2])
+
+
+def test_gradients_accumulate_their_tangents() -> None:
+    with dual_level():
+        x = make_dual(ut.tensor([2.0]), ut.tensor([1.0])).requires_grad_()
+        (x**3).sum().backward()
+        assert unpack_dual(x.grad).tangent.tolist() == [12.0]
+
+
+# ---- custom Functions
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x**2
+
+    @staticmethod
+    def jvp(ctx: Any, t: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return t * 3 * x**2
+
+
+def test_custom_functions_in_nested_levels() -> None:
+    with dual_level(), dual_level():
+        x = make_dual(make_dual(ut.tensor(2.0), ut.tensor(1.0), level=0), ut.tensor(1.0))
+        first = unpack_dual(Cube.apply(x)).tangent
+        assert first.item() == 12.0
+        assert unpack_dual(first, level=0).tangent.item() == 12.0
+
+
+def test_custom_functions_pass_gradcheck() -> None:
+    x = ut.tensor([0.5, 1.5], dtype=ut.float64, requires_grad=True)
+    assert ut.autograd.gradcheck(Cube.apply, x, check_forward_ad=True)
+    assert ut.autograd.gradgradcheck(Cube.apply, x, check_fwd_over_rev=True)
+
+
+def test_jvp_must_return_a_tangent_for_each_output() -> None:
+    class Two(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Any:
+            return x * 1, x * 2
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Any:
+            return t
+
+    with dual_level(), pytest.raises(RuntimeError, match=r"invalid number of forward gradients \(expected 2 but got 1\)"):
+        Two.apply(make_dual(ut.ones(2), ut.ones(2)))

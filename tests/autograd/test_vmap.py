@@ -1,0 +1,315 @@
+"""vmap: every sample against a loop, gradients of batches, nesting, randomness, custom Functions, what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.ops.systems import Case, all_cases, as_array, leaf, like
+from undertow.autograd import Function
+from undertow.autograd.vmap import VmapError, vmap
+from undertow.tensor import Tensor
+
+pytestmark = [pytest.mark.filterwarnings("ignore:There is a performance drop"),
+              pytest.mark.filterwarnings("ignore::RuntimeWarning")]  # fmt: skip
+
+#: what an example returns (how many places, which indices, yes or no) depends on its values, or on chance
+DEPENDS_ON_VALUES = {"allclose", "equal", "unravel_index"}
+DEPENDS_ON_ARGUMENT = {"nonzero": "tuple", "where": "places", "repeat_interleave": "", "quantile": "", "nanquantile": ""}
+RANDOM = {"bernoulli", "poisson", "binomial", "multinomial", "normal", "randint_like", "rand_like", "randn_like",
+          "dropout", "_uniform", "_normal", "_exponential", "_cauchy", "_log_normal", "_geometric", "_random",
+          "_bernoulli_like"}  # fmt: skip
+
+
+def works_for_examples(case: Case) -> bool:
+    op, note = case.sample.op, case.sample.note
+    if op in DEPENDS_ON_VALUES or op in RANDOM or (op, note) == ("as_strided", "outside"):
+        return False
+    return not (op in DEPENDS_ON_ARGUMENT and DEPENDS_ON_ARGUMENT[op] in note)
+
+
+CASES = [c for c in all_cases() if c.specs and works_for_examples(c)]
+
+
+def every(cases: list[Case]) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
+
+
+def batches(case: Case, size: int = 3) -> list[Any]:
+    """A batch for every array: the row's values, and others near to them where they are differentiable."""
+    rng = case.rng("batch")
+    found = []
+    for k, array in enumerate(case.arrays):
+        step = 1e-3 if k in case.differentiable else 0
+        found.append(np.stack([array + step * j * like(rng, array) if step else array for j in range(size)]))
+    return found
+
+
+def tensors_of(results: list[Any]) -> list[Any]:
+    return [r for r in results if isinstance(r, Tensor)]
+
+
+@every(CASES)
+def test_vmap_is_a_loop(case: Case) -> None:
+    given = batches(case)
+    rows = [[r for r in case.forward([b[j] for b in given]) if isinstance(r, np.ndarray)] for j in range(3)]
+    found = vmap(lambda *xs: tensors_of(case.call(list(xs))))(*[leaf(b, False) for b in given])
+    for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
+        np.testing.assert_allclose(as_array(got), np.stack(wanted), rtol=1e-9, atol=1e-11)
+
+
+@every([c for c in all_cases() if c.differentiable])
+def test_batched_gradients_are_a_loop(case: Case) -> None:
+    if not case.has_gradient():
+        return
+    rng = case.rng("seeds")
+    seeds = [np.stack([like(rng, c) for _ in range(2)]) for c in case.cotangents]
+    rows = [case.gradient_at(case.arrays, [s[j] for s in seeds]) for j in range(2)]
+    leaves, outputs = case.recorded(case.arrays, case.differentiable)
+    found = ut.autograd.grad(
+        list(outputs.values()), case.chosen(leaves), [leaf(s, False) for s in seeds], is_grads_batched=True,
+        allow_unused=True,
+    )  # fmt: skip
+    for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
+        if got is None:
+            assert wanted[0] is None
+        else:
+            np.testing.assert_allclose(as_array(got), np.stack(wanted), rtol=1e-9, atol=1e-11)
+
+
+@every([c for c in CASES if c.differentiable and not c.sample.kink])
+def test_vmap_of_grad_is_a_loop(case: Case) -> None:
+    if not case.has_gradient():
+        return
+    given = batches(case, 2)
+    rows = [case.gradient_at([b[j] for b in given], case.cotangents) for j in range(2)]
+
+    def loss(*chosen: Tensor) -> Tensor:
+        tensors = [leaf(a, False) for a in case.arrays]
+        for k, x in zip(case.differentiable, chosen, strict=True):
+            tensors[k] = x
+        results = case.call(tensors)
+        parts = [(results[k] * leaf(c.conj(), False)).sum()
+                 for k, c in zip(case.differentiable_results, case.cotangents, strict=True)]  # fmt: skip
+        total = sum(parts[1:], parts[0])
+        return total.real if total.is_complex() else total
+
+    numbers = tuple(range(len(case.differentiable)))
+    found = vmap(ut.func.grad(loss, numbers))(*[leaf(given[k], False) for k in case.differentiable])
+    for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
+        array = as_array(got)
+        expected = np.stack([np.zeros(array.shape[1:]) if w is None else w for w in wanted])
+        if np.all(np.isfinite(expected)):
+            scale = max(1.0, abs(expected).max()) if expected.size else 1.0
+            np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-9 * scale)
+
+
+# ---- dimensions and structures
+
+
+def test_dimensions_and_structures() -> None:
+    x, y = ut.arange(6.0).reshape(2, 3), ut.ones(3)
+
+    def f(pair: Any, scale: float) -> Any:
+        return {"sum": pair["a"] + pair["b"], "both": [pair["a"] * scale]}
+
+    found = vmap(f, in_dims=({"a": 0, "b": None}, None), out_dims=1)({"a": x, "b": y}, 2.0)
+    assert found["sum"].tolist() == (x + 1).t().tolist() and found["both"][0].tolist() == (2 * x).t().tolist()
+    assert vmap(lambda a: a.sum(), in_dims=-1)(x).tolist() == [3, 5, 7]
+    assert vmap(lambda a: y)(x).tolist() == [[1, 1, 1]] * 2
+    assert vmap(lambda a: (a, 3), out_dims=(0, None))(x)[1] == 3
+
+
+def test_nesting() -> None:
+    x, y = ut.arange(3.0), ut.arange(2.0)
+    table = vmap(lambda a: vmap(lambda b: a * 10 + b)(y))(x)
+    assert table.tolist() == [[0, 1], [10, 11], [20, 21]]
+    assert vmap(vmap(lambda a, b: a - b, (None, 0)), (0, None))(x, y).shape == (3, 2)
+
+
+def test_chunks() -> None:
+    x = ut.arange(10.0).reshape(5, 2)
+    for chunk_size in (1, 2, 5, 9):
+        assert vmap(lambda a: a * 2, chunk_size=chunk_size)(x).tolist() == (x * 2).tolist()
+        assert vmap(lambda a: a * 2, out_dims=1, chunk_size=chunk_size)(x).tolist() == (x * 2).t().tolist()
+    with pytest.raises(ValueError, match="chunk_size should be None or greater than 0"):
+        vmap(lambda a: a, chunk_size=0)
+
+
+def test_shape_is_that_of_an_example() -> None:
+    seen: list[Any] = []
+    vmap(lambda a: seen.append((a.shape, a.ndim, a.dtype, a.size(0))) or a)(ut.ones(4, 3))
+    assert seen == [((3,), 1, ut.float32, 3)]
+
+
+def test_graphs_run_through_vmap() -> None:
+    x, w = ut.randn(4, 3, requires_grad=True), ut.randn(3, requires_grad=True)
+    rows = vmap(lambda a: (a * w).sin().sum())(x)
+    found = ut.autograd.grad(rows.sum(), (x, w))
+    wanted = ut.autograd.grad((x * w).sin().sum(), (x, w))
+    for got, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: vmap(lambda: 1)(), ValueError, "got no inputs"),
+        (lambda: vmap(lambda a: a, in_dims=None)(1), ValueError, "expected `in_dims` to be int or"),
+        (lambda: vmap(lambda a: a, in_dims=(None,))(ut.ones(2)), ValueError, "Expected at least one Tensor to vmap"),
+        (lambda: vmap(lambda a: a)(3), ValueError, "We cannot vmap over non-Tensor arguments"),
+        (lambda: vmap(lambda a: a, in_dims=2)(ut.ones(2)), ValueError, "dimensionality 1 so expected in_dim"),
+        (lambda: vmap(lambda a, b: a)(ut.ones(2), ut.ones(3)), ValueError, "same size in the mapped dimension"),
+        (lambda: vmap(lambda a, b: a, in_dims=(0,))(ut.ones(2), ut.ones(2)), ValueError, "not compatible with the str"),
+        (lambda: vmap(lambda a: 3)(ut.ones(2)), ValueError, "must only return Tensors"),
+        (lambda: vmap(lambda a: a, out_dims=None)(ut.ones(2)), ValueError, "can not return a BatchedTensor when out"),
+        (lambda: vmap(lambda a: a, out_dims="x"), ValueError, "`out_dims` must be an int"),
+        (lambda: vmap(lambda a: a, randomness="often"), RuntimeError, "Only allowed values for randomness"),
+        (lambda: vmap(lambda a: a.item())(ut.ones(2)), RuntimeError, "calling .item\\(\\) on a Tensor"),
+        (lambda: vmap(lambda a: a if a > 0 else -a)(ut.ones(2)), RuntimeError, "data-dependent control flow"),
+        (lambda: vmap(lambda a: a.backward())(ut.ones(2)), RuntimeError, "backward\\(\\) called inside"),
+        (lambda: vmap(lambda a: a.requires_grad_())(ut.ones(2)), RuntimeError, "requires_grad_\\(\\)"),
+        (lambda: vmap(lambda a: np.asarray(a))(ut.ones(2)), RuntimeError, "not possible under vmap"),
+        (lambda: vmap(lambda a: ut.add(a, a, out=ut.ones(2)))(ut.ones(2, 2)), RuntimeError, "out= is not supported"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_gradients_of_what_all_examples_share_are_refused() -> None:
+    w = ut.ones(3, requires_grad=True)
+    with pytest.raises(VmapError, match="the same for all examples"):
+        vmap(lambda a: ut.autograd.grad((a * w).sum(), w)[0])(ut.ones(2, 3))
+
+
+# ---- in place
+
+
+def test_in_place() -> None:
+    x = ut.zeros(2, 3)
+
+    def f(a: Tensor) -> Tensor:
+        made = ut.zeros_like(a)
+        made[0] = a[1] + 1
+        a.add_(1)
+        return made
+
+    assert vmap(f)(x).tolist() == [[1, 0, 0]] * 2
+    assert x.tolist() == [[1, 1, 1]] * 2
+    shared = ut.zeros(3)
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        vmap(lambda a: shared.add_(a))(x)
+    assert shared.tolist() == [0, 0, 0]
+
+
+def test_a_loop_is_announced_once() -> None:
+    from undertow.ops.declare import REGISTRY, primitive
+
+    plain = primitive("_one_by_one", lambda xp, input: input * 2, {"input": lambda xp, g: g * 2}, None, None)
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                assert vmap(plain)(ut.ones(3)).tolist() == [2, 2, 2]
+        assert [str(w.message)[:34] for w in seen] == ["There is a performance drop because"[:34]]
+    finally:
+        del REGISTRY["_one_by_one"]
+
+
+# ---- randomness
+
+
+@pytest.mark.parametrize("draw", [
+    lambda a: a + ut.rand(3), lambda a: a + ut.randn(3), lambda a: a * 0 + ut.bernoulli(ut.full((3,), 0.5)),
+    lambda a: a + ut.normal(0.0, 1.0, (3,)), lambda a: a + ut.rand_like(ut.ones(3)),
+])  # fmt: skip
+def test_randomness(draw: Any) -> None:
+    x = ut.zeros(16, 3)
+    with pytest.raises(RuntimeError, match="We do not yet support calling random operations inside of vmap"):
+        vmap(draw)(x)
+    same = vmap(draw, randomness="same")(x)
+    assert all(row == same[0].tolist() for row in same.tolist())
+    different = vmap(draw, randomness="different")(x)
+    assert different.shape == (16, 3) and len({tuple(row) for row in different.tolist()}) > 1
+
+
+# ---- custom Functions
+
+
+class Made(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor) -> Tensor:
+        return x * w * w
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        return g * w * w, 2 * g * x * w
+
+    @staticmethod
+    def jvp(ctx: Any, x_t: Tensor, w_t: Tensor) -> Tensor:
+        x, w = ctx.saved_tensors
+        return x_t * w * w + 2 * x * w * w_t
+
+
+class Own(Made):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor) -> Any:
+        assert info.randomness == "error"
+        assert all(d is None or t.shape[d] == info.batch_size for d, t in zip(in_dims, (x, w), strict=True))
+        front = [t if d in (0, None) else t.movedim(d, 0) for d, t in zip(in_dims, (x, w), strict=True)]
+        return Own.apply(*front), 0
+
+
+@pytest.mark.parametrize("function", [Made, Own])
+def test_custom_functions(function: Any) -> None:
+    x, w = ut.randn(4, 3, dtype=ut.float64), ut.randn(3, dtype=ut.float64)
+    t = ut.ones(3, dtype=ut.float64)
+
+    def loss(f: Any) -> Any:
+        return lambda a, b: f(a, b).sin().sum()
+
+    def plain(a: Tensor, b: Tensor) -> Tensor:
+        return a * b * b
+
+    for transform in (
+        lambda f: vmap(f, (0, None))(x, w),
+        lambda f: vmap(ut.func.grad(f, (0, 1)), (0, None))(x, w) if function is Made else (),
+        lambda f: ut.func.grad(lambda b: vmap(f, (0, None))(x, b).sum())(w),
+        lambda f: vmap(lambda a: ut.func.jvp(lambda b: f(b, w), (a,), (t,)))(x),
+        lambda f: ut.func.jvp(lambda b: vmap(f, (0, None))(x, b), (w,), (t,)),
+        lambda f: ut.func.hessian(f, 1)(x[0], w),
+    ):
+        found, wanted = (ut.autograd.pytree.flatten(transform(loss(f)))[0] for f in (function.apply, plain))
+        for got, expected in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-9)
+
+
+def test_custom_functions_without_rule_are_refused() -> None:
+    class Bare(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 1
+
+    class Both(Own):
+        generate_vmap_rule = True
+
+    with pytest.raises(RuntimeError, match="You tried to vmap over Bare, but it does not have vmap support"):
+        vmap(Bare.apply)(ut.ones(2))
+    with pytest.raises(RuntimeError, match="has both generate_vmap_rule=True and an overriden vmap"):
+        vmap(Both.apply)(ut.ones(2), ut.ones(2))

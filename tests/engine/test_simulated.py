@@ -1,0 +1,311 @@
+"""The simulated backend: its arrays, its streams and events, the order they must keep, and its faults."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow import sim
+from undertow.backend import namespace_of
+from undertow.backend.sim.arrays import SimArray
+from undertow.backend.simulated import StreamOrderError
+
+xp = namespace_of("sim:0")
+
+
+@pytest.fixture(autouse=True)
+def quiet_devices() -> Iterator[None]:
+    sim.configure(seed=0)
+    yield
+    for index in range(4):
+        sim.set_memory_limit(f"sim:{index}", None)
+        namespace_of(f"sim:{index}").failures.clear()
+    sim.synchronize()
+
+
+def ones(n: int = 3) -> SimArray:
+    return xp.ones(n)
+
+
+# ---- arrays
+
+
+def test_a_tensor_knows_its_device() -> None:
+    x = ut.ones(2, device="sim:1", requires_grad=True)
+    assert (str(x.device), str((x * 2).device), str((x * 2).grad_fn.device)) == ("sim:1",) * 3
+    assert str(ut.ones(1, device="sim").device) == "sim:0"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: np.sin(a), lambda a: a.sum(axis=0), lambda a: np.add.reduce(a), lambda a: a @ a.T, lambda a: a[a > 2],
+        lambda a: np.concatenate([a, a]), lambda a: np.einsum("ij->j", a), lambda a: np.linalg.norm(a), lambda a: -a,
+        lambda a: a.astype(np.float32), lambda a: a.reshape(3, 2).copy(), lambda a: np.where(a > 1, a, 0.0), lambda a: a.T,
+        lambda a: 2 ** a, lambda a: np.cumsum(a, axis=1), lambda a: a.real, lambda a: np.full_like(a, 7),
+    ],
+)  # fmt: skip
+def test_numpy_functions_run_on_the_device(function) -> None:
+    host = np.arange(6.0).reshape(2, 3)
+    result = function(xp.asarray(host))
+    assert type(result) is xp.ndarray
+    assert np.array_equal(result.to_host(), function(host)) and result.dtype == function(host).dtype
+
+
+def test_functions_with_several_results() -> None:
+    host = np.array([[2.0, 1.0], [1.0, 3.0]])
+    values, vectors = np.linalg.eigh(xp.asarray(host))
+    assert np.allclose((vectors * values @ vectors.T).to_host(), host)
+
+
+def test_changes_in_place() -> None:
+    a = xp.zeros(4)
+    a[1:3] = 5
+    a += 1
+    np.add.at(a, [0, 0], 10.0)
+    np.copyto(a[3:], 9.0)
+    assert a.tolist() == [21, 6, 6, 9]
+
+
+def test_memory_of_the_host_is_copied() -> None:
+    host = np.ones(3)
+    device, back = xp.asarray(host), xp.asarray(host).to_host()
+    host[:] = 7
+    back[:] = 8
+    assert device.tolist() == [1, 1, 1]
+
+
+def test_views_share_memory_and_copies_do_not() -> None:
+    a = xp.zeros((2, 3))
+    a.T[1] = 4
+    a.reshape(6).copy()[:] = 9
+    assert a.tolist() == [[0, 4, 0], [0, 4, 0]]
+
+
+def test_arrays_of_two_devices_do_not_mix() -> None:
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*sim:0 and sim:1"):
+        ones() + namespace_of("sim:1").ones(3)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        ut.ones(2, device="sim:0") + ut.ones(2, device="sim:1")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        ut.ones(2, device="sim:0") + ut.ones(2)
+
+
+def test_numpy_does_not_get_at_the_elements() -> None:
+    for attempt in (np.asarray, lambda t: t.numpy(), lambda t: np.asarray(t._array)):
+        with pytest.raises(TypeError, match="can't convert sim:0 device type tensor to numpy"):
+            attempt(ut.ones(2, device="sim:0"))
+    assert ut.ones(2, device="sim:0").cpu().numpy().tolist() == [1, 1]
+    assert ut.ones(2, device="sim:0").numpy(force=True).tolist() == [1, 1]
+
+
+def test_single_numbers_go_anywhere() -> None:
+    x = ut.ones(2, device="sim:0") * ut.tensor(3.0) + 1
+    assert str(x.device) == "sim:0" and x.tolist() == [4, 4]
+
+
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        ut.ones(2, device=f"sim:{sim.device_count()}")
+    with sim.configure(devices=sim.device_count() + 1):
+        assert ut.ones(2, device=f"sim:{sim.device_count() - 1}").sum().item() == 2
+
+
+def test_pickling_brings_a_tensor_back_to_its_device() -> None:
+    again = pickle.loads(pickle.dumps(ut.arange(3.0, device="sim:1")))
+    assert str(again.device) == "sim:1" and again.tolist() == [0, 1, 2]
+
+
+def test_creation_and_conversion_on_a_device() -> None:
+    x = ut.tensor([1.0, 2.0], device="sim:0")
+    made = [ut.zeros_like(x), x.new_zeros(2), ut.randn(2, device="sim:0"), ut.full((2,), 3.0, device="sim:0"), x.clone(),
+            x.double(), x.to("sim:1").to("sim:0"), ut.arange(2, device="sim:0")]  # fmt: skip
+    assert {str(t.device) for t in made} == {"sim:0"}
+    assert x.to("sim:0") is x and str(x.to("sim:1", ut.float64).dtype) == "float64"
+
+
+def test_copies_between_devices_are_differentiable() -> None:
+    x = ut.tensor([1.0, 2.0], requires_grad=True)
+    y = x.to("sim:0")
+    assert type(y.grad_fn).__name__ == "ToCopyBackward0"
+    z = y.to("sim:1", ut.float64).cpu()
+    (first,) = ut.autograd.grad((z * z * z).sum(), x, create_graph=True)
+    (second,) = ut.autograd.grad(first.sum(), x)
+    assert (first.tolist(), second.tolist()) == ([3, 12], [6, 12])
+    assert first.dtype == ut.float32 and str(first.device) == "cpu"
+
+
+# ---- streams
+
+
+def test_an_unordered_read_is_refused() -> None:
+    side, a = sim.Stream("sim:0"), ones()
+    with sim.stream(side), pytest.raises(StreamOrderError, match=r"sin on stream \d+ of sim:0 reads memory that ones wrote on default stream") as caught:
+        np.sin(a)
+    assert caught.value.hazard == "read of unfinished write" and caught.value.stream is side
+
+
+def test_an_unordered_write_is_refused() -> None:
+    side, a, b = sim.Stream("sim:0"), ones(), ones()
+    side.wait_stream(sim.default_stream("sim:0"))
+    np.sin(a)
+    b += 1
+    with sim.stream(side):
+        with pytest.raises(StreamOrderError, match="write over unfinished read"):
+            a += 1
+        with pytest.raises(StreamOrderError, match="write over unfinished write"):
+            b[:] = 0
+
+
+def wait_stream(side, main):
+    side.wait_stream(main)
+
+
+def wait_event(side, main):
+    side.wait_event(main.record_event())
+
+
+def event_waits(side, main):
+    event = sim.Event()
+    event.record(main)
+    event.wait(side)
+
+
+def through_a_third(side, main):
+    third = sim.Stream("sim:1")
+    third.wait_stream(main)
+    side.wait_stream(third)
+
+
+def host_waits(side, main):
+    main.synchronize()
+
+
+def host_waits_for_the_device(side, main):
+    sim.synchronize("sim:0")
+
+
+def host_asks_until_it_is_done(side, main):
+    while not main.query():
+        pass
+
+
+def host_reads(side, main):
+    ones().tolist()  # on the same stream, behind what was written
+
+
+ORDERINGS = [wait_stream, wait_event, event_waits, through_a_third, host_waits, host_waits_for_the_device,
+             host_asks_until_it_is_done, host_reads]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERINGS, ids=lambda f: f.__name__)
+def test_an_ordered_read_is_allowed(order) -> None:
+    side, a = sim.Stream("sim:0"), ones()
+    order(side, sim.default_stream("sim:0"))
+    with sim.stream(side):
+        assert np.sin(a).shape == (3,)
+
+
+def test_a_wait_covers_nothing_that_comes_later() -> None:
+    side, a = sim.Stream("sim:0"), ones()
+    side.wait_stream(sim.default_stream("sim:0"))
+    b = ones()
+    with sim.stream(side):
+        np.sin(a)
+        with pytest.raises(StreamOrderError):
+            np.sin(b)
+
+
+def test_a_view_is_no_read_but_its_elements_are() -> None:
+    side, a = sim.Stream("sim:0"), xp.ones((2, 3))
+    with sim.stream(side):
+        turned = a.T[1:]
+        with pytest.raises(StreamOrderError):
+            np.sin(turned)
+
+
+def test_a_copy_orders_the_receiving_stream() -> None:
+    there, a = namespace_of("sim:1"), ones()
+    side = sim.Stream("sim:1")
+    with sim.stream(side):
+        copy = there.take_over(a)
+        np.sin(copy)
+    with pytest.raises(StreamOrderError):
+        np.sin(copy)
+
+
+def test_the_current_stream_is_the_threads_own() -> None:
+    import threading
+
+    side, seen = sim.Stream("sim:0"), []
+    with sim.stream(side):
+        thread = threading.Thread(target=lambda: seen.append(sim.current_stream("sim:0")))
+        thread.start()
+        thread.join()
+        assert sim.current_stream("sim:0") is side
+    assert seen == [sim.default_stream("sim:0")]
+
+
+def test_the_check_can_be_switched_off() -> None:
+    side, a = sim.Stream("sim:0"), ones()
+    with sim.configure(check=False), sim.stream(side):
+        assert np.sin(a).shape == (3,)
+
+
+def run_and_time(seed: int) -> float:
+    sim.configure(seed=seed)
+    start, end = sim.Event(enable_timing=True), sim.Event(enable_timing=True)
+    stream = sim.default_stream("sim:0")
+    start.record(stream)
+    for _ in range(5):
+        ones()
+    end.record(stream)
+    return start.elapsed_time(end)
+
+
+def test_latencies_come_from_the_seed() -> None:
+    with sim.configure(latency=(1e-3, 2e-3)):
+        sim.synchronize()
+        first, again, other = run_and_time(3), run_and_time(3), run_and_time(4)
+    assert first == pytest.approx(again) and first != pytest.approx(other) and 5 <= first <= 10
+
+
+# ---- faults
+
+
+def test_memory_is_counted_and_runs_out() -> None:
+    before = sim.memory_allocated("sim:2")
+    space = namespace_of("sim:2")
+    a = space.zeros(1000)
+    view = a[10:]
+    assert sim.memory_allocated("sim:2") - before == 8000
+    sim.set_memory_limit("sim:2", before + 10_000)
+    with pytest.raises(sim.OutOfMemoryError, match="sim:2 out of memory. Tried to allocate 8000 bytes"):
+        a + 1
+    del a
+    assert sim.memory_allocated("sim:2") - before == 8000  # the view keeps it
+    del view
+    assert sim.memory_allocated("sim:2") == before
+    assert space.zeros(1000).shape == (1000,)
+
+
+def test_a_device_fails_at_the_chosen_operation() -> None:
+    with sim.inject_failure("sim:0", after=2, op="sin"):
+        a = ones()
+        np.sin(a), np.cos(a), np.sin(a)
+        with pytest.raises(sim.DeviceFailure, match="sim:0 failed at sin"):
+            np.sin(a)
+        assert np.sin(a).shape == (3,)
+
+
+def test_a_sticky_failure_lasts_until_it_is_removed() -> None:
+    failure = sim.inject_failure("sim:0", sticky=True, error=OSError("unplugged"))
+    for _ in range(2):
+        with pytest.raises(OSError, match="unplugged"):
+            ones()
+    failure.remove()
+    assert ones().shape == (3,)
