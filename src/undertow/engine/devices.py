@@ -161,6 +161,8 @@ class DeviceThreads:
             self._wait_for_workers(task)
         finally:
             this_thread.queue = outer
+            if outer is not None:
+                outer.nudge()
             task.thread_locals = None  # it holds the task: current_task() is part of a context
         task.future_result.raise_error()
         self._join_leaf_streams(task)
@@ -182,8 +184,6 @@ class DeviceThreads:
             else:
                 shutdown = True  # meant for the loop below this one, which cannot end before the nested pass has
             del task  # while it waits for the next, a thread must hold nothing of the last
-        if graph_task is not None:
-            queue.nudge()
         if shutdown:
             queue.push_shutdown_task()
 

@@ -292,9 +292,12 @@ def _run(task: GraphTask, node: Node) -> None:
                     if waiting:
                         continue
                     received = not_ready.pop(below, None)
-                if type(below) is AccumulateGrad and not general:
-                    unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
-                    _finish_leaf(task, below, received, unshared)
+                if type(below) is AccumulateGrad:
+                    if general:  # the heap keeps leaves in the order they came, which `following` would not
+                        heappush(heap, (-LAST, arrival(), below, received))
+                    else:
+                        unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
+                        _finish_leaf(task, below, received, unshared)
                 elif following is None:
                     following, grad = below, received
                 else:

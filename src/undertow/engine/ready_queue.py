@@ -88,13 +88,12 @@ class ReadyQueue:
         return found
 
     def nudge(self) -> None:
-        """Have `pop` look again, if it waits although there is something.
+        """Have `pop` return, so that its caller looks again whether it still has something to wait for.
 
-        That can be when a destructor interrupts it on the way from looking to waiting, and runs a loop of its own on
-        this queue, which takes what comes in but leaves what is not its own.
+        A destructor may interrupt a loop on its way from looking to waiting, and run a loop of its own on this queue:
+        that takes what comes in, also the empty task that was to wake the loop below, and leaves what is not its own.
         """
-        if self._heap:
-            self._inbox.put(NodeTask(None, None, None))
+        self._inbox.put(NodeTask(None, None, None))
 
     def _sort_in(self) -> None:
         with suppress(Empty):
