@@ -152,7 +152,9 @@ def model_cases(quick: bool) -> Iterator[Case]:
     width, size = (256, 200_000) if quick else (2048, 4_000_000)
     small, lstm = BUDGETS["small MLP"], BUDGETS["LSTM"]
     yield Case("small MLP step (32 x 784-128-10)", "step", step_of(models.small_mlp), small, threads=True)
-    yield Case("small MLP step, with operators only", "step", step_of(models.small_mlp_of_operators), small, threads=True)
+    yield Case(
+        "small MLP step, with operators only", "step", step_of(models.small_mlp_of_operators), small, threads=True
+    )
     by_itself = lambda lib: alone(lib.__name__, "small_mlp")
     yield Case("small MLP step, alone in its process", "step", by_itself, small)
     yield Case("LSTM, 100 steps, hidden 64, batch 16", "pass", step_of(models.lstm), lstm, threads=True)

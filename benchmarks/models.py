@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 Step = Callable[[], None]
@@ -17,8 +18,7 @@ def functions(lib: Any) -> Any:
 def layers(lib: Any, sizes: tuple[int, ...]) -> list[tuple[Any, Any]]:
     """A weight, one row per output, and a bias for each layer."""
     return [
-        ((lib.randn(n, m) * m**-0.5).requires_grad_(), lib.zeros(n, requires_grad=True))
-        for m, n in zip(sizes, sizes[1:], strict=False)
+        ((lib.randn(n, m) * m**-0.5).requires_grad_(), lib.zeros(n, requires_grad=True)) for m, n in pairwise(sizes)
     ]
 
 

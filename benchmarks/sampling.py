@@ -1,7 +1,7 @@
 """Samplers: functions that time some work once and return the seconds per unit of it.
 
-A sample lasts about `seconds`, so that the clock and a short interruption matter little. The garbage collector is on, as
-users have it, and collects before every sample, so that all samples start alike.
+A sample lasts about `seconds`, so that the clock and a short interruption matter little. The garbage collector is on,
+as users have it, and collects before every sample, so that all samples start alike.
 
 `clock` is the CPU time of the process where one thread works, which other programs on the machine do not disturb, and
 the wall clock where several do.

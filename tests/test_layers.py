@@ -23,8 +23,9 @@ LAYERS = {
     2: ["graph"],
     3: ["ops", "engine"],
     4: ["autograd", "interop", "methods"],
-    5: ["func", "masked", "nn", "optim", "profiler", "viz", "distributed", "demo", "__main__"],
+    5: ["func", "masked", "nn", "optim", "profiler", "viz", "distributed"],
     6: ["undertow"],  # the public list, src/undertow/__init__.py
+    7: ["demo", "__main__"],  # programs, written as a user would write them
 }
 
 # Siblings that must not know each other, although they share a layer.

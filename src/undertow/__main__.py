@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 
 import undertow as ut
 from undertow.demo import run_demo
@@ -17,24 +19,25 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"undertow {ut.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     demo = commands.add_parser("demo", help="train a small network and check its gradients (a few seconds)")
-    demo.add_argument("--steps", type=positive, default=1000, help="training steps (default 1000)")
-    demo.add_argument("--hidden", type=positive, default=32, help="units in each hidden layer (default 32)")
-    demo.add_argument("--seed", type=natural, default=0, help="of the data and the first weights (default 0)")
+    demo.add_argument("--steps", type=between(1, 10**6), default=1000, help="training steps (default 1000)")
+    demo.add_argument("--hidden", type=between(1, 4096), default=32, help="units in each hidden layer (default 32)")
+    demo.add_argument(
+        "--seed", type=between(0, 2**32 - 1), default=0, help="of the data and the first weights (default 0)"
+    )
     demo.add_argument("--quiet", action="store_true", help="print the summary only")
     commands.add_parser("info", help="show versions, devices and thread counts")
     return top
 
 
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {text!r}")
-    return int(text)
+def between(lowest: int, highest: int) -> Callable[[str], int]:
+    """The type of an option that takes whole numbers in this range."""
 
+    def number(text: str) -> int:
+        if not text.isdecimal() or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {lowest} to {highest}, got {text!r}")
+        return int(text)
 
-def natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, got {text!r}")
-    return int(text)
+    return number
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,5 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def run() -> int:
+    """`main`, ending quietly when the reader of the output has gone (`| head`) or the user has had enough."""
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes it
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

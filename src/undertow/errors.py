@@ -13,6 +13,16 @@ from typing import Any
 class UndertowError(Exception):
     """Base of every error that undertow raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+def _unpickled(kind: type[UndertowError], args: tuple[Any, ...], fields: dict[str, Any]) -> UndertowError:
+    """An error as it was: its message is not made a second time, for which some facts would be missing."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
+
 
 class AutogradError(UndertowError, RuntimeError):
     """A backward pass was asked for something it cannot do."""

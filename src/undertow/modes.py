@@ -54,7 +54,7 @@ class State:
 
     grad_enabled  whether operations record a graph: grad mode is on, and inference mode is not
     grad_mode     whether grad mode is on
-    intercept     None, or a function `(op's function, args) -> result` that every op call is handed to (see Interceptor)
+    intercept     None, or a function `(op's function, args) -> result` that op calls are handed to (see Interceptor)
     record        None, or (when something wants it) a function `(node, state)` shown every recorded node
     inference     whether inference mode is on
     extra         the `_extra` of new tensors: None, or in inference mode that of all inference tensors
@@ -143,7 +143,7 @@ class Interceptor:
     def in_place(
         self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """`tensor` changed to `function(tensor, *args, **kwargs)`, which `change` does to one without transformations."""
+        """`tensor` changed to `function(tensor, *args, **kwargs)`: what `change` does without transformations."""
         raise NotImplementedError("an interceptor says what becomes of a change in place")
 
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

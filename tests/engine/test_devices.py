@@ -246,6 +246,18 @@ def test_grad_captures_gradients_on_devices() -> None:
     assert x.grad is None and w.grad is None
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+def test_capture_hooks_replace_what_was_captured(device: str) -> None:
+    x = leaf(device=device)
+    y = x * 3
+    edges = [ut.autograd.graph.get_gradient_edge(t).node for t in (y, x)]
+    hooks = {1: [lambda g: g + 1, lambda g: g * 10]}
+    seed = ut.ones(2, dtype=ut.float64, device=device)._array
+    options = {"keep_graph": False, "create_graph": False, "xp": namespace_of("cpu")}
+    first, second = engine.execute(edges[:1], [seed], captures=edges, capture_hooks=hooks, **options)
+    assert first.tolist() == [1, 1] and second.tolist() == [40, 40] and x.grad is None
+
+
 def test_backward_into_chosen_inputs() -> None:
     x, w = leaf(), leaf((3.0, 4.0), "sim:1")
     y = x.to("sim:1") * w
@@ -277,7 +289,8 @@ def test_a_gradient_on_the_wrong_device_is_refused() -> None:
         def backward(ctx, g):
             return g.to("sim:1")
 
-    with pytest.raises(RuntimeError, match="StraysBackward returned an invalid gradient at index 0 - expected device sim:0 but got sim:1"):
+    refusal = "StraysBackward returned an invalid gradient at index 0 - expected device sim:0 but got sim:1"
+    with pytest.raises(RuntimeError, match=refusal):
         Strays.apply(leaf()).sum().backward()
 
 
@@ -452,6 +465,12 @@ def test_a_shared_graph_lets_one_pass_through_and_tells_the_others() -> None:
 DEVICES = ["cpu", "sim:0", "sim:1", "sim:2"]
 
 
+OPERATIONS = {
+    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "sub": lambda a, b: a - b,
+    "sin": lambda a, b: a.sin() * 0.5 + b, "tanh": lambda a, b: (a * b).tanh(),
+}  # fmt: skip
+
+
 class Program:
     """A random graph of a few operations; `devices` says where each intermediate lies."""
 
@@ -461,7 +480,7 @@ class Program:
         self.steps = []
         for number in range(choose.randint(5, 14)):
             a, b = (choose.randrange(3 + number) for _ in range(2))
-            self.steps.append((choose.choice(["add", "mul", "sin", "sub", "tanh"]), a, b, choose.choice(DEVICES)))
+            self.steps.append((choose.choice(sorted(OPERATIONS)), a, b, choose.choice(DEVICES)))
 
     def run(self, on_devices: bool) -> tuple[list[Any], Any]:
         leaves = [ut.tensor(v, device=DEVICES[k] if on_devices else "cpu", requires_grad=True)
@@ -470,7 +489,7 @@ class Program:
         for name, a, b, device in self.steps:
             device = device if on_devices else "cpu"
             a, b = found[a].to(device), found[b].to(device)
-            found.append({"add": a + b, "mul": a * b, "sub": a - b, "sin": a.sin() * 0.5 + b, "tanh": (a * b).tanh()}[name])
+            found.append(OPERATIONS[name](a, b))
         total = found[-1].sum().cpu()
         for value in found[3:-1]:
             total = total + value.sum().cpu()

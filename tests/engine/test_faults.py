@@ -201,7 +201,8 @@ def test_after_an_error_queued_nodes_are_skipped() -> None:
 def test_a_device_that_fails_in_backward() -> None:
     x = leaf()
     y = x.exp().sum()
-    with sim.inject_failure("sim:0", op="multiply"), pytest.raises(sim.DeviceFailure, match="sim:0 failed at multiply") as caught:
+    failure = sim.inject_failure("sim:0", op="multiply")
+    with failure, pytest.raises(sim.DeviceFailure, match="sim:0 failed at multiply") as caught:
         y.backward()
     assert any("ExpBackward0, recorded at" in note for note in caught.value.__notes__)
     assert x.grad is None

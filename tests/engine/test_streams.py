@@ -1,4 +1,4 @@
-"""The engine's rules about streams. Each has a program that passes with the rule and that the checker stops without it."""
+"""The engine's rules about streams. For each, a program that passes with it, and that the checker stops without it."""
 
 from __future__ import annotations
 
@@ -240,7 +240,10 @@ def seen_by_a_callback(x: Any, y: Any) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("ask", [accumulated, captured, captured_on_the_way, seen_by_a_callback], ids=lambda f: f.__name__)
+ASKING = [accumulated, captured, captured_on_the_way, seen_by_a_callback]
+
+
+@pytest.mark.parametrize("ask", ASKING, ids=lambda f: f.__name__)
 def test_the_caller_may_use_the_gradients_at_once(ask: Callable[..., Any], monkeypatch: Any) -> None:
     assert (ask(*leaf_on_a_side_stream()) * 1).tolist() == [2, 2, 2]
     monkeypatch.setattr(Engine, "_join_leaf_streams", lambda self, task: None)

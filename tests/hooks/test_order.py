@@ -236,6 +236,25 @@ def test_nodes_run_latest_first_and_leaves_as_soon_as_ready(L: ModuleType) -> No
     assert log == ["third", "second", "y", "first", "x"]
 
 
+@pytest.mark.parametrize("how", ["backward", "backward into", "grad"])
+def test_leaves_that_are_ready_together_come_in_the_order_of_the_edges(L: ModuleType, how: str) -> None:
+    leaves, log = [L.ones(2, requires_grad=True) for _ in range(3)], []
+    for nr, leaf in enumerate(leaves):
+        leaf.register_hook(lambda grad, nr=nr: log.append(nr))
+    loss = L.addcmul(*leaves).sum()
+    if how == "grad":
+        L.autograd.grad(loss, leaves)
+    else:
+        loss.backward(inputs=leaves if how == "backward into" else None)
+    assert log == [0, 1, 2]
+
+
+def test_the_hooks_of_an_only_root_fire_though_no_input_is_reached(L: ModuleType) -> None:
+    w, other = Watched(L), L.ones(1, requires_grad=True)
+    assert L.autograd.grad(w.c, other, L.ones(2), allow_unused=True) == (None,)
+    assert w.log == ["c"]
+
+
 @pytest.mark.parametrize("runs", [1, 2])
 def test_a_tensor_used_twice_fires_once_with_the_sum(L: ModuleType, runs: int) -> None:
     x, seen = L.tensor(3.0, requires_grad=True), []

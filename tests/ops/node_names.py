@@ -103,4 +103,11 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("linalg_tensorinv", "ReshapeAliasBackward0"): "ViewBackward0",
     ("linalg_vander", "StackBackward0"): "CatBackward0",
     ("vander", "StackBackward0"): "FlipBackward0 or CatBackward0",
+    # one node, where PyTorch convolves real and imaginary parts
+    ("conv1d", "AddBackward0"): "ConvolutionBackward0",
+    ("conv2d", "AddBackward0"): "ConvolutionBackward0",
+    ("conv3d", "AddBackward0"): "ConvolutionBackward0",
+    ("conv_transpose1d", "AddBackward0"): "ConvolutionBackward0",
+    ("conv_transpose2d", "AddBackward0"): "ConvolutionBackward0",
+    ("conv_transpose3d", "AddBackward0"): "ConvolutionBackward0",
 }

@@ -49,7 +49,7 @@ def _alias(tensor: Tensor, connected: bool) -> Tensor:
     duals = active().duals
     if connected and get_requires_grad(tensor):
         below = Transforms(duals, ()) if duals else None
-        return under(below, REGISTRY["view_as"].function, tensor, tensor)  # type: ignore[no-any-return]
+        return under(below, REGISTRY["view_as"].function, tensor, tensor)
     alias = detach(tensor)
     alias._edge = LEAF
     for level in duals:

@@ -347,8 +347,8 @@ def _grad_of_batch(
     for index, target in enumerate(targets):
         if not level.is_batched(target):
             raise VmapError(
-                f"vmap: grad() was asked for the gradient of a batch of outputs with respect to input {index}, which is "
-                "the same for all examples: it would be summed over them. Use undertow.func.grad inside of vmap."
+                f"vmap: grad() was asked for the gradient of a batch of outputs with respect to input {index}, which "
+                "is the same for all examples: it would be summed over them. Use undertow.func.grad inside of vmap."
             )
     keep, create_graph, allow_unused, materialize_grads = chosen
     below = [t._value for t in targets]

@@ -63,8 +63,8 @@ def _refused(self: Example, *args: Any) -> NoReturn:
     refuse("computing with the array of a tensor")
 
 
-for _operator in ("abs", "add", "and", "bool", "eq", "float", "ge", "gt", "int", "le", "lt", "matmul", "mul", "ne", "neg", "or",
-                  "pow", "radd", "rmul", "rsub", "rtruediv", "sub", "truediv"):  # fmt: skip
+OPERATORS = "abs add and bool eq float ge gt int le lt matmul mul ne neg or pow radd rmul rsub rtruediv sub truediv"
+for _operator in OPERATORS.split():
     setattr(Example, f"__{_operator}__", _refused)
 
 
@@ -91,7 +91,7 @@ class BatchedTensor(Tensor):
         self._extra = None
 
     @property
-    def _edge(self) -> Any:  # type: ignore[override]
+    def _edge(self) -> Any:
         return current_edge(self._value)
 
     @_edge.setter

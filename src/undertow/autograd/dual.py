@@ -216,7 +216,8 @@ class DualLevel:
         if tangent is not old:
             raise RuntimeError(
                 "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
-                "modifying an input inplace, then the jvp function must modify the gradient inplace and return it as-is."
+                "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
+                "as-is."
             )
 
     def check_tangent(self, tensor: Tensor, tangent: Any) -> None:

@@ -86,7 +86,7 @@ def _level(number: int | None, purpose: str) -> DualLevel:
             if not duals
             else f"Trying to {purpose} at level {number}, but the levels are 0 to {len(duals) - 1}."
         )
-    return duals[number]  # type: ignore[no-any-return]
+    return duals[number]
 
 
 # ---- duals
@@ -112,8 +112,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 def _make_dual(tensor: Tensor, tangent: Tensor, level: DualLevel) -> Tensor:
     if type(tensor) is BatchedTensor:
-        below = tensor._level.pair(tensor, tangent)
-        return BatchedTensor(_make_dual(*below, level), 0, tensor._level)
+        vmap = tensor._level
+        return BatchedTensor(_make_dual(vmap.front(tensor), vmap.front(tangent), level), 0, vmap)
     dual = _alias(tensor, level)
     fits = same_layout(tangent, tensor)
     set_tangent(dual, level, tangent if fits else level.below(laid_out_as, tangent, tensor))

@@ -30,9 +30,8 @@ class ForwardComparison:
         pushes = {k: [(d, self.slopes(self.inputs[k], d)) for d in self.directions(self.inputs[k], rng)]
                   for k in self.places}  # fmt: skip
         with forward_ad.dual_level():
-            tangents = {k: zeros_like(self.inputs[k]) for k in self.places}
-            duals = {k: forward_ad.make_dual(detach(self.inputs[k]), tangents[k]) for k in self.places}
-            tangents = {k: forward_ad.unpack_dual(dual).tangent for k, dual in duals.items()}
+            duals = {k: forward_ad.make_dual(detach(self.inputs[k]), zeros_like(self.inputs[k])) for k in self.places}
+            tangents: dict[int, Any] = {k: forward_ad.unpack_dual(dual).tangent for k, dual in duals.items()}
             for number, k in enumerate(self.places):
                 for direction, slopes in pushes[k]:
                     copy_(tangents[k], direction)
@@ -108,7 +107,9 @@ def _compare_undefined(nr: int, one: Any, other: Any) -> None:
     if not is_float(one):
         return
     tangents = [forward_ad.unpack_dual(o).tangent for o in (one, other)]
-    arrays = [o._xp.zeros_like(o._array) if t is None else t._array for o, t in zip((one, other), tangents, strict=True)]
+    arrays = [
+        o._xp.zeros_like(o._array) if t is None else t._array for o, t in zip((one, other), tangents, strict=True)
+    ]
     if not one._xp.allclose(*arrays):
         raise GradcheckError(
             f"Mismatch in tangent values for output with index: {nr}: a tangent of zeros for an input gives another "
@@ -118,8 +119,8 @@ def _compare_undefined(nr: int, one: Any, other: Any) -> None:
 
 # ---- batches of tangents
 
-BATCHED_FAILED = """gradcheck failed while testing batched forward gradient computation: vmap over forward mode must give
-what one call for each tangent gives. If the function cannot do that, pass check_batched_forward_grad=False."""
+BATCHED_FAILED = """gradcheck failed while testing batched forward gradient computation: vmap over forward mode must
+give what one call for each tangent gives. If the function cannot do that, pass check_batched_forward_grad=False."""
 
 
 def check_batched_tangents(func: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
@@ -152,5 +153,6 @@ def _check_batch(func: Callable[..., Any], inputs: tuple[Any, ...], place: int) 
         expected = primal._xp.stack([row[nr]._array for row in rows])
         if not primal._xp.allclose(batch._array, expected):
             raise GradcheckError(
-                f"For output {nr} and input {place}:\n\n{BATCHED_FAILED}\n\nGot:\n{batch._array}\n\nExpected:\n{expected}"
+                f"For output {nr} and input {place}:\n\n{BATCHED_FAILED}\n\nGot:\n{batch._array}\n\n"
+                f"Expected:\n{expected}"
             )

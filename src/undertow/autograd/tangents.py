@@ -104,7 +104,7 @@ def laid_out_as(tangent: Tensor, tensor: Tensor) -> Tensor:
     """A recorded copy of the tangent, laid out as the tensor."""
     overlapping = any(n > 1 and s == 0 for n, s in zip(tensor._array.shape, tensor._array.strides, strict=True))
     if type(tangent) is BatchedTensor or type(tensor) is BatchedTensor or overlapping:
-        return REGISTRY["clone"].function(tangent)  # type: ignore[no-any-return]
+        return REGISTRY["clone"].function(tangent)
     return copy_(empty_in_layout(tensor, tangent._array.dtype), tangent)
 
 

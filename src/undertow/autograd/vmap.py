@@ -39,9 +39,7 @@ def vmap(
     chunk_size  how many examples to compute at a time; None: all
     """
     if randomness not in ("error", "different", "same"):
-        raise RuntimeError(
-            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
-        )
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and not (chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
     _check_out_dims(out_dims, _name(func))
@@ -168,7 +166,9 @@ class _Call:
                 f"vmap({self.name}, ...): `{self.name}` must only return Tensors, got type {type(output)}. Did you "
                 "mean to set out_dims= to None for output?"
             )
-        value, at = (output._value, output._dim) if level.is_batched(output) else (level.front(output), 0)
+        value, at = level.unwrap(output)
+        if at is None:
+            value, at = level.front(output), 0
         if not -value.ndim <= dim < value.ndim:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-value.ndim}, {value.ndim - 1}], but got {dim})"

@@ -74,10 +74,6 @@ class VmapLevel:
                 set_tangent(expanded, dual, self.front(tangent))
         return expanded
 
-    def pair(self, tensor: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """Both with all examples, the batch in front."""
-        return self.front(tensor), self.front(other)
-
     def wrap(self, value: Any, dim: Any) -> Any:
         if isinstance(value, tuple | list):
             dims = dim if isinstance(dim, tuple | list) else [dim] * len(value)
@@ -120,8 +116,8 @@ class VmapLevel:
             return under(stack.without(self), copy_, tensor, result)
         if tuple(result.shape) != tuple(tensor.shape):
             raise RuntimeError(
-                f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}: {name} "
-                "cannot enlarge the tensor it changes"
+                f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}: "
+                "{name} cannot enlarge the tensor it changes"
             )
         value = self.front(result)
         under(stack.without(self), self.write, tensor, value)

@@ -202,7 +202,7 @@ def inject_failure(
     ...     ut.ones(2, device="sim:0").exp()
     Traceback (most recent call last):
     ...
-    undertow.backend.sim.faults.DeviceFailure: sim:0 failed at exp: a failure was injected there with undertow.sim.inject_failure.
+    undertow.backend.sim.faults.DeviceFailure: sim:0 failed at exp, as undertow.sim.inject_failure told it to
     """
     return Failure(namespace(device), after, op, error, sticky)
 

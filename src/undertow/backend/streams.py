@@ -14,7 +14,7 @@ from typing import Any
 from undertow.backend.interface import Device
 
 #: device -> the stream chosen for it; a device that is not there uses its default stream
-_chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))  # noqa: B039
+_chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
 chosen_streams = _chosen.get
 choose_streams = _chosen.set
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 from undertow.demo.model import ARMS
@@ -27,7 +28,8 @@ def run_demo(steps: int, hidden: int, seed: int, quiet: bool = False, stream: Te
         out.write(introduction(hidden))
     trained = train(steps, hidden, seed, show=None if quiet else shown_on(out, steps))
     if not quiet:
-        out.write("\nThe plane as the network sees it now:\n\n" + "".join(f"  {row}\n" for row in drawn(trained)) + "\n")
+        rows = "".join(f"  {row}\n" for row in drawn(trained))
+        out.write(f"\nThe plane as the network sees it now:\n\n{rows}\n")
     complaint = check_gradients(seed)
     out.write(summary(trained, steps, complaint))
     if not quiet:
@@ -40,7 +42,7 @@ def introduction(hidden: int) -> str:
     return f"{ARMS} spiral arms, {POINTS} points; a network 2-{hidden}-{hidden}-{ARMS}, trained by Adam.\n\n"
 
 
-def shown_on(stream: TextIO, steps: int):  # type: ignore[no-untyped-def]
+def shown_on(stream: TextIO, steps: int) -> Callable[[int, float, float], None]:
     progress = Progress(steps, stream)
     return lambda step, loss, accuracy: progress.update(step, f"loss {loss:.4f}  accuracy {accuracy:4.0%}")
 

@@ -39,8 +39,8 @@ class Progress:
         while words and len("  ".join(words)) > width - 2:
             words.pop()
         text = "  ".join(words)
-        room = width - len(text) - 5
-        bar = f"[{'#' * (room * done // self.total):.<{room}}]  " if room >= 6 else ""
+        room = width - len(text) - 6
+        bar = f"[{'#' * (room * done // self.total):.<{room}}]  " if room >= 4 else ""
         return f"  {bar}{text}"[:width].ljust(width)
 
     def count(self, done: int) -> str:

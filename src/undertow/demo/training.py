@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import undertow as ut
 from undertow.demo.model import accuracy_of, loss_of, parameters, scores, spirals
 
-
 #: as many to train on, and as many again to tell how well that went
-POINTS = 600
+POINTS = 300
 
 
 class Adam:
@@ -47,9 +46,7 @@ class Trained(NamedTuple):
         return self.last_loss < self.first_loss
 
 
-def train(
-    steps: int, hidden: int, seed: int, show: Callable[[int, float, float], None] | None = None
-) -> Trained:
+def train(steps: int, hidden: int, seed: int, show: Callable[[int, float, float], None] | None = None) -> Trained:
     """Train for `steps` steps; `show(step, loss, accuracy)` is called after each. Accuracy is that on new points."""
     points, arms = spirals(POINTS, seed)
     params = parameters(hidden, seed + 1)
@@ -73,13 +70,11 @@ def check_gradients(seed: int, hidden: int = 4, count: int = 6) -> str | None:
 
     None if they agree, else what gradcheck says about the difference.
     """
-    from undertow.autograd.gradcheck import GradcheckError, gradcheck
-
     points, arms = spirals(count, seed, ut.float64)
     params = parameters(hidden, seed + 1, ut.float64)
     try:
-        gradcheck(lambda *p: loss_of(points, arms, list(p)), params)
-    except GradcheckError as error:
+        ut.autograd.gradcheck(lambda *p: loss_of(points, arms, list(p)), params)
+    except ut.autograd.GradcheckError as error:
         return str(error)
     return None
 

@@ -16,9 +16,10 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush, heappushpop
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from undertow.backend import cpu, devices_in_use
@@ -35,6 +36,8 @@ from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
 from undertow.modes import current, set_state
 
 getrefcount = sys.getrefcount
+
+NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
 #: how many nested passes share a thread. See Note [Reentrant backward].
 MAX_DEPTH = 60
@@ -72,20 +75,22 @@ class Engine(DeviceThreads):
         create_graph: bool,
         xp: Any,
         captures: Sequence[Any] = (),
+        capture_hooks: Mapping[int, Sequence[Callable[[Any], Any]]] = NO_HOOKS,
         targets: Sequence[Node] = (),
     ) -> list[Any]:
         """Send `grads` into `edges`. Returns the gradients that arrive at the edges in `captures` (None: none did).
 
-        With captures or targets, only nodes on a path to one of them run; targets themselves run too.
+        With captures or targets, only nodes on a path to one of them run; targets themselves run too. `capture_hooks`
+        gives, for some of the captures by number, functions that the captured gradient goes through.
         """
         task = GraphTask(keep_graph, create_graph, xp, current_task())
         root = GraphRoot(edges, grads)
         pruned = bool(captures or targets)
         compute_dependencies(task, root, _lowest_sequence_nr(captures, targets) if pruned else 0)
         if pruned:
-            init_to_execute(task, root, captures, targets)
+            init_to_execute(task, root, captures, targets, capture_hooks)
         task.root = root
-        run = _run
+        run: Callable[[Any, Any], None] = _run
         if devices_in_use() and touches_devices(task, grads):
             task = DeviceGraphTask(task, self._may_use_threads(task), are_deterministic_algorithms_enabled())
             run = self.execute_with_graph_task
@@ -175,11 +180,13 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
                         stack.append(below)
 
 
-def init_to_execute(task: GraphTask, root: Node, captures: Sequence[Any], targets: Sequence[Node]) -> None:
+def init_to_execute(
+    task: GraphTask, root: Node, captures: Sequence[Any], targets: Sequence[Node], hooks: Mapping[int, Any] = NO_HOOKS
+) -> None:
     """Fill `exec_info`: mark captures and targets, and every node from which one of them can be reached."""
     info: dict[Node, ExecInfo] = {}
     for index, edge in enumerate(captures):
-        info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index))
+        info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index, hooks.get(index, ())))
     for node in targets:
         info.setdefault(node, ExecInfo()).needed = True
     for node in reversed(_topological_order(task, root)):
@@ -287,7 +294,7 @@ def _run(task: GraphTask, node: Node) -> None:
                             if in_place:
                                 owned.add(below)
                         old = None
-                    # counted up from below zero once the first of several has come, so that 1 always means: the only one
+                    # counted up from below zero once the first of several has come: 1 always means the only one
                     dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
                     if waiting:
                         continue
@@ -332,7 +339,7 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
     if task.dependencies[node]:
         return None
     del task.not_ready[node]
-    return buffer.received()  # type: ignore[no-any-return]
+    return buffer.received()
 
 
 def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Any, unshared: bool) -> None:
@@ -428,5 +435,8 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
     assert task.exec_info is not None
     info = task.exec_info[node]
     for capture in info.captures:
-        task.captured_vars[capture.index] = grads[capture.input_nr]
+        grad = grads[capture.input_idx]
+        for hook in capture.hooks:
+            grad = hook(grad)
+        task.captured_vars[capture.output_idx] = grad
     return info.needed

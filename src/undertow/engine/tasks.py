@@ -8,11 +8,11 @@ needs a lock. On a DeviceGraphTask several threads work, and its `mutex` guards 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar
 from itertools import count
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 from undertow.backend import cpu
 from undertow.engine.ready_queue import ReadyQueue
@@ -25,11 +25,17 @@ from undertow.tensor import Tensor
 _next_task_id = count().__next__
 
 
-class Capture(NamedTuple):
-    """A gradient that the caller asked for: the one arriving at this input of a node goes to that place."""
+class Capture:
+    """A gradient that the caller asked for: the one arriving at an input of a node goes to a place in the result.
 
-    input_nr: int
-    index: int
+    hooks  called one after the other with the gradient (an array or, in a recorded pass, a Tensor; None if there is
+           none); what each returns takes the gradient's place
+    """
+
+    __slots__ = ("hooks", "input_idx", "output_idx")
+
+    def __init__(self, input_idx: int, output_idx: int, hooks: Sequence[Callable[[Any], Any]] = ()) -> None:
+        self.input_idx, self.output_idx, self.hooks = input_idx, output_idx, hooks
 
 
 class ExecInfo:
@@ -84,7 +90,7 @@ class GraphTask:
         self.failed = False
         self.outer = outer
         self.root: Node | None = None
-        self.reentrant_depth = 0 if outer is None else outer.reentrant_depth + 1
+        self.reentrant_depth: int = 0 if outer is None else outer.reentrant_depth + 1
 
 
 class FutureResult:
@@ -162,7 +168,7 @@ class DeviceGraphTask(GraphTask):
             return just_now
 
     @property
-    def node(self) -> Node | None:  # type: ignore[override]
+    def node(self) -> Node | None:
         return self._nodes.get(get_ident())
 
     @node.setter
@@ -170,7 +176,7 @@ class DeviceGraphTask(GraphTask):
         self._nodes[get_ident()] = node
 
     @property
-    def xp(self) -> Any:  # type: ignore[override]
+    def xp(self) -> Any:
         return self._spaces.get(get_ident(), cpu)
 
     @xp.setter

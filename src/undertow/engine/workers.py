@@ -40,7 +40,7 @@ class ReentrantPool:
     """The threads that re-entrant passes hop to. See Note [Reentrant backward]."""
 
     def __init__(self) -> None:
-        # Taken from and added to by single operations of a list, which need no lock: a destructor may start a pass here.
+        # Taken from and added to by single operations of a list, without a lock: a destructor may start a pass here.
         self._idle: list[queue.SimpleQueue[_Job]] = []
 
     def run(self, function: Callable[[], Any]) -> Any:

@@ -51,14 +51,12 @@ def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
-        raise RuntimeError(
-            f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True"
-        )
+        raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return result
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
-    return REGISTRY["zeros_like"].function(tensor)  # type: ignore[no-any-return]
+    return REGISTRY["zeros_like"].function(tensor)
 
 
 # ---- history beyond the transformation
@@ -99,4 +97,4 @@ def without_history(tensor: Tensor) -> Tensor:
     if current().intercept is None:
         return detach(tensor)
     with no_grad():
-        return REGISTRY["view_as"].function(tensor, tensor)  # type: ignore[no-any-return]
+        return REGISTRY["view_as"].function(tensor, tensor)

@@ -1,8 +1,8 @@
 """Jacobians with complex numbers: two real columns (or rows) made one complex number, where that is possible.
 
-    complex input, complex output   df/dz, for a holomorphic function; an error for any other
-    complex input, real output      df/dx + i df/dy, what `grad` returns
-    real input, complex output      df/dx
+complex input, complex output   df/dz, for a holomorphic function; an error for any other
+complex input, real output      df/dx + i df/dy, what `grad` returns
+real input, complex output      df/dx
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from undertow.tensor import Tensor
 
 def imaginary(basis: Tensor) -> Tensor:
     """The basis, turned by a right angle in the complex plane."""
-    return REGISTRY["mul"].function(basis, 1j)  # type: ignore[no-any-return]
+    return REGISTRY["mul"].function(basis, 1j)
 
 
 def as_one_complex(along_real: Tensor, along_imag: Tensor, output: Tensor, input: Tensor, mode: str) -> Tensor:
@@ -27,9 +27,9 @@ def as_one_complex(along_real: Tensor, along_imag: Tensor, output: Tensor, input
     into, out_of = output.dtype.kind == "c", input.dtype.kind == "c"
     if into and out_of:
         check_holomorphic(along_real, along_imag)
-        return REGISTRY["conj"].function(along_real) if mode == "reverse" else along_real  # type: ignore[no-any-return]
+        return REGISTRY["conj"].function(along_real) if mode == "reverse" else along_real
     if (into and mode == "reverse") or (out_of and mode == "forward"):
-        return REGISTRY["add"].function(along_real, imaginary(along_imag))  # type: ignore[no-any-return]
+        return REGISTRY["add"].function(along_real, imaginary(along_imag))
     return along_real
 
 

@@ -131,9 +131,7 @@ class _Columns:
         pairs = zip(found, twice, self.outputs, strict=True)
         joined = [as_one_complex(a, b, o, point, "forward") for a, b, o in pairs]
         moved = [REGISTRY["movedim"].function(j, 0, -1) for j in joined]
-        return [
-            REGISTRY["reshape"].function(m, (*m.shape[:-1], *point.shape)) for m in moved
-        ]
+        return [REGISTRY["reshape"].function(m, (*m.shape[:-1], *point.shape)) for m in moved]
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:

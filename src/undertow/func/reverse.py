@@ -173,9 +173,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (output, vjp_fn, call.released(call.aux)) if has_aux else (output, vjp_fn)
 
 
-def jacrev(
-    func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None
-) -> Function:
+def jacrev(func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Function:
     """The function that computes the Jacobian of `func` by reverse mode, a pass for each element of the output.
 
     All passes run at once, or `chunk_size` of them at a time. The result is a tree like the output of trees like the

@@ -130,7 +130,7 @@ class SavedTensor:
     """
 
     __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed", "_state",
-                 "_tensor", "_xp")  # fmt: skip
+                 "_tangents", "_tensor", "_xp")  # fmt: skip
 
     _extra = _unusual()
 
@@ -141,6 +141,7 @@ class SavedTensor:
             )
         self._argument = argument
         self._tensor = tensor
+        self._tangents: Any = None
         self._expected = 0 if tensor is None else version_of(tensor)
         self._array: Any = None
         self._xp: Any = None
@@ -211,6 +212,7 @@ class SavedTensor:
         self._packed = pack(pack_hook, data)
         if not self._is_output:
             self._edge = gradient_edge(data)
+            self._tangents = None if data._extra is None else data._extra.tangents
         self._counter = counter_shared_by(self._packed, data)
         self._hook, self._state, self._xp = unpack_hook, "hooked", data._xp
         self._tensor = self._array = None
@@ -240,7 +242,7 @@ class SavedTensor:
             )
         if self._counter is not None and self._counter.value != self._expected:
             raise_mutated(node if node is not None else _Anonymous(), self._argument, found, self._expected)
-        if not self._is_output and self._edge is None and found._edge is None:
+        if not self._is_output and self._edge is None and found._edge is None and self._tangents is None:
             return found
         twin = Tensor(found._array, found._xp)
         if self._is_output and node is not None:
@@ -250,10 +252,15 @@ class SavedTensor:
             extra_of(twin).accumulate = weakref.ref(self._edge)
         else:
             twin._edge = self._edge
+        tangents = self._tangents
+        if self._is_output and node is not None and node.extra is not None and node.extra.tangents is not None:
+            tangents = node.extra.tangents.get(self._nr)
+        if tangents is not None:
+            extra_of(twin).tangents = tangents
         return twin
 
     def release(self) -> None:
-        self._tensor = self._array = self._packed = self._hook = self._edge = None
+        self._tensor = self._array = self._packed = self._hook = self._edge = self._tangents = None
         self._state = "freed"
 
 

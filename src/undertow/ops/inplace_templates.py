@@ -140,9 +140,11 @@ class InPlaceBuild(Build):
 
     def write_unrecorded(self) -> None:
         others = [i for i in self.edges if i != "input"]
+        if others:
+            self.add("if _state.grad_enabled:")
         for i in others:
-            self.add(f"{i}_edge = {i}._edge")
-            self.add(f"if {i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})")
+            self.add(f"{i}_edge = {i}._edge", 2)
+            self.add(f"if {i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})", 2)
         no_edge = "".join(f" and {i}_edge is None" for i in others)
         self.add(f"if not _state.grad_enabled or (input._edge is None{no_edge} and "
                  "(_view is None or _view.base._edge is None)):")  # fmt: skip

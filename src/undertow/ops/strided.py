@@ -103,7 +103,7 @@ def geometry_of(xp: Any, array: Any) -> Geometry:
 
 
 def address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
+    return int(array.ctypes.data)
 
 
 def target_geometry(

@@ -67,9 +67,7 @@ def vector_for(v: Any, like: Tensors, several: bool, function: str, create_graph
     """The vector given, ready to use; None stands for 1, if there is a single element."""
     if v is None:
         if len(like) != 1 or like[0]._array.size != 1:
-            raise RuntimeError(
-                f"The vector v can only be None if the {what} a single Tensor with a single element."
-            )
+            raise RuntimeError(f"The vector v can only be None if the {what} a single Tensor with a single element.")
         return None
     vectors = prepared(as_tensors(v, "v", function)[1], create_graph, leaves=False)
     check_vector(vectors, like, several)
@@ -85,7 +83,7 @@ def grad_or_none(
     if not used:
         return (None,) * len(inputs)
     roots, weights = zip(*used, strict=True)
-    return grad(roots, inputs, weights, retain_graph, create_graph, allow_unused=True)  # type: ignore[no-any-return]
+    return grad(roots, inputs, weights, retain_graph, create_graph, allow_unused=True)
 
 
 # ---- strict mode: what does not depend on the inputs is an error
@@ -95,8 +93,8 @@ def check_outputs(outputs: Sequence[Tensor], strict: bool) -> None:
     for index, output in enumerate(outputs):
         if strict and not get_requires_grad(output):
             raise RuntimeError(
-                f"Output {index} of the user-provided function does not require gradients. The outputs must be computed "
-                "in a differentiable manner from the input when running in strict mode."
+                f"Output {index} of the user-provided function does not require gradients. The outputs must be "
+                "computed in a differentiable manner from the input when running in strict mode."
             )
 
 

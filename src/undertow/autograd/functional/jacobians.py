@@ -59,8 +59,8 @@ def jacobian(
     if strict and (vectorize or strategy == "forward-mode"):
         other = "`vectorize=True`" if vectorize else '`strategy="forward-mode"`'
         raise RuntimeError(
-            f"jacobian: `strict=True` and {other} are not supported together. Please either set `strict=False` or leave "
-            "the other out."
+            f"jacobian: `strict=True` and {other} are not supported together. Please either set `strict=False` or "
+            "leave the other out."
         )
     if strategy == "forward-mode":
         several_outputs, rows = _forward(func, given, create_graph, vectorize, chunk_size)
@@ -99,7 +99,7 @@ def hessian(
         several_outputs, outputs = as_tensors(result, OUTPUTS, "hessian")
         check_outputs(outputs, strict)
         check_scalar(outputs, several_outputs, "hessian")
-        return REGISTRY["reshape"].function(outputs[0], ())  # type: ignore[no-any-return]
+        return REGISTRY["reshape"].function(outputs[0], ())
 
     def gradient(*points: Tensor) -> Tensors:
         if outer_jacobian_strategy == "forward-mode":
@@ -108,9 +108,7 @@ def hessian(
         check_first_gradients(found, strict, INDEPENDENT_JACOBIAN)
         return found
 
-    found = jacobian(
-        gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy, chunk_size=chunk_size
-    )
+    found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy, chunk_size=chunk_size)
     return unpacked(tuple([unpacked(row, several) for row in found]), several)
 
 
@@ -138,12 +136,14 @@ def _rows(nr: int, output: Tensor, points: Tensors, create_graph: bool, strict: 
     """The Jacobian of one output with respect to each input, a reverse pass for each row."""
     if not output._array.size:
         return tuple([_zeros((*output.shape, *p.shape), p) for p in points])
-    (basis,) = standard_basis((output,), (output._array.size,))
+    basis: Any = standard_basis((output,), (output._array.size,))[0]
     rows = []
     for k in range(output._array.size):
         seed = REGISTRY["reshape"].function(basis[k], output.shape)
         found = grad_or_none((output,), points, (seed,), create_graph, retain_graph=True)
-        rows.append([_checked(nr, i, g, p, create_graph, strict) for i, (g, p) in enumerate(zip(found, points, strict=True))])
+        rows.append(
+            [_checked(nr, i, g, p, create_graph, strict) for i, (g, p) in enumerate(zip(found, points, strict=True))]
+        )
     return tuple([
         REGISTRY["reshape"].function(REGISTRY["stack"].function(list(column)), (*output.shape, *p.shape))
         for column, p in zip(zip(*rows, strict=True), points, strict=True)
@@ -157,13 +157,13 @@ def _checked(nr: int, index: int, row: Any, point: Tensor, create_graph: bool, s
                 f"Output {nr} of the user-provided function is independent of input {index}. This is not allowed in "
                 "strict mode."
             )
-        return REGISTRY["zeros_like"].function(point)  # type: ignore[no-any-return]
+        return REGISTRY["zeros_like"].function(point)
     if strict and create_graph and not get_requires_grad(row):
         raise RuntimeError(
             f"The jacobian of the user-provided function is independent of input {nr}. This is not allowed in strict "
             "mode when create_graph=True."
         )
-    return row  # type: ignore[no-any-return]
+    return row
 
 
 def _all_rows(outputs: Tensors, points: Tensors, create_graph: bool, chunk_size: int | None) -> tuple[Tensors, ...]:
@@ -175,10 +175,14 @@ def _all_rows(outputs: Tensors, points: Tensors, create_graph: bool, chunk_size:
     def one(*seeds: Tensor) -> Tensors:
         shaped = [REGISTRY["reshape"].function(s, o.shape) for s, o in zip(seeds, outputs, strict=True)]
         found = grad_or_none(outputs, points, shaped, create_graph, retain_graph=True)
-        return tuple([REGISTRY["zeros_like"].function(p) if g is None else g for g, p in zip(found, points, strict=True)])
+        return tuple(
+            [REGISTRY["zeros_like"].function(p) if g is None else g for g, p in zip(found, points, strict=True)]
+        )
 
     found = vmap(one, chunk_size=chunk_size)(*standard_basis(outputs, sizes))
-    columns = [_split(rows, sizes, [(*o.shape, *p.shape) for o in outputs]) for rows, p in zip(found, points, strict=True)]
+    columns = [
+        _split(rows, sizes, [(*o.shape, *p.shape) for o in outputs]) for rows, p in zip(found, points, strict=True)
+    ]
     return tuple(zip(*columns, strict=True))
 
 
@@ -208,7 +212,7 @@ def _forward(
             known[:] = [several_outputs, [tuple(p.primal.shape) for p in pairs]]
             return tuple([REGISTRY["zeros_like"].function(p) if t is None else t for p, t in pairs])
 
-    basis = standard_basis(points, sizes)
+    basis: Any = standard_basis(points, sizes)
     if vectorize:
         columns = vmap(push, chunk_size=chunk_size)(*basis)
     else:

@@ -91,7 +91,9 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 def _vhp(func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str) -> Any:
     several, points, vectors, output, gradients = _gradient(func, inputs, v, create_graph, strict, name)
     found = grad_or_none(gradients, points, vectors, create_graph)
-    absent = "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode."
+    absent = (
+        "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode."
+    )
     product = filled(found, points, strict, create_graph, absent, "hessian")
     return finished(output, create_graph), unpacked(finished(product, create_graph), several)
 
@@ -111,8 +113,8 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         check_first_gradients(seconds, strict, HESSIAN_CONSTANT)
     found = grad_or_none(seconds, seeds, vectors, create_graph)
     absent = (
-        "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This is not allowed "
-        "in strict mode as it prevents from using the double backward trick to replace forward mode AD."
+        "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This is not "
+        "allowed in strict mode as it prevents from using the double backward trick to replace forward mode AD."
     )
     product = filled(found, points, strict, create_graph, absent, "hessian")
     return finished(output, create_graph), unpacked(finished(product, create_graph), several)
@@ -120,8 +122,8 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 HESSIAN_CONSTANT = (
     "The hessian of the user-provided function with respect to input {} is independent of the input. This is not "
-    "allowed in strict mode. You should ensure that your function is thrice differentiable and that the hessian depends "
-    "on the inputs."
+    "allowed in strict mode. You should ensure that your function is thrice differentiable and that the hessian "
+    "depends on the inputs."
 )
 
 

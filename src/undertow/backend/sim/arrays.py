@@ -133,8 +133,8 @@ class SimArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TypeError(
-            f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
-            "host memory first."
+            f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
         )
 
     def __reduce__(self) -> Any:

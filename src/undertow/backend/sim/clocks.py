@@ -33,8 +33,8 @@ class StreamOrderError(RuntimeError):
         done = "wrote" if hazard.endswith("write") else "read"
         does = "reads" if hazard.startswith("read") else "writes"
         super().__init__(
-            f"{operation} on {stream} {does} memory that {other} {done} on {other_stream}, and nothing says which comes "
-            f"first ({hazard}). Let the one wait for the other: stream.wait_stream(other_stream), an Event, or "
+            f"{operation} on {stream} {does} memory that {other} {done} on {other_stream}, and nothing says which "
+            f"comes first ({hazard}). Let the one wait for the other: stream.wait_stream(other_stream), an Event, or "
             "synchronize()."
         )
 

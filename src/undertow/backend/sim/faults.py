@@ -17,8 +17,8 @@ class OutOfMemoryError(RuntimeError):
     def __init__(self, device: Any, requested: int, allocated: int, limit: int) -> None:
         self.device, self.requested, self.allocated, self.limit = device, requested, allocated, limit
         super().__init__(
-            f"{device} out of memory. Tried to allocate {requested} bytes; {allocated} of {limit} bytes are in use. Free "
-            "tensors that are no longer needed, or raise the limit with undertow.sim.set_memory_limit."
+            f"{device} out of memory. Tried to allocate {requested} bytes; {allocated} of {limit} bytes are in use. "
+            "Free tensors that are no longer needed, or raise the limit with undertow.sim.set_memory_limit."
         )
 
 
@@ -30,7 +30,7 @@ class DeviceFailure(RuntimeError):
 
     def __init__(self, device: Any, operation: str) -> None:
         self.device, self.operation = device, operation
-        super().__init__(f"{device} failed at {operation}: a failure was injected there with undertow.sim.inject_failure.")
+        super().__init__(f"{device} failed at {operation}, as undertow.sim.inject_failure told it to")
 
 
 class Memory:

@@ -38,7 +38,7 @@ class Stream:
         self.namespace = namespace
         self.device: Device = namespace.device
         self.id = _next_id()
-        self.number = namespace.count_stream()
+        self.number: int = namespace.count_stream()
         self.count = 0
         self.clock: Clock = {}
         self.time = 0.0
@@ -76,7 +76,7 @@ class Stream:
         return self.record_event().query()
 
     def __repr__(self) -> str:
-        return "default stream" * (self.number == 0) + f"stream {self.number}" * (self.number > 0) + f" of {self.device}"
+        return f"stream {self.number} of {self.device}" if self.number else f"default stream of {self.device}"
 
 
 class Event:
@@ -137,4 +137,4 @@ def namespace_for(device: Any) -> Any:
 
 def install_namespaces(function: Callable[[Any], Any]) -> None:
     global namespace_for
-    namespace_for = function
+    namespace_for = function  # type: ignore[assignment]

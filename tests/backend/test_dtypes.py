@@ -1,0 +1,104 @@
+"""Dtypes are NumPy's; promotion is PyTorch's."""
+
+from __future__ import annotations
+
+import itertools
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.backend import dtypes
+
+NAMES = [d.name for d in dtypes.ALL]
+PAIRS = list(itertools.product(NAMES, repeat=2))
+
+
+def test_a_dtype_is_numpys() -> None:
+    assert ut.float32 == np.float32 and ut.ones(2).numpy().dtype is ut.float32
+    assert isinstance(ut.int64, ut.dtype) and ut.double is ut.float64 and ut.long is ut.int64
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda n: n)
+def test_promotion_is_pytorchs(torch: ModuleType, a: str, b: str) -> None:
+    """Where it has an answer: it refuses most mixtures of unsigned integers wider than a byte."""
+    theirs = outcome(torch, "promote_types", a, b)
+    if theirs == "refused":
+        assert WIDE_UNSIGNED & {a, b}
+    else:
+        assert outcome(ut, "promote_types", a, b) == theirs
+    assert outcome(ut, "can_cast", a, b) == outcome(torch, "can_cast", a, b)
+
+
+WIDE_UNSIGNED = {"uint16", "uint32", "uint64"}
+
+
+def outcome(L: ModuleType, function: str, a: str, b: str) -> str:
+    first, second = (L.ones(1).bool().dtype if n == "bool" else getattr(L, n) for n in (a, b))
+    try:
+        return str(getattr(L, function)(first, second)).removeprefix("torch.")
+    except RuntimeError:
+        return "refused"
+
+
+def test_promotion_is_symmetric_and_idempotent() -> None:
+    for a, b in PAIRS:
+        assert outcome(ut, "promote_types", a, b) == outcome(ut, "promote_types", b, a)
+    assert all(ut.promote_types(d, d) == d for d in dtypes.ALL)
+
+
+# ---- the default
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_the_default_dtype_decides_about_python_numbers(L: ModuleType, name: str) -> None:
+    before = L.get_default_dtype()
+    L.set_default_dtype(getattr(L, name))
+    try:
+        assert L.tensor(1.5).dtype == L.zeros(2).dtype == getattr(L, name) == L.get_default_dtype()
+        assert (L.ones(2, dtype=L.int64) * 0.5).dtype == getattr(L, name)
+        assert L.tensor(1).dtype == L.int64 and L.tensor(True).dtype == L.ones(1).bool().dtype
+        if name != "float16":
+            assert L.tensor(1j).dtype == (L.complex64 if name == "float32" else L.complex128)
+    finally:
+        L.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("name", ["int64", "complex64", "bool"])
+def test_the_default_dtype_is_a_real_floating_one(L: ModuleType, name: str) -> None:
+    with pytest.raises(TypeError, match="only floating-point types are supported as the default type"):
+        L.set_default_dtype(getattr(L, name, None) or L.bool_)
+    assert L.get_default_dtype() == L.float32
+
+
+# ---- helpers
+
+DTYPE_LIKE = [(np.float32, "float32"), (float, "float64"), (int, "int64"), (bool, "bool"), (complex, "complex128"),
+              (np.dtype("int8"), "int8"), (ut.float16, "float16")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "name"), DTYPE_LIKE, ids=str)
+def test_what_is_understood_as_a_dtype(value: Any, name: str) -> None:
+    assert dtypes.as_dtype(value).name == name and ut.zeros(1, dtype=value).dtype.name == name
+
+
+@pytest.mark.parametrize("value", ["object", object, np.dtype("O"), np.dtype("U3"), np.dtype("M8[s]"), 3, [1]], ids=str)
+def test_what_is_no_dtype(value: Any) -> None:
+    with pytest.raises(TypeError, match="argument 'dtype' must be undertow.dtype"):
+        ut.zeros(1, dtype=value)
+
+
+def test_real_and_complex_go_together() -> None:
+    for real, complex_ in (("float32", "complex64"), ("float64", "complex128")):
+        assert dtypes.complex_of(np.dtype(real)).name == complex_ and dtypes.real_of(np.dtype(complex_)).name == real
+
+
+@pytest.mark.parametrize("d", dtypes.ALL, ids=NAMES)
+def test_what_can_be_differentiated(d: Any) -> None:
+    assert dtypes.is_differentiable(d) is (d.kind in "fc")
+    if not dtypes.is_differentiable(d):
+        with pytest.raises(RuntimeError, match="floating point"):
+            ut.zeros(1, dtype=d, requires_grad=True)
