@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -141,3 +142,25 @@ def test_edges_are_equal_when_they_name_the_same_point(L: ModuleType) -> None:
     first, second = edge(L, y), edge(L, y)
     assert (first.node, first.output_nr) == (second.node, second.output_nr)
     assert first.node is second.node
+
+
+EDGES_THAT_CANNOT_BE = {
+    "no such output": (lambda node: (node, 1), "MulBackward0 has no output 1"),
+    "a negative output": (lambda node: (node, -1), "MulBackward0 has no output -1"),
+    "no node": (lambda node: (None, 0), "has to be a grad_fn, but got NoneType"),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), EDGES_THAT_CANNOT_BE.values(), ids=EDGES_THAT_CANNOT_BE)
+def test_edges_that_cannot_be(make: Callable[..., Any], words: str) -> None:
+    x = leaf(ut)  # PyTorch reads past the end of its list of outputs
+    y = x * 2
+    bad = ut.autograd.graph.GradientEdge(*make(y.grad_fn))
+    for attempt in (
+        lambda: ut.autograd.grad(y.sum(), bad),
+        lambda: ut.autograd.grad(bad, x, ut.ones(2)),
+        lambda: ut.autograd.backward(bad, ut.ones(2)),
+        lambda: y.sum().backward(inputs=[bad]),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            attempt()

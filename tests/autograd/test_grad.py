@@ -158,6 +158,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
         RuntimeError,
         "One of the differentiated Tensors does not require grad",
     ),
+    "a number as input": (
+        lambda L, x, y: L.autograd.grad(y, [x, 3]),
+        RuntimeError,
+        "all inputs have to be Tensors or GradientEdges, but got int",
+    ),
     "zeros for an edge": (
         lambda L, x, y: L.autograd.grad(y, L.autograd.graph.get_gradient_edge(leaf(L) * 2), materialize_grads=True),
         RuntimeError,

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import undertow as ut
+
 from undertow import ops
 from undertow.autograd.function import Function
 from undertow.autograd.gradcheck import (
@@ -501,3 +503,18 @@ def test_analytical_jacobian() -> None:
         get_analytical_jacobian((a,), ops.sin(a), grad_out=2.0)
     with deprecation, pytest.raises(ValueError, match="Expected output to be non-complex"):
         get_analytical_jacobian((a,), ops.mul(a, 1j))
+
+
+def test_complex_inputs_scale_the_tolerance_of_the_fast_mode() -> None:
+    """What the slow mode accepts element by element, the fast mode accepts for random combinations of the elements."""
+    z = ut.tensor([0.004 + 0.006j, 0.007 + 0.002j], dtype=ut.complex128, requires_grad=True)
+
+    def function(z):
+        return ops.reciprocal(ops.norm(z))
+
+    def accepts(atol: float, fast_mode: bool) -> bool:
+        return gradcheck(function, z, eps=1e-6, atol=atol, rtol=0.0, fast_mode=fast_mode, raise_exception=False)
+
+    tight = next(atol for atol in 10.0 ** np.arange(-8.0, 3.0, 0.1) if accepts(atol, fast_mode=False))
+    assert tight < 1  # the gradient is about 1e4
+    assert accepts(1.1 * tight, fast_mode=True)

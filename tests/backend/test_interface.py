@@ -36,7 +36,13 @@ def test_devices_that_differ(L: ModuleType) -> None:
     assert L.device("cpu") != "cpu" and L.device("cpu") is not None
 
 
-BAD_DEVICES = [("foo", RuntimeError), ("cuda:", RuntimeError), ("cuda:x", RuntimeError), ("", RuntimeError), (1.5, TypeError)]
+BAD_DEVICES = [
+    ("foo", RuntimeError),
+    ("cuda:", RuntimeError),
+    ("cuda:x", RuntimeError),
+    ("", RuntimeError),
+    (1.5, TypeError),
+]
 
 
 @pytest.mark.parametrize(("name", "error"), BAD_DEVICES, ids=str)

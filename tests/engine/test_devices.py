@@ -569,3 +569,130 @@ def test_deterministic_passes_equal_a_single_thread_bit_by_bit() -> None:
 def test_no_thread_is_left_with_a_queue_of_somebody_else() -> None:
     (leaf() * 2).sum().backward()
     assert this_thread.queue is None and this_thread.device is None
+
+
+# ---- the cases of PyTorch's own tests of devices
+
+
+def test_gradients_of_two_copies_meet() -> None:
+    x = leaf()
+    (x.to("sim:1") + x.to("sim:1")).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_outputs_on_many_devices_of_which_one_is_used() -> None:
+    class Broadcast(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return tuple(a.to(f"sim:{k}") if k else a.clone() for k in range(4))
+
+        @staticmethod
+        def backward(ctx, *grads):
+            assert [str(g.device) for g in grads] == [f"sim:{k}" for k in range(4)]  # zeros for the unused ones
+            return sum((g.to("sim:0") for g in grads[1:]), grads[0])
+
+    x = leaf()
+    (Broadcast.apply(x)[-1] * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_nested_passes_on_other_kinds_of_device() -> None:
+    class Nests(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, device):
+            ctx.device = device
+            return a * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            with ut.enable_grad():
+                inner = ut.ones(2, device=ctx.device, requires_grad=True)
+                (inner * inner).sum().backward()
+            assert inner.grad.tolist() == [2, 2]
+            return g, None
+
+    for outer, inner in itertools.product(["cpu", "sim:0", "sim:1"], repeat=2):
+        x = leaf(device=outer)
+        Nests.apply(x, inner).to("sim:0").sum().backward()
+        assert x.grad.tolist() == [1, 1]
+
+
+def test_a_failed_nested_pass_gives_its_memory_back() -> None:
+    class Nests(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            with ut.enable_grad():
+                inner = ut.ones(1000, device="sim:0", requires_grad=True)
+                root = inner.exp().sum()
+            root.backward()
+            raise LookupError("in the parent, on the CPU")
+
+    def run() -> None:
+        x = leaf()
+        y = Nests.apply((x * x).cpu())
+        with pytest.raises(LookupError, match="in the parent"):
+            y.sum().backward()
+
+    run()
+    sim.synchronize()
+    before = sim.memory_allocated("sim:0")
+    for _ in range(3):
+        run()
+    deadline = time.monotonic() + 5
+    while sim.memory_allocated("sim:0") != before and time.monotonic() < deadline:
+        time.sleep(1e-3)
+    assert sim.memory_allocated("sim:0") == before
+
+
+def test_what_no_rule_needs_is_not_kept_on_the_device() -> None:
+    x, m = ut.randn(100, device="sim:0", requires_grad=True), ut.randn(1, device="sim:0")
+    z = x.sum()
+    before = sim.memory_allocated("sim:0")
+    z = ((x + 2) * m).sum()
+    assert sim.memory_allocated("sim:0") == before and z.requires_grad
+
+
+def test_a_leaf_that_gets_nothing_runs_before_older_nodes() -> None:
+    executed = []
+
+    class Tells(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            executed.append("older node")
+            return g
+
+    class Product(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, w):
+            ctx.save_for_backward(a, w)
+            return a * w
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[1], None
+
+    x, w = leaf(), leaf()
+    w.register_hook(lambda g: executed.append("leaf"))
+    Product.apply(Tells.apply(x), w).sum().backward()
+    assert executed == ["leaf", "older node"]
+
+
+@pytest.mark.parametrize(("start", "end"), [("sim:0", "cpu"), ("cpu", "sim:0"), ("sim:0", "sim:1")])
+def test_gradcheck_from_one_device_to_another(start: str, end: str) -> None:
+    assert ut.autograd.gradcheck(lambda x: (x * x).to(end), leaf(device=start))
+
+
+def test_saved_tensors_kept_on_the_cpu() -> None:
+    x = leaf()
+    with ut.autograd.graph.save_on_cpu():
+        y = x.exp() * x
+    (grad,) = ut.autograd.grad(y.sum(), x)
+    assert np.allclose(grad.tolist(), [2 * np.e, 3 * np.exp(2)])

@@ -302,7 +302,7 @@ def an_error(engine: Engine) -> list[Callable[[], None]]:
 def a_shutdown(engine: Engine) -> list[Callable[[], None]]:
     """The threads are ended while a pass is under way: it goes on without them."""
     x = leaf()
-    root = (x.to("sim:0") * 2).to("sim:1").cpu()
+    root = (x.to("sim:0") * 2).cpu()
     done = []
 
     def caller() -> None:
@@ -318,12 +318,19 @@ def a_shutdown(engine: Engine) -> list[Callable[[], None]]:
     return [caller, ender]
 
 
-PROGRAMS = [(two_devices, 2), (two_callers, 2), (nested_across, 1), (an_error, 2), (a_shutdown, 1)]
+PROGRAMS = [(two_devices, 2), (two_callers, 1), (nested_across, 1), (an_error, 2), (a_shutdown, 1)]
+DEEPER = [(two_devices, 3), (two_callers, 2), (nested_across, 2), (an_error, 3), (a_shutdown, 2)]
 
 
 @pytest.mark.parametrize(("program", "preemptions"), PROGRAMS, ids=lambda p: getattr(p, "__name__", str(p)))
 def test_no_schedule_loses_a_gradient_or_blocks(program: Any, preemptions: int) -> None:
     assert explore(program, preemptions) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "preemptions"), DEEPER, ids=lambda p: getattr(p, "__name__", str(p)))
+def test_nor_does_one_with_more_preemptions(program: Any, preemptions: int) -> None:
+    assert explore(program, preemptions, limit=60_000) > 100
 
 
 # ---- the scheduler finds what is wrong with a broken protocol

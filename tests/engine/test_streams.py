@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -111,7 +112,7 @@ def without(rule: int) -> Callable[..., Any]:
     def mutant(space: Any, producer: Any, consumer: Any) -> Any:
         if rule_for(space, producer, consumer) != rule:
             return accumulation_stream(space, producer, consumer)
-        return consumer if rule in (2, 3) else space.default_stream
+        return (consumer if rule in (2, 3) else space.default_stream), []
 
     return mutant
 
@@ -141,7 +142,7 @@ def buffer_that_took(grads: list[Any], producer: Any, consumer: Any) -> DeviceIn
 
 
 def test_rule_1_gradients_on_the_cpu_need_no_stream() -> None:
-    assert accumulation_stream(cpu, None, sim.Stream("sim:0")) is None
+    assert accumulation_stream(cpu, None, sim.Stream("sim:0")) == (None, [])
     total = buffer_that_took([cpu.ones(2), cpu.ones(2)], None, None)
     assert total.slots[0].tolist() == [2, 2]
 
@@ -156,20 +157,22 @@ def test_rule_5_a_gradient_of_a_third_device_is_added_on_its_default_stream(monk
         with sim.stream(side):  # whatever stream the thread happens to be on
             return buffer_that_took(grads, producer, consumer).slots[0]
 
-    assert accumulation_stream(space, producer, consumer) is space.default_stream
+    assert accumulation_stream(space, producer, consumer) == (space.default_stream, [producer])
     assert (add_two() + 1).tolist() == [3, 3]  # read on the default stream, as the receiver will
-    monkeypatch.setattr(input_buffer, "accumulation_stream", lambda *_: None)
+    monkeypatch.setattr(input_buffer, "accumulation_stream", lambda *_: (None, []))
     with pytest.raises(StreamOrderError):
         add_two() + 1
 
 
-def test_the_stream_of_the_receiver_waits_for_that_of_the_producer() -> None:
+def test_what_waits_for_what() -> None:
     space = namespace_of("sim:0")
-    producer, consumer = sim.Stream("sim:0"), sim.Stream("sim:0")
-    assert accumulation_stream(space, producer, consumer) is consumer
-    assert accumulation_stream(space, None, consumer) is consumer
-    assert accumulation_stream(space, producer, None) is space.default_stream
-    assert accumulation_stream(space, None, None) is space.default_stream
+    default, producer, consumer, elsewhere = space.default_stream, *map(sim.Stream, ("sim:0", "sim:0", "sim:1"))
+    assert accumulation_stream(space, producer, consumer) == (consumer, [producer])
+    assert accumulation_stream(space, consumer, consumer) == (consumer, [])
+    assert accumulation_stream(space, None, consumer) == (consumer, [default])
+    assert accumulation_stream(space, elsewhere, consumer) == (consumer, [elsewhere, default])
+    assert accumulation_stream(space, producer, None) == (default, [producer])
+    assert accumulation_stream(space, elsewhere, elsewhere) == (default, [elsewhere])
 
 
 # ---- backward runs on the stream forward ran on
@@ -266,6 +269,7 @@ def test_only_the_callers_current_stream_waits() -> None:
 
 def test_a_pipeline_over_two_devices_and_four_streams() -> None:
     """Two stages on two devices, each working on two micro-batches on streams of their own."""
+    ut.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # both micro-batches use the same leaves
     w0, w1 = leaf("sim:0"), leaf("sim:1")
     streams = {(d, k): side_stream(f"sim:{d}") for d in range(2) for k in range(2)}
     losses = []
@@ -283,6 +287,7 @@ def test_a_pipeline_over_two_devices_and_four_streams() -> None:
                 loss.backward(seed)
     for (device, _), stream in streams.items():
         sim.current_stream(f"sim:{device}").wait_stream(stream)
+    ut.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
     assert w0.grad.tolist() == w1.grad.tolist() == [3, 3, 3]
 
 
@@ -291,3 +296,162 @@ def test_a_user_who_forgets_to_wait_is_told() -> None:
     side = sim.Stream("sim:0")
     with sim.stream(side), pytest.raises(StreamOrderError, match="Let the one wait for the other"):
         x * 2
+
+
+# ---- the cases of PyTorch's own tests of streams
+
+
+@pytest.fixture(params=[True, False], ids=["threads", "one thread"])
+def threads(request: pytest.FixtureRequest) -> Any:
+    with ut.autograd.set_multithreading_enabled(request.param):
+        yield
+
+
+class AddsOne(ut.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.clone().add_(1)
+
+
+class MovesAway(ut.autograd.Function):
+    """To sim:1; its gradient is made on a stream of sim:0 of its own, which the node's stream then waits for."""
+
+    @staticmethod
+    def forward(ctx, a):
+        ctx.stream = sim.current_stream("sim:1")
+        return a.to("sim:1")
+
+    @staticmethod
+    def backward(ctx, g):
+        own = sim.Stream("sim:0")
+        with sim.stream(own):
+            result = g.to("sim:0").add_(1)
+        ctx.stream.wait_stream(own)
+        return result
+
+
+def test_case_2_a_producer_on_another_stream(threads: Any) -> None:
+    first = sim.Stream("sim:0")
+    with sim.stream(first):
+        a = leaf()
+        b = a * 2
+    second = sim.Stream("sim:0")
+    second.wait_stream(first)
+    with sim.stream(second):
+        AddsOne.apply(b).sum().backward()
+    sim.synchronize()
+    assert a.grad.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("ambient", [True, False], ids=["on a side stream", "on the default stream"])
+def test_case_3_a_producer_on_another_device(threads: Any, ambient: bool) -> None:
+    first = sim.Stream("sim:0")
+    with sim.stream(first):
+        a = leaf()
+        b = a * 2
+    sim.default_stream("sim:0").wait_stream(first)
+    out = MovesAway.apply(b)
+    side = side_stream("sim:0") if ambient else None
+    with sim.stream(side):
+        out.sum().backward()
+    sim.synchronize()
+    assert a.grad.tolist() == [4, 4, 4]
+
+
+def test_case_3_without_the_wait_for_the_producer(monkeypatch: Any) -> None:
+    def mutant(space: Any, producer: Any, consumer: Any) -> Any:
+        where, before = accumulation_stream(space, producer, consumer)
+        return where, [other for other in before if other is not producer or other.namespace is space]
+
+    monkeypatch.setattr(input_buffer, "accumulation_stream", mutant)
+    a = leaf()
+    with pytest.raises(StreamOrderError):
+        MovesAway.apply(a * 2).sum().backward()
+
+
+def test_case_4_two_producers_on_streams_of_another_device(threads: Any) -> None:
+    class Doubles(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.clone().mul_(2)
+
+    a = leaf()
+    _, b = TwoDevices.apply(a)
+    results = []
+    for _ in range(2):
+        side = side_stream("sim:1")
+        with sim.stream(side):
+            results.append(Doubles.apply(b))
+        sim.default_stream("sim:1").wait_stream(side)
+    (results[0] + results[1]).sum().backward()
+    assert a.grad.tolist() == [20, 20, 20]
+
+
+def test_a_branch_on_a_side_stream_runs_beside_the_main_one(threads: Any) -> None:
+    """The receiver's stream, which is also the main branch's, waits for the side branch only when it must."""
+    events: dict[str, Any] = {}
+
+    def mark(name: str) -> None:
+        events[name] = sim.current_stream("sim:0").record_event()
+
+    class Main(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            mark("main starts")
+            return g
+
+    class Side(Main):
+        @staticmethod
+        def backward(ctx, g):
+            mark("side starts")
+            for _ in range(50):
+                g = g * 1
+            mark("side ends")
+            return g
+
+    a = leaf()
+    b = a * 1
+    main = Main.apply(b)
+    side = side_stream()
+    with sim.stream(side):
+        other = Side.apply(b)  # recorded last, so its gradient is the first to arrive at b's node
+    sim.default_stream("sim:0").wait_stream(side)
+    (main + other).sum().backward()
+    assert events["side starts"].elapsed_time(events["side ends"]) > 0
+    assert events["main starts"].elapsed_time(events["side ends"]) > 0
+    assert a.grad.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_leaf_whose_node_was_made_on_another_stream(kept: bool, silent: bool) -> None:
+    ut.set_warn_always(True)
+    ut.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(not silent)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first, second = side_stream(), side_stream()
+            with sim.stream(first):
+                a = leaf()
+                former = a.clone() if kept else None  # keeps the node
+            second.wait_stream(first)
+            with sim.stream(second):
+                (a * 1).sum().backward()
+            del former
+    finally:
+        ut.set_warn_always(False)
+        ut.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
+    told = any("set_warn_on_accumulate_grad_stream_mismatch" in str(w.message) for w in caught)
+    assert told == (kept and not silent)

@@ -82,7 +82,10 @@ DIFFERENT = {"gather": {"_saved_self"}, "index": {"_saved_index0"}}
 def test_names_are_pytorchs(torch: ModuleType, name: str) -> None:
     """A node of ours has PyTorch's name and saves the same tensors under the same names."""
     f = OPERATIONS[name]
-    ours, theirs = saved_tensors(ut, f(ut, leaf(ut), leaf(ut))), saved_tensors(torch, f(torch, leaf(torch), leaf(torch)))
+    ours, theirs = (
+        saved_tensors(ut, f(ut, leaf(ut), leaf(ut))),
+        saved_tensors(torch, f(torch, leaf(torch), leaf(torch))),
+    )
     for attribute in ours.keys() & theirs.keys():
         assert ours[attribute] == (theirs[attribute] if attribute == "name" else pytest.approx(theirs[attribute]))
     assert ours.keys() ^ theirs.keys() == DIFFERENT.get(name, set())
@@ -216,9 +219,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("attempt", "error", "words"), REFUSED.values(), ids=REFUSED)
-def test_hooks_that_are_refused(
-    L: ModuleType, attempt: Callable[..., Any], error: type[Exception], words: str
-) -> None:
+def test_hooks_that_are_refused(L: ModuleType, attempt: Callable[..., Any], error: type[Exception], words: str) -> None:
     y = leaf(L).exp()
     with pytest.raises(error, match=words):
         attempt(y.grad_fn._raw_saved_result)

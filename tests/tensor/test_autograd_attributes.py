@@ -115,7 +115,11 @@ NO_GRADIENT: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "itself": (lambda L, x: x, RuntimeError, "can't assign Variable as its own grad"),
     "another size": (lambda L, x: L.ones(3), RuntimeError, "attempting to assign a gradient of size"),
     "a column": (lambda L, x: L.ones(2, 1), RuntimeError, "attempting to assign a gradient of size"),
-    "another dtype": (lambda L, x: L.ones(2, dtype=L.float64), RuntimeError, "attempting to assign a gradient with dtype"),
+    "another dtype": (
+        lambda L, x: L.ones(2, dtype=L.float64),
+        RuntimeError,
+        "attempting to assign a gradient with dtype",
+    ),
     "integers": (lambda L, x: L.ones(2, dtype=L.int64), RuntimeError, "attempting to assign a gradient with dtype"),
 }
 
@@ -304,9 +308,7 @@ CHANGES: dict[str, tuple[Callable[..., Any], int]] = {
 
 @pytest.mark.parametrize(("change", "version"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("recording", [True, False])
-def test_changes_in_place_are_counted(
-    L: ModuleType, recording: bool, change: Callable[..., Any], version: int
-) -> None:
+def test_changes_in_place_are_counted(L: ModuleType, recording: bool, change: Callable[..., Any], version: int) -> None:
     x = L.zeros(2)
     view = x.view(2, 1)
     with L.set_grad_enabled(recording):

@@ -18,7 +18,7 @@ from undertow.errors import AutogradError, EmptyInputsError, warn_once
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.hooks import retain_at
-from undertow.graph.node import OutputEdge, space_of
+from undertow.graph.node import Node, OutputEdge, space_of
 from undertow.modes import current
 from undertow.ops.recorded import recorded
 from undertow.tensor import LEAF, Size, Tensor
@@ -52,13 +52,13 @@ def backward(
         grad_tensors = grad_variables
     if inputs is not None and _length(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    roots = _sequence(tensors)
+    roots = _sequence(tensors, "tensors")
     if any(level.concerns(roots) for level in active().vmaps):
         raise VmapError(
             "backward() called inside a functorch transform (vmap). This is not supported: `.grad` has room for one "
             "example. Please use undertow.func.grad, or undertow.autograd.grad, instead."
         )
-    targets = None if inputs is None else _sequence(inputs)
+    targets = None if inputs is None else _sequence(inputs, "inputs")
     grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)), create_graph)
     if create_graph:
         _warn_create_graph()
@@ -105,7 +105,7 @@ def grad(
         found = grad(outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, True, allow_unused,
                      is_grads_batched, materialize_grads)  # fmt: skip
         return dict(zip(inputs, found, strict=True))
-    roots, targets = _sequence(outputs), _sequence(inputs)
+    roots, targets = _sequence(outputs, "outputs"), _sequence(inputs, "inputs")
     if not targets:
         raise EmptyInputsError()
     given = _optional_sequence(grad_outputs, len(roots))
@@ -126,16 +126,27 @@ def _length(value: Any) -> int:
     return 1 if isinstance(value, Tensor | GradientEdge) else len(value)
 
 
-def _sequence(value: Any) -> tuple[Any, ...]:
+def _sequence(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, Tensor | GradientEdge):
-        return (value,)
-    if isinstance(value, Mapping):
-        return tuple(value.values())
-    items = tuple(value)
+        items: tuple[Any, ...] = (value,)
+    else:
+        items = tuple(value.values() if isinstance(value, Mapping) else value)
     for item in items:
-        if not isinstance(item, Tensor | GradientEdge):
-            raise TypeError(f"expected Tensors or GradientEdges, got {type(item).__name__}")
+        if isinstance(item, GradientEdge):
+            _check_edge(item)
+        elif not isinstance(item, Tensor):
+            raise AutogradError(f"all {what} have to be Tensors or GradientEdges, but got {type(item).__name__}")
     return items
+
+
+def _check_edge(edge: GradientEdge) -> None:
+    """An edge may be made by hand: its node must be one, and have that output."""
+    if not isinstance(edge.node, Node):
+        raise AutogradError(f"the node of a GradientEdge has to be a grad_fn, but got {type(edge.node).__name__}")
+    if not 0 <= edge.output_nr < edge.node.num_outputs:
+        raise AutogradError(
+            f"GradientEdge: {edge.node.name()} has no output {edge.output_nr}, only {edge.node.num_outputs} from 0 on"
+        )
 
 
 def _optional_sequence(value: Any, count: int) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from undertow.autograd.jacobian_check import (
 from undertow.autograd.jacobian_check import GradcheckError as GradcheckError
 from undertow.autograd.leaves import requires_grad_ as set_requires_grad
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.node import Node, next_sequence_nr
+from undertow.graph.node import Node, next_sequence_nr, place_node
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
 
@@ -306,6 +306,7 @@ class _UndefinedGrad(Node):
         self.saved = self.params = ()
         self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
         self.extra = None
+        place_node(self, [tensor._xp])
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return [None]

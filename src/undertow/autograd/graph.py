@@ -25,6 +25,7 @@ from undertow.autograd.versions import increment_version as increment_version
 from undertow.autograd.versions import unsafe_preserve_version_counter as unsafe_preserve_version_counter
 from undertow.autograd.versions import unsafe_set_version_counter as unsafe_set_version_counter
 from undertow.engine.engine import engine, execution_order
+from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node
@@ -227,5 +228,6 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
 __all__ = [
     "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "call_node", "current_graph_task_execution_order",
     "current_graph_task_id", "current_node", "get_gradient_edge",
-    "increment_version", "is_graph_kept", "queue_callback", "register_multi_grad_hook", "will_execute_node",
+    "increment_version", "is_graph_kept", "queue_callback", "register_multi_grad_hook",
+    "set_warn_on_accumulate_grad_stream_mismatch", "will_execute_node",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertow.autograd.backward import grad
+from undertow.backend import cpu
 from undertow.tensor import Tensor, current_edge
 
 
@@ -98,7 +99,8 @@ class Comparison:
                     raise GradcheckError(self.mismatch(o, i, wanted, found) + self.slow_report(o, i))
 
     def close(self, found: Any, wanted: Any, atol: float) -> bool:
-        return bool(self.xp.allclose(found, wanted, self.settings.rtol, atol))
+        found, wanted = cpu.take_over(found), cpu.take_over(wanted)  # an output may be on another device than the input
+        return bool(cpu.allclose(found, wanted, self.settings.rtol, atol))
 
     # ---- numerical
 

@@ -5,6 +5,7 @@ from undertow.backend import simulated as simulated
 from undertow.backend.cpu import cpu as cpu
 from undertow.backend.interface import ArrayNamespace as ArrayNamespace
 from undertow.backend.interface import Device as Device
+from undertow.backend.interface import DeviceArray as DeviceArray
 
 
 def namespace_of(device: object) -> ArrayNamespace:
@@ -23,7 +24,7 @@ def namespace_of(device: object) -> ArrayNamespace:
 
 def namespace_of_array(array: object) -> ArrayNamespace:
     """The array functions of the device that an array lies on."""
-    return cpu if type(array) is cpu.ndarray else getattr(array, "namespace", cpu)
+    return array.namespace if isinstance(array, DeviceArray) else cpu
 
 
 def devices_in_use() -> bool:

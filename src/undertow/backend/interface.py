@@ -54,6 +54,14 @@ class Device:
         return Device, (self.type, self.index)
 
 
+class DeviceArray:
+    """An array that is not the CPU's, and knows the namespace of its device."""
+
+    __slots__ = ()
+
+    namespace: ArrayNamespace
+
+
 class ArrayNamespace:
     """The array functions of one device, as attributes under NumPy's names.
 

@@ -34,7 +34,8 @@ from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_o
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
 from undertow.engine.validate import conform_to_receiver
-from undertow.graph.accumulate import is_accumulating
+from undertow.errors import warn_once
+from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
 
 
@@ -241,14 +242,20 @@ class DeviceThreads:
             if buffer is None:
                 buffer = DeviceInputBuffer(below.num_outputs, task.recorded, task.deterministic)
                 task.not_ready[below] = buffer
-            buffer.take(nr, grad, producer, stream_of(below), (-node.sequence_nr, index))
+            consumer = stream_of(below)
+            if type(below) is AccumulateGrad and grad is not None and is_mismatch(producer, consumer):
+                warn_of_mismatch()
+            buffer.take(nr, grad, producer, consumer, (-node.sequence_nr, index))
             task.dependencies[below] -= 1
             if task.dependencies[below]:
                 return
             del task.not_ready[below]
             task.outstanding_tasks += 1
         buffer.settle()
-        self.ready_queue(task, buffer.space(cpu)).push(NodeTask(task, below, buffer))
+        space = buffer.space(cpu)
+        if space is cpu and consumer is not None and buffer.received() is None:
+            space = consumer.namespace  # nothing flowed: the node's own device
+        self.ready_queue(task, space).push(NodeTask(task, below, buffer))
 
     # ---- may a pass use threads
 
@@ -268,6 +275,30 @@ def _leaves_gradients(task: GraphTask, node: Node) -> bool:
 
 def _is_mine(lock: Any) -> bool:
     return bool(lock._is_owned())
+
+
+_warn_on_mismatch = [True]
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Whether to warn when a gradient comes to a leaf from another stream than its AccumulateGrad node was made on."""
+    _warn_on_mismatch[0] = bool(enabled)
+
+
+def is_mismatch(producer: Any, consumer: Any) -> bool:
+    return None not in (producer, consumer) and producer is not consumer and producer.device == consumer.device
+
+
+def warn_of_mismatch() -> None:
+    if _warn_on_mismatch[0]:
+        warn_once(
+            "accumulate-grad-stream-mismatch",
+            "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "
+            "gradient: one has to wait for the other. The node was made in an earlier iteration, on another stream, and "
+            "is kept alive by a graph that still refers to the leaf. Drop that graph (a loss that is kept, for "
+            "example), or, if this is as you want it, call "
+            "undertow.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False).",
+        )
 
 
 def touches_devices(task: GraphTask, grads: Any) -> bool:

@@ -3,8 +3,8 @@
 The first gradient of a slot is kept as it is, so it may belong to somebody else and is never changed; the second makes
 a sum of the buffer's own, into which the rest are added in place (out of place when the pass is recorded).
 
-Note [Device order]: a gradient may come from another stream, or another device, than its receiver works on. Before it
-is kept or added, `accumulation_stream` lets the stream on which that happens wait for it:
+Note [Device order]: a gradient may come from another stream, or another device, than its receiver works on. It is kept
+and added on the stream that `accumulation_stream` names, after that has waited for the streams named with it:
 
 (1) It is on a device without streams. Nothing to do.
 (2) Producer, receiver and gradient are on one device: the receiver's stream, after the producer's.
@@ -13,6 +13,11 @@ is kept or added, `accumulation_stream` lets the stream on which that happens wa
     the default one for every device but that of the node it runs.)
 (4) It shares a device with the producer, not with the receiver: that device's default stream, after the producer's.
 (5) It shares a device with neither: the default stream of its own device.
+
+In (3) and (5) the producer's stream is waited for too, so that a Function which works on streams of its own need only
+see to it that the stream it was called on has waited for them. No wait comes before it must: a first gradient is just
+kept, and the wait follows when a second is added to it, or when the receiver is about to run. Meanwhile another
+producer may use the receiver's stream.
 """
 
 from __future__ import annotations
@@ -64,12 +69,13 @@ class DeviceInputBuffer(InputBuffer):
     pending  None, or (in a deterministic pass) what has come: it is summed when the last is there, in one order
     """
 
-    __slots__ = ("pending", "xp")
+    __slots__ = ("awaited", "pending", "xp")
 
     def __init__(self, size: int, xp: Any, deterministic: bool) -> None:
         super().__init__(size)
         self.xp = xp
         self.pending: list[Any] | None = [] if deterministic else None
+        self.awaited: list[tuple[Any, Any]] = []  # (stream, the event it has to wait for)
 
     def take(self, nr: int, grad: Any, producer: Any, consumer: Any, order: tuple[int, int]) -> None:
         """Add a gradient made on the stream `producer`, for a node that runs on the stream `consumer`.
@@ -78,21 +84,30 @@ class DeviceInputBuffer(InputBuffer):
         """
         if grad is None:
             return
-        where = accumulation_stream(space_of_gradient(grad), producer, consumer)
+        where, before = accumulation_stream(space_of_gradient(grad), producer, consumer)
+        self.awaited += [(where, other.record_event()) for other in before]
         if self.pending is None:
             self._add_on(where, nr, grad)
         else:
             self.pending.append((order, where, nr, grad))
 
     def _add_on(self, where: Any, nr: int, grad: Any) -> None:
+        if self.slots[nr] is not None:
+            self._wait()
         with stream(where):
             self.add(nr, grad, self.xp or space_of_gradient(grad), in_place=self.xp is None)
 
+    def _wait(self) -> None:
+        awaited, self.awaited = self.awaited, []
+        for where, event in awaited:
+            where.wait_event(event)
+
     def settle(self) -> None:
-        """Everything is there: sum up what was held back, latest recorded producer first."""
+        """Everything is there: sum up what was held back, latest recorded producer first, and wait for the rest."""
         pending, self.pending = self.pending or (), None
         for _, where, nr, grad in sorted(pending, key=lambda entry: entry[0]):
             self._add_on(where, nr, grad)
+        self._wait()
 
 
 def space_of_gradient(grad: Any) -> Any:
@@ -100,16 +115,17 @@ def space_of_gradient(grad: Any) -> Any:
     return namespace_of_array(getattr(grad, "_array", grad))
 
 
-def accumulation_stream(space: Any, producer: Any, consumer: Any) -> Any:
-    """The stream that deals with a gradient of the device of `space`, made to wait for it. See Note [Device order]."""
+def accumulation_stream(space: Any, producer: Any, consumer: Any) -> tuple[Any, list[Any]]:
+    """The stream that deals with a gradient of the device of `space`, and those it must have waited for first.
+
+    See Note [Device order].
+    """
     if space.current_stream() is None:
-        return None  # (1)
+        return None, []  # (1)
     on_producer = producer is not None and producer.namespace is space
     on_consumer = consumer is not None and consumer.namespace is space
-    if on_consumer:
-        where, before = consumer, producer if on_producer else space.default_stream  # (2), (3)
-    else:
-        where, before = space.default_stream, producer if on_producer else None  # (4), (5)
-    if before is not None and before is not where:
-        where.wait_stream(before)
-    return where
+    where = consumer if on_consumer else space.default_stream  # (2), (3) or (4), (5)
+    before = [] if producer is None else [producer]
+    if on_consumer and not on_producer:
+        before.append(space.default_stream)  # (3)
+    return where, [other for other in before if other is not where]

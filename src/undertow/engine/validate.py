@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import cpu, namespace_of_array
+from undertow.backend import DeviceArray, cpu, namespace_of_array
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
 
@@ -49,7 +49,7 @@ def conform_to_receiver(producer: Node, index: int, grad: Any, edge: Any, record
         return None
     below, nr = edge[0], edge[1]
     space = space_of(below, nr)
-    if recorded is None and not hasattr(grad, "namespace"):
+    if recorded is None and not isinstance(grad, DeviceArray):
         grad = cpu.asarray(grad)
     here = namespace_of_array(getattr(grad, "_array", grad))
     shape, dtype = expected(below, nr)

@@ -25,7 +25,11 @@ class Error(Node):
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         # not the exception itself: its traceback would keep the pass alive as long as the graph
-        kind = type(self.exception)
-        fresh = kind.__new__(kind, *self.exception.args)
-        vars(fresh).update(vars(self.exception))
-        raise fresh
+        raise copy_of(self.exception)
+
+
+def copy_of(exception: Exception) -> Exception:
+    kind = type(exception)
+    fresh = kind.__new__(kind, *exception.args)
+    vars(fresh).update(vars(exception))
+    return fresh

@@ -55,11 +55,19 @@ class NodeExtra:
     hooks: Any = None
     metadata: dict[str, Any] | None = None
     counters: dict[int, tuple[VersionCounter, int]] | None = None
+    wrapper: Any = None  # weak reference to the CopySlices that applies the node to a slice
     tangents: dict[int, Any] | None = None
     #: the stream the operation ran on, if its (first) output is not on the CPU; the gradient is computed there too
     stream: Any = None
     #: the namespace of each output, if they are not all on one device
     spaces: list[Any] | None = None
+
+
+class _DeviceOfNode:
+    """`node.device`. No property, because a custom Function may well set `ctx.device`."""
+
+    def __get__(self, node: Any, owner: Any = None) -> Any:
+        return self if node is None else space_of(node, 0).device
 
 
 class Node:
@@ -138,9 +146,7 @@ class Node:
             for nr, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
         ]
 
-    @property
-    def device(self) -> Any:
-        return space_of(self, 0).device
+    device = _DeviceOfNode()
 
     @property
     def requires_grad(self) -> bool:

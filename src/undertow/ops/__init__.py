@@ -24,7 +24,7 @@ TABLES = (
     *("least_squares", "triangular", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
     # networks
     *("activations", "softmax", "normalization", "losses", "classification", "similarity"),
-    *("convolution", "conv"),
+    *("convolution", "conv", "folding", "pooling", "pool", "resampling"),
     # new tensors
     *("creation", "ranges", "likeness", "random"),
 )

@@ -83,8 +83,9 @@ def svd_gradient(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) 
     if not whole:
         return thin_svd_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
     thin_U, thin_Vh = columns(xp, U, 0, k), rows(xp, Vh, 0, k)
-    thin = [None if g_U is None else columns(xp, g_U, 0, k), g_S, None if g_Vh is None else rows(xp, g_Vh, 0, k)]
-    total = thin_svd_gradient(xp, *thin, thin_U, S, thin_Vh)
+    thin_g_U = None if g_U is None else columns(xp, g_U, 0, k)
+    thin_g_Vh = None if g_Vh is None else rows(xp, g_Vh, 0, k)
+    total = thin_svd_gradient(xp, thin_g_U, g_S, thin_g_Vh, thin_U, S, thin_Vh)
     if g_U is not None and U.shape[-1] > k:
         total = total - complement_gradient(xp, g_U, U, thin_U / xp.expand_dims(S, -2), thin_Vh)
     if g_Vh is not None and Vh.shape[-2] > k:

@@ -70,9 +70,7 @@ pinv_of = primitive(
 
 
 @composite
-def linalg_pinv(
-    A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:
+def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudoinverse: singular values up to max(atol, rtol * the largest) are taken to be 0.
 
     >>> import undertow as ut

@@ -7,19 +7,11 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.ops.arithmetic import mul
-from undertow.ops.declare import composite, primitive
-from undertow.ops.elementwise import abs as absolute
-from undertow.ops.elementwise import sign
-from undertow.ops.operands import as_operand
-from undertow.ops.powers import pow as power
-from undertow.ops.recorded import recorded
+from undertow.ops.declare import primitive
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.batching import expanded
 from undertow.ops.rules.shifted import shifted
-from undertow.ops.spatial import Sizes, offsets, per_dim, shifted_slices
-from undertow.ops.views import squeeze, unsqueeze
-from undertow.tensor import Tensor
+from undertow.ops.spatial import Sizes, offsets, shifted_slices
 
 # ---- sizes
 
@@ -243,9 +235,8 @@ def spread_means(
     counts, ones = grad.shape[grad.ndim - dims :], (1,) * dims
     by = divisors(xp, input_sizes, counts, kernel_size, stride, padding, count_include_pad, divisor_override)
     part = (grad / by).astype(grad.dtype)
-    reach = [
-        max((c - 1) * s + k, n + p) for n, k, c, s, p in zip(input_sizes, kernel_size, counts, stride, padding, strict=True)
-    ]
+    numbers = zip(input_sizes, kernel_size, counts, stride, padding, strict=True)
+    reach = [max((c - 1) * s + k, n + p) for n, k, c, s, p in numbers]
     out = xp.zeros((*grad.shape[: grad.ndim - dims], *reach), grad.dtype)
     for offset in offsets(kernel_size):
         out[shifted_slices(offset, counts, stride, ones)] += part

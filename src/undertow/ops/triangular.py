@@ -79,9 +79,7 @@ solve_triangular = primitive(
 
 
 @composite
-def linalg_solve_triangular(
-    A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
+def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), of which only one triangle of A is read.
 
     unitriangular   the diagonal is taken to be 1, and not read
@@ -107,9 +105,7 @@ def linalg_solve_triangular(
 
 
 @composite
-def triangular_solve(
-    b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
-) -> Any:
+def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
     b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
     if b.ndim < 2:

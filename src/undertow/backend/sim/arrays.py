@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from undertow.backend.interface import DeviceArray
 from undertow.backend.sim import streams
 from undertow.backend.sim.clocks import LOCK, Buffer, order
 from undertow.backend.sim.faults import meet_failures
@@ -27,7 +28,7 @@ WRITES_FIRST = {"setitem", "copyto", "fill", "put", "place", "putmask", "put_alo
 RETURNS_COPY = {np.sort, np.partition, np.resize}
 
 
-class SimArray(NDArrayOperatorsMixin):
+class SimArray(NDArrayOperatorsMixin, DeviceArray):
     """An array on a simulated device; each device has a subclass of its own, which knows its namespace."""
 
     __slots__ = ("__weakref__", "_buffer", "_data")
