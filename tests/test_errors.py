@@ -48,10 +48,10 @@ REFUSED: dict[str, tuple[Callable[[ModuleType, Case], Any], type[Exception], str
     # shapes
     "shapes that do not broadcast": (lambda L, t: t.x + t.c, RuntimeError, "must match the size of tensor b"),
     "a product of wrong shapes": (lambda L, t: t.c @ t.c, RuntimeError, "shapes cannot be multiplied"),
-    "a view of another size": (lambda L, t: t.c.view(5), RuntimeError, "shape '\\[5\\]' is invalid for input of size 6"),
+    "a view of another size": (lambda L, t: t.c.view(5), RuntimeError, "is invalid for input of size 6"),
     "a dimension too many": (lambda L, t: t.c.sum(2), IndexError, "Dimension out of range"),
     "an index out of range": (lambda L, t: t.x[2], IndexError, "out of bounds|out of range"),
-    "a list of different shapes": (lambda L, t: L.stack([t.x, t.c]), RuntimeError, "expects each tensor to be equal size"),
+    "a list of different shapes": (lambda L, t: L.stack([t.x, t.c]), RuntimeError, "each tensor to be equal size"),
     # in place
     "a leaf in place": (lambda L, t: t.x.add_(1), RuntimeError, "a leaf Variable that requires grad"),
     "an element of a leaf": (lambda L, t: t.x.__setitem__(0, 5.0), RuntimeError, "leaf Variable that requires grad"),
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Callable[[ModuleType, Case], Any], type[Exception], str
     # numbers
     "a number of several": (lambda L, t: t.c.item(), RuntimeError, "cannot be converted to Scalar"),
     "NaN as an integer": (lambda L, t: int(L.tensor(float("nan"))), ValueError, "cannot convert float NaN to integer"),
-    "infinity as an integer": (lambda L, t: int(L.tensor(float("inf"))), OverflowError, "cannot convert float infinity"),
+    "infinity as an integer": (lambda L, t: int(L.tensor(float("inf"))), OverflowError, "convert float infinity"),
     "the truth of several": (lambda L, t: bool(t.c), RuntimeError, "more than one value is ambiguous"),
     "memory that requires grad": (lambda L, t: t.y.numpy(), RuntimeError, "Can't call numpy"),
 }  # fmt: skip

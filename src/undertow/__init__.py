@@ -66,33 +66,34 @@ aminmax angle any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh ar
 as_strided as_tensor asarray asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d avg_pool1d avg_pool2d
 avg_pool3d baddbmm batch_norm bernoulli bilinear binary_cross_entropy binary_cross_entropy_with_logits bincount
 binomial bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor block_diag bmm
-broadcast_tensors broadcast_to bucketize cartesian_prod cat cdist ceil celu chain_matmul cholesky cholesky_inverse
-cholesky_solve chunk clamp clamp_max clamp_min clip clone column_stack combinations complex concat concatenate conj
-conj_physical constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
-copysign cos cosh cosine_embedding_loss cosine_similarity count_nonzero cross cross_entropy cummax cummin cumprod
-cumsum cumulative_trapezoid deg2rad det diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff
-digamma dist div divide dot dropout dsplit dstack einsum elu embedding empty empty_like empty_strided eq equal erf
-erfc erfinv exp exp2 expand_dims expit expm1 eye fill fix flatten flip fliplr flipud float_power floor floor_divide
-fmax fmin fmod frac from_numpy frombuffer full full_like gather gaussian_nll_loss ge gelu ger glu greater
-greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss histc hsplit
-hstack huber_loss hypot imag index_add index_copy index_fill index_put index_reduce index_select inner instance_norm
-interpolate inverse is_conj is_neg isclose isfinite isin isinf isnan isneginf isposinf isreal kl_div kron kthvalue
-l1_loss layer_norm ldexp le leaky_relu lerp less less_equal lgamma linear linspace log log10 log1p log2 log_softmax
-logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid logspace
-logsumexp lp_pool1d lp_pool2d lp_pool3d lt margin_ranking_loss masked_fill masked_scatter masked_select matmul
-matrix_exp matrix_power max max_pool1d max_pool2d max_pool3d maximum mean median meshgrid min minimum mish mm mode
-moveaxis movedim mse_loss msort mul multilabel_soft_margin_loss multinomial multiply mv nan_to_num nanmean nanmedian
-nanquantile nansum narrow ne neg nll_loss nonzero norm normal normalize not_equal one_hot ones ones_like outer pad
-pairwise_distance percentile permute pinverse poisson poisson_nll_loss polar polygamma positive pow prelu prod put
-qr quantile rad2deg rand rand_like randint randint_like randn randn_like randperm ravel real reciprocal relu relu6
-remainder repeat_interleave reshape resolve_conj resolve_neg rms_norm roll rot90 round rsqrt rsub scalar_tensor
-scatter scatter_add scatter_reduce searchsorted select select_scatter selu sgn sigmoid sign signbit silu sin sinc
-sinh slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign sort split
-split_with_sizes sqrt square squeeze stack std std_mean sub subtract sum svd swapaxes swapdims t take take_along_dim
-tan tanh tanhshrink tensor tensor_split tensordot threshold tile topk trace transpose trapezoid trapz
-triangular_solve tril tril_indices triplet_margin_loss triu triu_indices true_divide trunc unbind unflatten unfold
-unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze vander var
-var_mean vdot view_as_complex view_as_real vsplit vstack where xlogy zeros zeros_like
+broadcast_tensors broadcast_to bucketize cartesian_prod cat cdist ceil celu chain_matmul channel_shuffle cholesky
+cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone column_stack combinations complex concat
+concatenate conj conj_physical constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution copysign corrcoef cos cosh cosine_embedding_loss cosine_similarity count_nonzero cov
+cross cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det diag diag_embed diagflat diagonal
+diagonal_copy diagonal_scatter diff digamma dist div divide dot dropout dsplit dstack einsum elu embedding
+embedding_bag empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand_dims expit expm1 eye fill fix
+flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp from_numpy frombuffer full
+full_like gather gaussian_nll_loss gcd ge gelu ger glu gradient greater greater_equal group_norm gt hardshrink
+hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss histc hsplit hstack huber_loss hypot i0 imag index_add
+index_copy index_fill index_put index_reduce index_select inner instance_norm interpolate inverse is_conj is_neg
+isclose isfinite isin isinf isnan isneginf isposinf isreal kl_div kron kthvalue l1_loss layer_norm lcm ldexp le
+leaky_relu lerp less less_equal lgamma linear linspace log log10 log1p log2 log_softmax logaddexp logaddexp2
+logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid logspace logsumexp lp_pool1d
+lp_pool2d lp_pool3d lt lu_unpack margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp
+matrix_power max max_pool1d max_pool2d max_pool3d maximum mean median meshgrid min minimum mish mm mode moveaxis
+movedim mse_loss msort mul multilabel_soft_margin_loss multinomial multiply mv nan_to_num nanmean nanmedian
+nanquantile nansum narrow ne neg nextafter nll_loss nonzero norm normal normalize not_equal one_hot ones ones_like
+outer pad pairwise_distance pdist percentile permute pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss
+polar polygamma positive pow prelu prod put qr quantile rad2deg rand rand_like randint randint_like randn randn_like
+randperm ravel real reciprocal relu relu6 remainder repeat_interleave reshape resolve_conj resolve_neg rms_norm roll
+rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce searchsorted select select_scatter selu sgn
+sigmoid sign signbit silu sin sinc sinh slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin
+softplus softshrink softsign sort split split_with_sizes sqrt square squeeze stack std std_mean sub subtract sum svd
+swapaxes swapdims t take take_along_dim tan tanh tanhshrink tensor tensor_split tensordot threshold tile topk trace
+transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu triu_indices true_divide trunc
+unbind unflatten unfold unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes
+unsqueeze vander var var_mean vdot view_as_complex view_as_real vsplit vstack where xlogy zeros zeros_like
 """.split()
 
 #: operations that are functions of the package in their in-place form, too

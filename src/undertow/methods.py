@@ -21,22 +21,22 @@ abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all 
 arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided asin asinh atan atan2
 atanh baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
 bmm broadcast_to ceil cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone conj conj_physical
-contiguous copysign cos cosh count_nonzero cross cummax cummin cumprod cumsum deg2rad det diag diag_embed diagflat
-diagonal diagonal_scatter diff dist div divide dot dsplit eq equal erf erfc erfinv exp exp2 expand expand_as expm1 fix
-flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac gather ge ger greater greater_equal gt
-hardshrink heaviside histc hsplit hypot index_add index_copy index_fill index_put index_reduce index_select inner
-inverse is_conj is_neg isclose isfinite isinf isnan isneginf isposinf isreal kron kthvalue ldexp le lerp less
-less_equal lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not
-logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
-maximum mean median min minimum mm mode moveaxis movedim msort mul multinomial multiply mv nan_to_num nanmean
-nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided new_full new_ones new_tensor new_zeros nonzero
-norm not_equal outer permute pinverse positive pow prelu prod put qr quantile rad2deg ravel reciprocal relu remainder
-repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg roll rot90 round rsqrt scatter scatter_add
-scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax sort split
-split_with_sizes sqrt square squeeze std sub subtract sum sum_to_size svd swapaxes swapdims t take take_along_dim tan
-tanh tensor_split tile topk trace transpose triangular_solve tril triu true_divide trunc unbind unflatten unfold
-unique unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze var vdot view view_as vsplit
-where xlogy
+contiguous copysign corrcoef cos cosh count_nonzero cov cross cummax cummin cumprod cumsum deg2rad det diag diag_embed
+diagflat diagonal diagonal_scatter diff dist div divide dot dsplit eq equal erf erfc erfinv exp exp2 expand expand_as
+expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger
+greater greater_equal gt hardshrink heaviside histc hsplit hypot i0 index_add index_copy index_fill index_put
+index_reduce index_select inner inverse is_conj is_neg isclose isfinite isinf isnan isneginf isposinf isreal kron
+kthvalue lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp
+logdet logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select
+matmul matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort mul multinomial
+multiply mv nan_to_num nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided new_full
+new_ones new_tensor new_zeros nextafter nonzero norm not_equal outer permute pinverse positive pow prelu prod put qr
+quantile rad2deg ravel reciprocal relu remainder repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg
+roll rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh
+slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std sub subtract sum sum_to_size svd
+swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose triangular_solve tril triu
+true_divide trunc unbind unflatten unfold unique unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes
+unsqueeze var vdot view view_as vsplit where xlogy
 """.split()
 
 IN_PLACE = """

@@ -245,6 +245,7 @@ WRONG_RESULTS: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
         RuntimeError,
         r"returned an invalid gradient at index 1 - got \[5\] but expected shape compatible with \[2\]",
     ),
+    "a number": (lambda L, g: (g, 2.0), RuntimeError, "expected Variable or None"),
     "a shape that is too small": (
         lambda L, g: (g.sum(), g),
         RuntimeError,
@@ -258,7 +259,7 @@ def test_wrong_results(L: ModuleType, result: Callable[..., Any], error: type[Ex
     x, y = leaf(L), leaf(L)
     with pytest.raises(error, match=words):
         returning(L, result).apply(x, y).sum().backward()
-    assert y.grad is None
+    assert x.grad is None and y.grad is None
 
 
 FITTING_RESULTS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
@@ -759,3 +760,14 @@ def test_a_cycle_through_ctx_is_collected_once_the_graph_is_dropped(L: ModuleTyp
     del y
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize(
+    ("forward", "same", "expected"),
+    [(lambda ctx, x: (x, x), False, 23), (lambda ctx, x: (lambda y: (y, y))(x * 1), True, 33)],
+)
+def test_a_tensor_returned_twice(L, forward, same, expected) -> None:
+    x = leaf(L)
+    a, b = function(L, forward=forward, backward=lambda ctx, g, h: g * 2 + h * 3).apply(x)
+    (a * 10 + b).sum().backward()
+    assert (a is b) is same and x.grad.tolist() == [expected] * 2

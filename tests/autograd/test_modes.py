@@ -159,7 +159,7 @@ def test_decorating_a_class_is_deprecated(L: ModuleType) -> None:
 
 
 @EACH_SWITCH
-def test_repr_and_names(switch: Callable[..., Any], inside: bool) -> None:
+def test_a_block_binds_nothing(switch: Callable[..., Any], inside: bool) -> None:
     with switch(ut) as nothing:
         assert nothing is None
 

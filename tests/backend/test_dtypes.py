@@ -87,7 +87,7 @@ def test_what_is_understood_as_a_dtype(value: Any, name: str) -> None:
 
 @pytest.mark.parametrize("value", ["object", object, np.dtype("O"), np.dtype("U3"), np.dtype("M8[s]"), 3, [1]], ids=str)
 def test_what_is_no_dtype(value: Any) -> None:
-    with pytest.raises(TypeError, match="argument 'dtype' must be undertow.dtype"):
+    with pytest.raises(TypeError, match=r"argument 'dtype' must be undertow\.dtype"):
         ut.zeros(1, dtype=value)
 
 

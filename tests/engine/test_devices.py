@@ -696,3 +696,76 @@ def test_saved_tensors_kept_on_the_cpu() -> None:
         y = x.exp() * x
     (grad,) = ut.autograd.grad(y.sum(), x)
     assert np.allclose(grad.tolist(), [2 * np.e, 3 * np.exp(2)])
+
+
+# ---- CPU branches in parallel
+
+
+@pytest.fixture
+def parallel() -> Any:
+    ut.autograd.graph.set_parallel_branches(2, least_bytes=64)
+    yield
+    ut.autograd.graph.set_parallel_branches(0)
+
+
+def branching(seen: set[str] | None = None) -> tuple[list[Any], Any]:
+    leaves = [ut.tensor(np.full(8, k + 1.0), requires_grad=True) for k in range(4)]
+    total = leaves[0] * leaves[1]
+    for x in leaves:
+        y = (x.sin() * x).exp()
+        if seen is not None:
+            y.register_hook(lambda g: seen.add(thread_name()))
+        total = total + y
+    return leaves, total
+
+
+def test_branches_run_on_helping_threads_and_give_the_same(parallel: Any) -> None:
+    seen: set[str] = set()
+    leaves, total = branching(seen)
+    total.backward(ut.ones_like(total))
+    ut.autograd.graph.set_parallel_branches(0)
+    others, total = branching()
+    total.backward(ut.ones_like(total))
+    assert {"undertow-cpu:0", "undertow-cpu:1"} <= seen
+    for one, other in zip(leaves, others, strict=True):
+        assert np.allclose(one.grad.numpy(), other.grad.numpy(), rtol=1e-13)
+
+
+def test_small_nodes_and_chains_stay_with_the_caller(parallel: Any) -> None:
+    ut.autograd.graph.set_parallel_branches(2, least_bytes=1 << 20)
+    seen: set[str] = set()
+    _, total = branching(seen)
+    total.backward(ut.ones_like(total))
+    assert seen == {thread_name()}
+
+
+def test_errors_in_branches_reach_the_caller(parallel: Any) -> None:
+    def fail(grad: Any) -> None:
+        raise LookupError("in a branch")
+
+    leaves, total = branching()
+    leaves[2].register_hook(fail)
+    with pytest.raises(LookupError, match="in a branch"):
+        total.backward(ut.ones_like(total))
+
+
+def test_many_passes_with_parallel_branches(parallel: Any) -> None:
+    sys.setswitchinterval(1e-6)
+    leaves = [ut.tensor(np.ones(8), requires_grad=True) for _ in range(3)]
+
+    def work() -> None:
+        for _ in range(20):
+            total = leaves[0] * 2 + leaves[1] * 3
+            (total + leaves[2] * total.detach()).backward(ut.ones(8, dtype=ut.float64))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [x.grad[0].item() for x in leaves] == [120, 180, 300]
+
+
+def test_the_number_of_helpers_must_make_sense() -> None:
+    with pytest.raises(ValueError, match="threads must not be negative"):
+        ut.autograd.graph.set_parallel_branches(-1)

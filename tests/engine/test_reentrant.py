@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -242,6 +244,19 @@ def test_threads_for_deep_passes_are_used_again() -> None:
     for _ in range(5):
         descend(ut, 200, lambda: None)
     assert threading.active_count() == before
+
+
+def test_an_idle_thread_holds_nothing_of_the_pass_it_ran() -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def at_the_bottom() -> None:
+        alive.append(weakref.ref(ut.autograd.graph.current_node()))
+
+    descend(ut, 60, at_the_bottom)
+    deadline = time.monotonic() + 10
+    while alive[0]() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)  # the thread lets go of it when it is its turn
+    assert alive[0]() is None
 
 
 def test_deep_passes_of_several_threads_at_once() -> None:

@@ -67,6 +67,24 @@ def test_gradients_of_all_threads_are_summed(L: ModuleType) -> None:
     assert x.grad.tolist() == [50.0 * sum(range(THREADS))] * 3
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_nothing_is_lost_when_gradients_meet_at_a_leaf(L: ModuleType, size: int) -> None:
+    """Threads arrive together, at a leaf without gradient and at one with; NumPy adds large arrays unlocked."""
+    leaves = [L.zeros(size, dtype=L.float64, requires_grad=True) for _ in range(300 if size == 1 else 10)]
+    one = L.ones(size, dtype=L.float64)
+    meeting = threading.Barrier(THREADS, timeout=30)
+
+    def work(i: int) -> None:
+        for x in leaves:
+            meeting.wait()
+            x.backward(one)
+            x.backward(one)
+
+    raise_errors(in_threads(work))
+    for x in leaves:
+        assert (x.grad.min().item(), x.grad.max().item()) == (2 * THREADS, 2 * THREADS)
+
+
 def test_one_graph_above_a_shared_leaf_per_thread(L: ModuleType) -> None:
     """The example of the documentation: threads with leaves of their own disturb each other in nothing."""
 

@@ -55,6 +55,37 @@ def test_ctx_is_a_node(L: ModuleType) -> None:
     assert type(y.grad_fn) is Function._backward_cls and type(y.grad_fn).__name__ == "FunctionBackward"
 
 
+@pytest.mark.parametrize("name", ["shape", "dtype", "device", "saved", "params", "num_outputs", "code", "op", "node"])
+def test_ctx_has_any_attribute_the_user_likes(L: ModuleType, name: str) -> None:
+    class Function(L.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            setattr(ctx, name, "mine")
+            ctx.save_for_backward(x)
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            assert getattr(ctx, name) == "mine"
+            return grad.expand(ctx.saved_tensors[0].shape)
+
+    x = L.ones(3, requires_grad=True)
+    y = Function.apply(x)
+    y.backward()
+    assert x.grad.tolist() == [1.0] * 3 and getattr(y.grad_fn, name) == "mine"
+
+
+def test_a_name_the_engine_needs_is_refused() -> None:
+    class Function(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.extra = 1
+            return x * 2
+
+    with pytest.raises(AttributeError, match=r"ctx\.extra .* choose another name"):
+        Function.apply(ut.ones(1, requires_grad=True))
+
+
 # ---- edges and metadata
 
 

@@ -56,6 +56,12 @@ def test_a_small_view_keeps_all_of_its_memory() -> None:
     assert (row.bytes, row.counted) == (40, 4000)
 
 
+def test_overlapping_views_share_their_memory() -> None:
+    whole = ut.ones(1000, requires_grad=True) * 1
+    found = report(whole.unfold(0, 3, 1).sin().sum() + whole.exp().sum() + whole.as_strided((5, 5), (1, 2)).sin().sum())
+    assert found.total_bytes == 4000 + 4000  # `whole`, and exp's result
+
+
 def test_views_of_leaves_are_leaf_memory() -> None:
     w = ut.ones(10, 20, requires_grad=True)
     x = ut.ones(5, 20, requires_grad=True) * 1

@@ -1,8 +1,8 @@
 """Random programs of views and in-place changes, and a model that knows neither graph nor versions.
 
-The model runs a program on NumPy arrays, forward: every tensor is a pair of views, of the values and of their derivatives
-with respect to all elements of all leaves (a last dimension more). NumPy's own views and assignments then say what the
-derivative of any program is, whatever memory it shares.
+The model runs a program on NumPy arrays, forward: every tensor is a pair of views, of the values and of their
+derivatives with respect to all elements of all leaves (a last dimension more). NumPy's own views and assignments then
+say what the derivative of any program is, whatever memory it shares.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_a_captured_gradient_is_not_changed_by_the_nodes_below(L: Any) -> None:
 
 
 def test_hooks_stay_with_the_version_they_were_registered_on(L: Any) -> None:
-    leaf, x = start(L, 2)
+    _, x = start(L, 2)
     seen: dict[str, Any] = {}
     x.register_hook(lambda g: seen.__setitem__("before", g.tolist()))
     x.mul_(5)
@@ -117,7 +117,7 @@ def test_hooks_stay_with_the_version_they_were_registered_on(L: Any) -> None:
 
 
 def test_hooks_of_a_base_survive_a_change_through_a_view(L: Any) -> None:
-    leaf, x = start(L, 2)
+    _, x = start(L, 2)
     seen = []
     x.register_hook(lambda g: seen.append(g.tolist()))
     x[0].mul_(5)
@@ -126,7 +126,7 @@ def test_hooks_of_a_base_survive_a_change_through_a_view(L: Any) -> None:
 
 
 def test_retained_gradients_follow_the_newest_version(L: Any) -> None:
-    leaf, x = start(L, 2)
+    _, x = start(L, 2)
     x.retain_grad()
     x.mul_(5)
     x[0].mul_(7)
@@ -135,7 +135,7 @@ def test_retained_gradients_follow_the_newest_version(L: Any) -> None:
 
 
 def test_retained_gradients_of_views_follow_their_base(L: Any) -> None:
-    leaf, x = start(L, 2)
+    _, x = start(L, 2)
     v, w = x[:], x[:]
     v.retain_grad()
     w.retain_grad()
@@ -172,8 +172,6 @@ def test_both_ways_give_the_same_gradient(replay: bool) -> None:
             v.mul_(k + 2)
         total = sum((k + 1) * (v * v).sum() for k, v in enumerate(views))
     (mine,) = ut.autograd.grad(total, leaf)
-    differences = ut.autograd.gradcheck  # the same program, differentiated numerically
-    assert differences is not None and mine.shape == leaf.shape
     np.testing.assert_allclose(mine.numpy(), numerical(leaf), rtol=1e-4)
 
 
@@ -286,7 +284,7 @@ def test_set_leaves_old_graphs_to_the_old_tensor(L: Any) -> None:
 def test_set_has_no_derivative(L: Any) -> None:
     _, x = start(L, 2)
     x.set_(L.ones(2))
-    with pytest.raises(NotImplementedError, match="the derivative for .*set_.* is not implemented"):
+    with pytest.raises(RuntimeError, match=r"derivative for .*set_.* is not implemented"):
         x.sum().backward()
 
 

@@ -1,7 +1,7 @@
 """A state machine that runs random programs in undertow, in PyTorch where it is installed, and in the model.
 
-No program ever gives a wrong gradient: undertow's is the model's, or an error. Where PyTorch gives one, so does undertow;
-where PyTorch refuses, undertow may do better, but only by being right.
+No program ever gives a wrong gradient: undertow's is the model's, or an error. Where PyTorch gives one, so does
+undertow; where PyTorch refuses, undertow may do better, but only by being right.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Programs(RuleBasedStateMachine):
         self.refused_by_torch = len(errors) > 1 and errors[1] is not None
         if errors[0] is None:
             return results
-        assert torch is None or self.refused_by_torch or self.torch_left, f"{what}: undertow refuses, PyTorch does not: {errors[0]}"
+        excused = torch is None or self.refused_by_torch or self.torch_left
+        assert excused, f"{what}: undertow refuses, PyTorch does not: {errors[0]}"
         return None
 
     # ---- the steps of a program

@@ -97,7 +97,7 @@ def test_one_of_several_views_may_not_be_changed(L: Any, name: str) -> None:
     part = PARTS[name](x)
     with pytest.raises(RuntimeError, match="This view is the output of a function that returns multiple views"):
         part.mul_(2)
-    with pytest.raises(RuntimeError, match="Output [01] of .* is a view and is being modified inplace"):
+    with pytest.raises(RuntimeError, match=r"Output [01] of .* is a view and is being modified inplace"):
         part[0].mul_(2) if part.dim() == 1 else part.mul_(2)
     x.mul_(2)
     with pytest.raises(RuntimeError, match="its base or another view of its base has been modified inplace"):
@@ -116,9 +116,9 @@ def test_parts_made_by_the_unsafe_forms_may_be_changed(L: Any, name: str) -> Non
 def test_a_view_of_a_leaf_may_not_be_changed(L: Any) -> None:
     leaf, _ = matrix(L)
     for change in (lambda: leaf[0].mul_(2), lambda: leaf.__setitem__(0, 1.0), lambda: leaf.t()[0].zero_()):
-        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-pl"):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used"):
             change()
-    with pytest.raises(RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation"):
+    with pytest.raises(RuntimeError, match=r"^a leaf Variable that requires grad is being used"):
         leaf.mul_(2)
     assert leaf.tolist() == L.arange(12.0).reshape(3, 4).tolist() and leaf._version == 0
 
@@ -147,11 +147,11 @@ def test_a_view_made_under_no_grad_refuses_recorded_changes(L: Any, requires_gra
     with L.no_grad():
         v = x.view(-1)
     w = L.ones(12, requires_grad=True)
-    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being modified inplace with grad"):
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being modified inplace"):
         v.mul_(w)
     with L.no_grad():
         v.mul_(2)
-    assert float(x.sum()) == 132
+    assert float(x.detach().sum()) == 132
 
 
 def test_a_view_made_under_no_grad_is_cut_off(L: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_view_of_a_view_made_under_no_grad_refuses_changes(L: Any) -> None:
     with L.no_grad():
         y = x.view(2)
     z = y.requires_grad_().view(2)
-    with pytest.raises(RuntimeError, match="a view of a view .* is being .* inside the no_grad block"):
+    with pytest.raises(RuntimeError, match=r"a view of a view .* is being .* inside the no_grad block"):
         z /= 2
 
 

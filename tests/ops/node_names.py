@@ -110,4 +110,14 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("conv_transpose1d", "AddBackward0"): "ConvolutionBackward0",
     ("conv_transpose2d", "AddBackward0"): "ConvolutionBackward0",
     ("conv_transpose3d", "AddBackward0"): "ConvolutionBackward0",
+    ("embedding_bag", "EmbeddingBagBackward0"): "IndexAddBackward0 or GatherBackward0 or MulBackward0",
+    ("pdist", "PdistBackward0"): "LinalgVectorNormBackward0",
+    ("pixel_shuffle", "PixelShuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",
+    ("pixel_unshuffle", "PixelUnshuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",
+    ("channel_shuffle", "ChannelShuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",
+    ("linalg_lu_factor", "LinalgLuFactorExBackward0"): "AddBackward0",
+    ("lu_unpack", "LuUnpackBackward0"): "AddBackward0 or TriuBackward0",
+    ("linalg_lu_solve", "LinalgLuSolveBackward0"): (
+        "LinalgSolveTriangularBackward0 or BmmBackward0 or TransposeBackward0 or ConjBackward0"
+    ),
 }

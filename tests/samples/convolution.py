@@ -46,7 +46,8 @@ TRANSPOSED = [
 ]
 
 KERNELS = [
-    Sample("_convolve_weight", normal(2, 2, 5), normal(2, 3, 2), (2,), (2,), (0,), (2,), 1, complex=True, reference=False),
+    Sample("_convolve_weight", normal(2, 2, 5), normal(2, 3, 2), (2,), (2,), (0,), (2,), 1, complex=True,
+           reference=False),
     Sample("_convolve_weight", normal(2, 4, 3, 4), normal(2, 2, 3, 3), (2, 2), (1, 1), (1, 0), (2, 1), 2, complex=True,
            reference=False, note="groups"),
     Sample("_convolve_weight", normal(1, 33, 4), normal(1, 2, 3), (2,), (1,), (0,), (1,), 1, reference=False,

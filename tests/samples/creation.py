@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from tests.samples import Sample, constant, normal
+from undertow.backend import cpu
+from undertow.ops import REGISTRY
 
 
 def method(name: str) -> Any:
@@ -117,4 +119,9 @@ FILLS = [
     fill("_bernoulli_like", 1.0),
 ]
 
-SAMPLES = [*FROM_DATA, *FROM_NOTHING, *LIKENESS, *RANDOM, *FILLS]
+COPIES = [
+    Sample("_to_device", normal(2, 3), np.dtype("float64"), cpu, cpu, complex=True, reference=False,
+           call=lambda ut, x, *places: REGISTRY["_to_device"].function(x, x.dtype, *places[1:])),
+]  # fmt: skip
+
+SAMPLES = [*FROM_DATA, *FROM_NOTHING, *LIKENESS, *RANDOM, *FILLS, *COPIES]

@@ -81,7 +81,8 @@ LEAST_SQUARES = [
     row("pinv", spread(3, 3), kwargs={"atol": 1e-3}, note="atol"),
     Sample("pinverse", spread(3, 2)),
     Sample("_pinv", spread(3, 2), 0.0, 1e-10, reference=False, complex=True),
-    in_both("linalg_lstsq", first_of(lambda lib, A, B: lib.linalg.lstsq(A, B)), spread(4, 3), normal(4, 2), complex=True),
+    in_both("linalg_lstsq", first_of(lambda lib, A, B: lib.linalg.lstsq(A, B)), spread(4, 3), normal(4, 2),
+            complex=True),
     in_both("linalg_lstsq", first_of(lambda lib, A, B: lib.linalg.lstsq(A, B)), spread(2, 2, 3), normal(2, 2, 2),
             complex=True, note="wide"),
     in_both("linalg_lstsq", first_of(lambda lib, A, B: lib.linalg.lstsq(A, B)), spread(2, 3, 3), normal(2, 3),
@@ -91,7 +92,8 @@ LEAST_SQUARES = [
                 normal(2, 4, 2), note=driver)
         for driver in ("gels", "gelsd", "gelss")
     ],
-    in_both("linalg_lstsq", lambda lib, A, B: lib.linalg.lstsq(A, B)[2:], spread(2, 4, 3), normal(2, 4, 2), note="gelsy"),
+    in_both("linalg_lstsq", lambda lib, A, B: lib.linalg.lstsq(A, B)[2:], spread(2, 4, 3), normal(2, 4, 2),
+            note="gelsy"),
     row("matrix_rank", constant(np.diag([1.0, 2.0, 0.0]))),
     row("matrix_rank", constant(np.diag([1.0, 2.0, 0.1])), kwargs={"atol": 0.5}, note="atol"),
     row("matrix_rank", constant(np.diag([1.0, -2.0, 0.1])), kwargs={"hermitian": True, "rtol": 0.2}, note="hermitian"),
@@ -126,6 +128,33 @@ TRIANGULAR = [
             note="upper"),
 ]  # fmt: skip
 
+LU = [
+    row("lu", normal(3, 3), complex=True),
+    row("lu", normal(2, 4, 3), complex=True, note="tall"),
+    row("lu", normal(2, 2, 4), complex=True, note="wide"),
+    row("lu", normal(2, 0, 3), note="empty"),
+    row("lu_factor", normal(2, 3, 3), complex=True),
+    row("lu_factor", normal(4, 3), note="tall"),
+    row("lu_factor", normal(2, 3), note="wide"),
+    in_both("lu_unpack", lambda lib, A: lib.lu_unpack(*lib.linalg.lu_factor(A)), normal(2, 4, 3), complex=True),
+    in_both("lu_unpack", lambda lib, A: lib.lu_unpack(*lib.linalg.lu_factor(A), unpack_pivots=False), normal(3, 4),
+            note="data"),
+    *[
+        in_both(
+            "linalg_lu_solve",
+            lambda lib, A, B, left=left, adjoint=adjoint: lib.linalg.lu_solve(
+                *lib.linalg.lu_factor(A), B, left=left, adjoint=adjoint
+            ),
+            spread(2, 3, 3),
+            normal(3, 3),
+            complex=True,
+            note=f"left={left}, adjoint={adjoint}",
+        )
+        for left in (True, False)
+        for adjoint in (False, True)
+    ],
+]  # fmt: skip
+
 OTHERS = [
     Sample("matrix_exp", normal(3, 3), complex=True),
     Sample("matrix_exp", normal(2, 2, 2), note="batch"),
@@ -148,4 +177,4 @@ OTHERS = [
     Sample("logdet", spread(3, 3), complex_only=True, note="complex"),
 ]  # fmt: skip
 
-SAMPLES = [*NORMS, *LEAST_SQUARES, *TRIANGULAR, *OTHERS]
+SAMPLES = [*NORMS, *LEAST_SQUARES, *TRIANGULAR, *LU, *OTHERS]

@@ -164,6 +164,15 @@ def test_retain_grad(L: ModuleType) -> None:
     assert y.grad.tolist() == [8, 16]
 
 
+def test_a_retained_gradient_is_a_copy(L: ModuleType) -> None:
+    x, given = leaf(L), L.ones(2)
+    y = x.view(2) + 0
+    y.retain_grad()
+    y.backward(given)
+    y.grad.zero_()
+    assert given.tolist() == [1, 1] and x.grad.tolist() == [1, 1]
+
+
 def test_retain_grad_of_a_leaf_changes_nothing(L: ModuleType) -> None:
     x = leaf(L)
     x.retain_grad()

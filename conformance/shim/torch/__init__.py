@@ -87,24 +87,6 @@ def _unique2(tensor: Any, **kwargs: Any) -> Any:
     return undertow.unique(tensor, **kwargs)
 
 
-def _foreach_exp(tensors: Any) -> Any:
-    return [tensor.exp() for tensor in tensors]
-
-
-def _foreach_add_(tensors: Any, other: Any) -> None:
-    others = other if isinstance(other, (list, tuple)) else [other] * len(tensors)
-    for tensor, addend in zip(tensors, others, strict=True):
-        tensor.add_(addend)
-
-
-def _foreach_maximum(tensors: Any, other: Any) -> Any:
-    others = other if isinstance(other, (list, tuple)) else [other] * len(tensors)
-    return [
-        undertow.maximum(tensor, rival if isinstance(rival, Tensor) else undertow.full_like(tensor, rival))
-        for tensor, rival in zip(tensors, others, strict=True)
-    ]
-
-
 def get_device_module(device: Any = None) -> Any:
     return cuda
 

@@ -143,9 +143,9 @@ def _check_edge(edge: GradientEdge) -> None:
     """An edge may be made by hand: its node must be one, and have that output."""
     if not isinstance(edge.node, Node):
         raise AutogradError(f"the node of a GradientEdge has to be a grad_fn, but got {type(edge.node).__name__}")
-    if not 0 <= edge.output_nr < edge.node.num_outputs:
+    if not 0 <= edge.output_nr < edge.node._output_count:
         raise AutogradError(
-            f"GradientEdge: {edge.node.name()} has no output {edge.output_nr}, only {edge.node.num_outputs} from 0 on"
+            f"GradientEdge: {edge.node.name()} has no output {edge.output_nr}, only {edge.node._output_count} from 0 on"
         )
 
 

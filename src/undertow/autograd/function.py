@@ -15,6 +15,7 @@ from typing import Any
 from undertow.autograd.function_outputs import detached, wrap_outputs
 from undertow.backend import namespace_of_array
 from undertow.engine.tasks import current_task
+from undertow.engine.validate import conform, expected
 from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.error_node import Error
@@ -29,7 +30,8 @@ from undertow.tensor.tensor import requires_grad
 class FunctionNode(Node):
     """The node of a custom Function, and its `ctx`."""
 
-    __slots__ = ("__dict__",)
+    # Its attributes are the user's, apart from those with an underscore and `Node`'s own: see check_names.
+    __slots__ = ("__dict__", "_dtypes", "_kept", "_shapes")
 
     multiple_outputs = True
     wants_undefined = True
@@ -39,8 +41,8 @@ class FunctionNode(Node):
     def __init__(self) -> None:
         self.next_edges = ()
         self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
-        self.shape, self.dtype = [], []
+        self._kept: Any = ()
+        self._shapes, self._dtypes = [], []
         self.extra = None
         self.needs_input_grad: tuple[bool, ...] = ()
         self.materialize_grads = True
@@ -89,11 +91,11 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        if type(self.saved) is Freed:
-            raise freed_error(self, self.saved)
+        if type(self._kept) is Freed:
+            raise freed_error(self, self._kept)
         if self.__dict__.get("_in_jvp"):
             return self._saved_for_forward
-        if not self.saved and self._to_save:  # read during forward or setup_context
+        if not self._kept and self._to_save:  # read during forward or setup_context
             return self._to_save
         once = getattr(self._forward_cls, "clear_saved_tensors_on_access", False)
         if once and self.__dict__.get("_accessed"):
@@ -101,10 +103,10 @@ class FunctionNode(Node):
                 f"{self.name()}: saved_tensors can only be accessed once when clear_saved_tensors_on_access is set; "
                 "keep the tuple of the first access"
             )
-        found = tuple([s.unpack(self) for s in self.saved])
+        found = tuple([s.unpack(self) for s in self._kept])
         if once and _releasing():
             self.__dict__["_accessed"] = True
-            self.saved = tuple([SavedTensor(None)] * len(self.saved))
+            self._kept = tuple([SavedTensor(None)] * len(self._kept))
         return found
 
     @property
@@ -116,15 +118,15 @@ class FunctionNode(Node):
 
     @property
     def _raw_saved_tensors(self) -> tuple[Any, ...]:
-        if type(self.saved) is Freed:
-            raise freed_error(self, self.saved)
-        return tuple(self.saved)
+        if type(self._kept) is Freed:
+            raise freed_error(self, self._kept)
+        return tuple(self._kept)
 
     def release(self, freed: Any) -> None:
-        if self.saved:
-            for saved in self.saved:
+        if self._kept:
+            for saved in self._kept:
                 saved.release()
-            self.saved = freed
+            self._kept = freed
 
     # ---- running backward
 
@@ -144,7 +146,15 @@ class FunctionNode(Node):
                 task.node = outer
         if not keep:
             self.release(keep)
-        return [r if r is None or not raw else r._array for r in results]
+        return self._fitting([r if r is None or not raw else r._array for r in results], edges, xp)
+
+    def _fitting(self, results: list[Any], edges: tuple[Any, ...], xp: Any) -> list[Any]:
+        """The results in the shapes and dtypes of the inputs: checked all before any is used."""
+        for index, (result, edge) in enumerate(zip(results, edges, strict=True)):
+            if result is not None and edge is not None:
+                shape, dtype = expected(edge[0], edge[1])
+                results[index] = conform(self, index, result, shape, dtype, xp)
+        return results
 
     def apply(self, *grads: Any) -> Any:
         """Call the user's backward by hand: `grad_fn.apply(*gradients)`."""
@@ -155,9 +165,9 @@ class FunctionNode(Node):
             return
         for nr, g in enumerate(grads):
             skip = nr in self._non_differentiable_outputs and not self._materialize_non_diff_grads
-            if g is None and not skip and self.dtype[nr] is not None:
+            if g is None and not skip and self._dtypes[nr] is not None:
                 arrays = space_of(self, nr)
-                grads[nr] = Tensor(arrays.zeros(self.shape[nr], self.dtype[nr]), arrays)
+                grads[nr] = Tensor(arrays.zeros(self._shapes[nr], self._dtypes[nr]), arrays)
 
     def _call_backward(self, grads: list[Any]) -> Any:
         rule = backward_rule(self._forward_cls)
@@ -182,14 +192,14 @@ class FunctionNode(Node):
         for position, (is_variable, result) in enumerate(zip(self._variable_positions, results, strict=True)):
             if is_variable:
                 if result is not None and not isinstance(result, Tensor):
-                    raise TypeError(
+                    raise RuntimeError(
                         f"expected Variable or None (got {type(result).__name__}) at position {position} of what "
                         f"{self.name()} returned"
                     )
                 kept.append(result)
             elif result is not None:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different from None at position {position + 1}, but "
+                    f"function {self.name()} returned a gradient different than None at position {position + 1}, but "
                     "the corresponding forward input was not a Variable"
                 )
         return kept

@@ -12,13 +12,13 @@ from typing import Any
 
 from undertow.backend import cpu
 from undertow.graph.history import rebase_history
-from undertow.graph.node import OutputEdge, place_node
+from undertow.graph.node import NodeExtra, OutputEdge, place_node
 from undertow.graph.saved import SavedTensor
 from undertow.graph.sites import warn_user
 from undertow.modes import current, set_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace import check_history
-from undertow.tensor import LEAF, Tensor, share_memory, version_of
+from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
 from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad
 
@@ -34,6 +34,8 @@ def wrap_outputs(node: Any, inputs: list[Tensor], output: Any, recording: bool, 
         )
     if any(isinstance(o, Tensor) and o._xp is not cpu for o in outputs):
         place_node(node, [o._xp if isinstance(o, Tensor) else cpu for o in outputs])
+    for dirty in node._dirty:
+        counter_of(dirty).bump(node.name().removesuffix("Backward"))  # however forward changed it
     wrapping = Wrapping(node, inputs, len(outputs), recording, separate_setup)
     results = tuple([wrapping.add(nr, out) for nr, out in enumerate(outputs)])
     wrapping.finish(results)
@@ -56,13 +58,17 @@ class Wrapping:
 
     def add(self, nr: int, out: Any) -> Any:
         is_tensor = isinstance(out, Tensor)
-        self.node.shape.append(out._array.shape if is_tensor else ())
-        self.node.dtype.append(out._array.dtype if is_tensor else None)
+        self.node._shapes.append(out._array.shape if is_tensor else ())
+        self.node._dtypes.append(out._array.dtype if is_tensor else None)
         if not is_tensor:
             return out
-        if id(out) not in self.wrapped:
-            self.wrapped[id(out)] = self.wrap(nr, out)
-        return self.wrapped[id(out)]
+        known = self.wrapped.get(id(out))
+        if known is None or (self.is_input(out) and id(out) not in self.dirty):
+            self.wrapped[id(out)] = known = self.wrap(nr, out)  # an input returned twice is two views of itself
+        elif id(out) in self.numbers and known is out and id(out) not in self.dirty:
+            self.numbers[id(out)] = nr  # a new tensor returned twice is one object, whose gradient arrives last
+            out._edge = OutputEdge((self.node, nr))
+        return known
 
     def wrap(self, nr: int, out: Tensor) -> Tensor:
         is_input, is_dirty = self.is_input(out), id(out) in self.dirty
@@ -119,7 +125,7 @@ class Wrapping:
         outer = current()
         set_state(outer.with_grad(False))
         try:
-            return REGISTRY["view_as"].function(out, out)  # type: ignore[no-any-return]
+            return REGISTRY["view_as"].function(out, out)
         finally:
             set_state(outer)
 
@@ -127,8 +133,8 @@ class Wrapping:
         view = view_of(out)
         if out._edge is LEAF:
             raise RuntimeError(
-                "a leaf Variable that requires grad has been used in an in-place operation: a Function marked it dirty. "
-                "Pass a clone() of it."
+                "a leaf Variable that requires grad has been used in an in-place operation: a Function marked it "
+                "dirty. Pass a clone() of it."
             )
         if not is_input:
             message = (
@@ -141,9 +147,9 @@ class Wrapping:
         if view is not None and self.count > 1:
             raise RuntimeError(
                 "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                "return more than one Tensor, because the in-place change must be replayed on that other Tensor. Either "
-                "make sure the input is not a view (pass a clone()), or split the Function in two: one that does the "
-                "change and returns a single Tensor, and one that does the rest."
+                "return more than one Tensor, because the in-place change must be replayed on that other Tensor. "
+                "Either make sure the input is not a view (pass a clone()), or split the Function in two: one that does "
+                "the change and returns a single Tensor, and one that does the rest."
             )
         check_history(out, self.node.name().removesuffix("Backward"))
         position = next((k for k, t in enumerate(self.inputs) if t is out), 0)
@@ -165,8 +171,9 @@ class Wrapping:
 
     def save(self) -> None:
         node = self.node
-        node.saved = tuple([self.saved(t) for t in node._to_save])
+        node._kept = tuple([self.saved(t) for t in node._to_save])
         node._to_save = node._dirty = node._non_differentiable = ()
+        check_names(node)
         warn_of_cycle(node)
         state = current()
         if state.record is not None:
@@ -176,6 +183,13 @@ class Wrapping:
         if id(tensor) not in self.numbers:
             return SavedTensor(tensor)
         return SavedTensor.of_output(self.wrapped[id(tensor)], edge=(self.node, self.numbers[id(tensor)]))
+
+
+def check_names(node: Any) -> None:
+    """Refuse attributes of `ctx` that took the place of what the engine keeps there."""
+    for name, kind in (("extra", NodeExtra | None), ("next_edges", tuple), ("sequence_nr", int)):
+        if not isinstance(getattr(node, name), kind):
+            raise AttributeError(f"ctx.{name} is what {node.name()} keeps for the engine; choose another name")
 
 
 def warn_of_cycle(node: Any) -> None:

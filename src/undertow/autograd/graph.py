@@ -25,6 +25,7 @@ from undertow.autograd.versions import increment_version as increment_version
 from undertow.autograd.versions import unsafe_preserve_version_counter as unsafe_preserve_version_counter
 from undertow.autograd.versions import unsafe_set_version_counter as unsafe_set_version_counter
 from undertow.engine.engine import engine, execution_order
+from undertow.engine.branches import set_parallel_branches
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
@@ -58,8 +59,8 @@ def call_node(node: _node.Node, *grads: Any) -> Any:
     Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept, and
     hooks do not run: they belong to backward passes.
     """
-    if len(grads) != node.num_outputs:
-        raise TypeError(f"{node.name()} expected {node.num_outputs} arguments, got {len(grads)} instead")
+    if len(grads) != node._output_count:
+        raise TypeError(f"{node.name()} expected {node._output_count} arguments, got {len(grads)} instead")
     for grad in grads:
         if grad is not None and not isinstance(grad, Tensor):
             raise TypeError(f"{node.name()} expected Tensors or None, got {type(grad).__name__}")
@@ -226,8 +227,10 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
 
 
 __all__ = [
-    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "call_node", "current_graph_task_execution_order",
-    "current_graph_task_id", "current_node", "get_gradient_edge",
-    "increment_version", "is_graph_kept", "queue_callback", "register_multi_grad_hook",
+    "GradientEdge", "Node", "SavedTensor", "SavedTensorsReport", "allow_mutation_on_saved_tensors",
+    "are_saved_tensors_hooks_enabled", "call_node", "compress_saved", "current_graph_task_execution_order",
+    "current_graph_task_id", "current_node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+    "is_graph_kept", "make_saved_tensor", "queue_callback", "register_multi_grad_hook", "save_on_cpu",
+    "save_on_disk", "saved_tensors_hooks", "saved_tensors_report", "set_parallel_branches",
     "set_warn_on_accumulate_grad_stream_mismatch", "will_execute_node",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
 from undertow.graph.saved import CompiledNode, Freed, SavedTensor
-from undertow.tensor import LEAF, Tensor
+from undertow.tensor import Tensor
 
 # ---- what one node saves
 
@@ -43,12 +43,12 @@ def saved_values(node: Node) -> Iterator[Saved]:
     if isinstance(node, CopySlices):
         yield from saved_values(node.node)
         return
-    if type(node.saved) is Freed:
+    if type(node._kept) is Freed:
         return
     if isinstance(node, CompiledNode):
         yield from _compiled_values(node)
     else:
-        for index, saved in enumerate(node.saved):
+        for index, saved in enumerate(node._kept):
             yield from _opened(saved, f"saved_tensors[{index}]", "input")
     for name, value in getattr(node, "__dict__", {}).items():
         for found in _tensors_in(value):
@@ -85,32 +85,32 @@ def _tensors_in(value: Any) -> Iterator[Any]:
 
 def storage_of(array: Any) -> Any:
     """The array that owns the memory which `array` shows."""
-    while isinstance(array.base, cpu.ndarray):
-        array = array.base
+    base = array.base
+    while hasattr(base, "__array_interface__") or hasattr(base, "__cuda_array_interface__"):
+        array, base = base, base.base
     return array
 
 
 def _memory_of(value: Any) -> list[Any] | None:
-    """The arrays in a saved value, with a number of bytes in the place of other memory; None if that is unknown."""
+    """What takes memory in a saved value, each with its `nbytes` (bytes: themselves); None if that is unknown."""
     if isinstance(value, Tensor):
         return [value._array]
-    if isinstance(value, cpu.ndarray):
-        return [value]
     if isinstance(value, bytes | bytearray):
-        return [len(value)]
+        return [value]
     if isinstance(value, str | int | float | complex | None) or type(value) is type(cpu.device):
-        return [0]
+        return []
     if isinstance(value, tuple | list):
         parts = [_memory_of(item) for item in value]
         return None if any(part is None for part in parts) else [memory for part in parts for memory in part or ()]
-    size = getattr(value, "nbytes", None)
-    return [size] if isinstance(size, int) else None
+    return [value] if isinstance(getattr(value, "nbytes", None), int) else None
 
 
-def _is_of_leaf(tensor: Tensor) -> bool:
-    """Whether the memory is that of a leaf which requires grad."""
-    view = None if tensor._extra is None else tensor._extra.view
-    return tensor._edge is LEAF or (view is not None and view.base._edge is LEAF)
+def _size_of(memory: Any) -> int:
+    return len(memory) if isinstance(memory, bytes | bytearray) else int(memory.nbytes)
+
+
+def _owner(memory: Any) -> Any:
+    return storage_of(memory) if hasattr(memory, "base") else memory
 
 
 class Row(NamedTuple):
@@ -122,7 +122,7 @@ class Row(NamedTuple):
     shape, dtype   of the tensor; None if it is packed
     bytes      its own size; None if a hook packed it into something of unknown size
     counted    what it adds to the total: the memory behind it, unless an earlier row has counted that already
-    is_leaf    whether it is a leaf that requires grad, or a view of one: the program keeps it alive anyway
+    is_leaf    whether its memory is that of a leaf of the graph, which the program keeps alive anyway
     line       where the node was recorded
     """
 
@@ -167,15 +167,16 @@ class SavedTensorsReport:
 class _Count:
     """Fills a report; knows which storages were counted, and holds them so that no address comes twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: list[Tensor]) -> None:
         self.report = SavedTensorsReport()
+        self.leaves = {id(storage_of(leaf._array)) for leaf in leaves}
         self.counted: dict[int, Any] = {}
         self.lines: dict[Any, str | None] = {}  # most nodes of a deep graph come from few lines
 
     def add_node(self, node: Node) -> None:
         self.report.nodes += 1
         inner = node.node if isinstance(node, CopySlices) else node
-        if type(inner.saved) is Freed:
+        if type(inner._kept) is Freed:
             self.report.freed += 1
         name = f"CopySlices({inner.name()})" if inner is not node else node.name()
         for saved in saved_values(node):
@@ -190,25 +191,23 @@ class _Count:
     def add(self, name: str, line: str | None, saved: Saved) -> None:
         packed = saved.kind == "packed"
         memory = _memory_of(saved.value)
-        size = None if memory is None else sum([m if isinstance(m, int) else m.nbytes for m in memory])
+        size = None if memory is None else sum(map(_size_of, memory))
         counted = sum(map(self.count, memory or ()))
         shape = None if packed else tuple(saved.value.shape)
         dtype = None if packed else str(saved.value.dtype)
-        is_leaf = not packed and isinstance(saved.value, Tensor) and _is_of_leaf(saved.value)
+        is_leaf = bool(memory) and all([id(_owner(m)) in self.leaves for m in memory or ()])
         self.report.rows.append(Row(name, saved.argument, saved.kind, shape, dtype, size, counted, is_leaf, line))
         self.report.total_bytes += counted
         self.report.leaf_bytes += counted if is_leaf else 0
         self.report.unknown += memory is None
 
     def count(self, memory: Any) -> int:
-        if isinstance(memory, int):
-            return memory
-        storage = storage_of(memory)
-        if id(storage) in self.counted:
+        owner = _owner(memory)
+        if id(owner) in self.counted:
             return 0
-        self.counted[id(storage)] = storage
+        self.counted[id(owner)] = owner
         self.report.storages += 1
-        return int(storage.nbytes)
+        return _size_of(owner)
 
 
 def saved_tensors_report(outputs: Any) -> SavedTensorsReport:
@@ -223,9 +222,10 @@ def saved_tensors_report(outputs: Any) -> SavedTensorsReport:
     >>> ut.autograd.graph.saved_tensors_report(x.tanh().sum()).total_bytes
     1024
     """
-    count = _Count()
-    for node in nodes_below(outputs):
-        if type(node) is not AccumulateGrad:
+    nodes = nodes_below(outputs)
+    count = _Count([node.variable for node in nodes if isinstance(node, AccumulateGrad)])
+    for node in nodes:
+        if not isinstance(node, AccumulateGrad):
             count.add_node(node)
     return count.report
 

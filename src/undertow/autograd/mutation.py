@@ -73,7 +73,7 @@ class MutationContext:
 
     def clear(self) -> None:
         for known in (self.original, self.cloned, self.tid_to_weakhandle, self._of_counter):
-            known.clear()  # type: ignore[attr-defined]
+            known.clear()
 
 
 class allow_mutation_on_saved_tensors:

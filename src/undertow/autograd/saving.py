@@ -20,11 +20,51 @@ def lives_anyway(tensor: Any) -> bool:
     return bool(owner.is_leaf and owner.requires_grad)
 
 
-class SavedFile:
-    """A .npy file that holds one tensor, and is deleted with this object (at the latest when Python exits)."""
+class Packed:
+    """What takes a tensor's place in the graph. `nbytes` is the memory it takes, for saved_tensors_report."""
 
-    #: memory it takes, for saved_tensors_report
     nbytes = 0
+    source: weakref.ref[Any]
+    version: int
+
+    def restore(self) -> Any:
+        raise NotImplementedError("a packed tensor says how it is restored")
+
+
+class packing_hooks(saved_tensors_hooks):
+    """Hooks that keep what `pack_tensor` makes of a tensor: a Packed, or None to leave the tensor as it is.
+
+    A tensor that several nodes save (the output of one, the input of the next) is packed once.
+    """
+
+    def __init__(self) -> None:
+        self.packed: weakref.WeakValueDictionary[int, Packed] = weakref.WeakValueDictionary()
+        super().__init__(self.pack, self.unpack)
+
+    def pack_tensor(self, tensor: Any) -> Packed | None:
+        raise NotImplementedError("packing hooks say how they pack")
+
+    def pack(self, tensor: Any) -> Any:
+        array = tensor._array
+        found = self.packed.get(id(array))
+        if found is not None and found.source() is array and found.version == tensor._version:
+            return found
+        made = None if lives_anyway(tensor) else self.pack_tensor(tensor)
+        if made is None:
+            return tensor.detach()
+        made.source, made.version = weakref.ref(array), tensor._version
+        self.packed[id(array)] = made
+        return made
+
+    def unpack(self, packed: Any) -> Any:
+        return packed if isinstance(packed, Tensor) else packed.restore()
+
+
+# ---- files
+
+
+class SavedFile(Packed):
+    """A .npy file that holds one tensor, and is deleted with this object (at the latest when Python exits)."""
 
     def __init__(self, tensor: Any, directory: str | os.PathLike[str] | None) -> None:
         # mkstemp makes names that no other thread or process has
@@ -34,7 +74,7 @@ class SavedFile:
             cpu.save(file, tensor.cpu()._array, allow_pickle=False)
         self.device = tensor.device
 
-    def load(self) -> Any:
+    def restore(self) -> Any:
         return Tensor(cpu.load(self.path, allow_pickle=False), cpu).to(self.device)  # type: ignore[attr-defined]
 
 
@@ -44,7 +84,7 @@ def _remove(path: str, owner: int) -> None:
             os.remove(path)
 
 
-class save_on_disk(saved_tensors_hooks):
+class save_on_disk(packing_hooks):
     """Keep saved tensors of at least `min_bytes` in files, which are deleted when the graph dies.
 
     Leaves (parameters), which live anyway, are not written.
@@ -63,18 +103,17 @@ class save_on_disk(saved_tensors_hooks):
     def __init__(self, directory: str | os.PathLike[str] | None = None, min_bytes: int = 1 << 20) -> None:
         if directory is not None and not os.path.isdir(directory):
             raise NotADirectoryError(f"save_on_disk: {os.fspath(directory)!r} is not a directory; make it first")
+        self.directory, self.min_bytes = directory, min_bytes
+        super().__init__()
 
-        def pack(tensor: Any) -> Any:
-            small = tensor.nbytes < min_bytes or lives_anyway(tensor)
-            return tensor.detach() if small else SavedFile(tensor, directory)
-
-        def unpack(packed: Any) -> Any:
-            return packed if isinstance(packed, Tensor) else packed.load()
-
-        super().__init__(pack, unpack)
+    def pack_tensor(self, tensor: Any) -> Packed | None:
+        return None if tensor.nbytes < self.min_bytes else SavedFile(tensor, self.directory)
 
 
-class Zipped:
+# ---- compression
+
+
+class Zipped(Packed):
     """The elements of a tensor as zlib-compressed bytes."""
 
     def __init__(self, tensor: Any) -> None:
@@ -88,7 +127,7 @@ class Zipped:
         return Tensor(elements.reshape(self.shape), cpu).to(self.device)  # type: ignore[attr-defined]
 
 
-class Narrowed:
+class Narrowed(Packed):
     """The elements of a tensor in a smaller dtype."""
 
     def __init__(self, array: Any, tensor: Any) -> None:
@@ -101,16 +140,16 @@ class Narrowed:
 
 def narrowed(tensor: Any, dtype: Any) -> Narrowed | None:
     """The tensor in `dtype`, or None if that is not smaller, or if a value would become infinite or zero in it."""
-    array = tensor._array
+    array, xp = tensor._array, tensor._xp
     if array.dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
         return None
     with cpu.errstate(over="ignore", under="ignore"):
         small = array.astype(dtype)
-    spoilt = (cpu.isinf(small) != cpu.isinf(array)) | ((small == 0) != (array == 0))
+    spoilt = (xp.isinf(small) != xp.isinf(array)) | ((small == 0) != (array == 0))
     return None if spoilt.any() else Narrowed(small, tensor)
 
 
-class compress_saved(saved_tensors_hooks):
+class compress_saved(packing_hooks):
     """Keep saved tensors of at least `min_bytes` compressed; leaves (parameters), which live anyway, as they are.
 
     dtype  a floating-point dtype: real floating tensors of a larger one are kept in it, rounded (a tensor with a value
@@ -126,16 +165,14 @@ class compress_saved(saved_tensors_hooks):
     """
 
     def __init__(self, dtype: Any = dtypes.float16, min_bytes: int = 0) -> None:
-        zipped = isinstance(dtype, str) and dtype == "zlib"
-        if not zipped and dtypes.dtype(dtype).kind != "f":
+        self.zipped = isinstance(dtype, str) and dtype == "zlib"
+        if not self.zipped and dtypes.dtype(dtype).kind != "f":
             raise TypeError(f'compress_saved: expected a floating-point dtype or "zlib", got {dtype!r}')
+        self.dtype = None if self.zipped else dtypes.dtype(dtype)
+        self.min_bytes = min_bytes
+        super().__init__()
 
-        def pack(tensor: Any) -> Any:
-            if tensor.nbytes < min_bytes or lives_anyway(tensor):
-                return tensor.detach()
-            return (Zipped(tensor) if zipped else narrowed(tensor, dtypes.dtype(dtype))) or tensor.detach()
-
-        def unpack(packed: Any) -> Any:
-            return packed if isinstance(packed, Tensor) else packed.restore()
-
-        super().__init__(pack, unpack)
+    def pack_tensor(self, tensor: Any) -> Packed | None:
+        if tensor.nbytes < self.min_bytes:
+            return None
+        return Zipped(tensor) if self.zipped else narrowed(tensor, self.dtype)

@@ -30,6 +30,7 @@ from typing import Any
 
 from undertow.backend import cpu, namespace_of_array
 from undertow.backend.streams import choose_streams
+from undertow.engine import branches
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
@@ -44,6 +45,7 @@ class _ThisThread(threading.local):
 
     device: Any = None
     queue: ReadyQueue | None = None
+    goes_on = False  # whether it has kept one of the branches below the node it runs
 
 
 this_thread = _ThisThread()
@@ -74,12 +76,27 @@ class DeviceThreads:
 
     # ---- queues and threads
 
-    def ready_queue(self, task: DeviceGraphTask, space: Any) -> ReadyQueue:
+    def ready_queue(self, task: DeviceGraphTask, space: Any, node: Node) -> ReadyQueue:
         """Where a node of `task` waits whose gradient lies on the device of `space`."""
-        if space is cpu or not task.multithreading:
+        if not task.multithreading:
             return task.cpu_ready_queue
-        queue = self.device_ready_queues.get(space.device)
-        return queue if queue is not None else self.start_device_thread(task, space.device)
+        device = space.device
+        if space is cpu:
+            helper = self._helper_for(node) if task.branches else None
+            if helper is None:
+                return task.cpu_ready_queue
+            device = helper
+        queue = self.device_ready_queues.get(device)
+        return queue if queue is not None else self.start_device_thread(task, device)
+
+    def _helper_for(self, node: Node) -> Any:
+        """The helping thread that takes a CPU node of a pass whose branches run in parallel; None for the caller's."""
+        if not branches.is_large(node):
+            return None
+        if not this_thread.goes_on:
+            this_thread.goes_on = True  # the first branch stays with the thread that has just run the node above
+            return this_thread.device
+        return next(branches.setting.turns, None)
 
     def start_device_thread(self, task: DeviceGraphTask, device: Any) -> ReadyQueue:
         with self._start_lock:
@@ -217,6 +234,7 @@ class DeviceThreads:
     def evaluate_function(self, task: DeviceGraphTask, node: Node, inputs: InputBuffer) -> None:
         """Run a node and hand its results on."""
         stream = stream_of(node)
+        this_thread.goes_on = False
         if node is task.root:
             producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
         else:
@@ -240,7 +258,7 @@ class DeviceThreads:
         with task.mutex:
             buffer = task.not_ready.get(below)
             if buffer is None:
-                buffer = DeviceInputBuffer(below.num_outputs, task.recorded, task.deterministic)
+                buffer = DeviceInputBuffer(below._output_count, task.recorded, task.deterministic)
                 task.not_ready[below] = buffer
             consumer = stream_of(below)
             if type(below) is AccumulateGrad and grad is not None and is_mismatch(producer, consumer):
@@ -255,7 +273,7 @@ class DeviceThreads:
         space = buffer.space(cpu)
         if space is cpu and consumer is not None and buffer.received() is None:
             space = consumer.namespace  # nothing flowed: the node's own device
-        self.ready_queue(task, space).push(NodeTask(task, below, buffer))
+        self.ready_queue(task, space, below).push(NodeTask(task, below, buffer))
 
     # ---- may a pass use threads
 
@@ -294,8 +312,8 @@ def warn_of_mismatch() -> None:
         warn_once(
             "accumulate-grad-stream-mismatch",
             "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "
-            "gradient: one has to wait for the other. The node was made in an earlier iteration, on another stream, and "
-            "is kept alive by a graph that still refers to the leaf. Drop that graph (a loss that is kept, for "
+            "gradient: one has to wait for the other. The node was made in an earlier iteration, on another stream, "
+            "and is kept alive by a graph that still refers to the leaf. Drop that graph (a kept loss, for "
             "example), or, if this is as you want it, call "
             "undertow.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False).",
         )

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from undertow.backend import cpu, devices_in_use
+from undertow.engine import branches
 from undertow.engine.determinism import are_deterministic_algorithms_enabled
 from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
 from undertow.engine.failures import describe_failure
@@ -91,8 +92,10 @@ class Engine(DeviceThreads):
             init_to_execute(task, root, captures, targets, capture_hooks)
         task.root = root
         run: Callable[[Any, Any], None] = _run
-        if devices_in_use() and touches_devices(task, grads):
-            task = DeviceGraphTask(task, self._may_use_threads(task), are_deterministic_algorithms_enabled())
+        parallel = bool(branches.setting.helpers) and branches.has_branches(task)
+        if parallel or (devices_in_use() and touches_devices(task, grads)):
+            ordered = are_deterministic_algorithms_enabled()
+            task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel)
             run = self.execute_with_graph_task
         if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
             add_thread_pool_task(lambda: _run_to_the_end(run, task, root))
@@ -111,7 +114,7 @@ class Engine(DeviceThreads):
         task = current_task()
         if task is None:
             raise RuntimeError(
-                "Final callbacks can only be installed during the backward pass: call queue_callback from a hook or "
+                "Final callbacks can only be installed during backward pass: call queue_callback from a hook or "
                 "from a Function's backward."
             )
         task.final_callbacks.append(callback)
@@ -329,11 +332,11 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
     xp = task.xp
     if grad is not None:
         grad = xp.asarray(grad)
-        if grad.shape != node.shape[nr] or grad.dtype is not node.dtype[nr]:
-            grad = xp.asarray(conform(producer, index, grad, node.shape[nr], node.dtype[nr], xp))
+        if grad.shape != node._shapes[nr] or grad.dtype is not node._dtypes[nr]:
+            grad = xp.asarray(conform(producer, index, grad, node._shapes[nr], node._dtypes[nr], xp))
     buffer = task.not_ready.get(node)
     if buffer is None:
-        buffer = task.not_ready[node] = InputBuffer(len(node.shape))
+        buffer = task.not_ready[node] = InputBuffer(len(node._shapes))
     buffer.add(nr, grad, xp, in_place=task.in_place)
     task.dependencies[node] -= 1
     if task.dependencies[node]:
@@ -365,7 +368,7 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
     try:
         grads = list(grad) if node.multiple_outputs and grad is not None else [grad]
         if node.multiple_outputs and grad is None:
-            grads = [None] * node.num_outputs
+            grads = [None] * node._output_count
         grads = run_tensor_hooks(node, grads, xp)
         if task.exec_info is not None and not _capture(task, node, grads):
             return [], ()

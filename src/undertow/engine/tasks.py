@@ -123,6 +123,7 @@ class DeviceGraphTask(GraphTask):
     owner              the device whose worker thread started it; None if it was no worker (constant)
     multithreading     whether devices' nodes run on their threads, or all on the caller's (constant)
     deterministic      whether gradients are summed in one order, whatever order they come in (constant)
+    branches           whether large nodes on the CPU may run on helping threads; see branches.py (constant)
     thread_locals      the caller's context (modes, current task, floating-point errors), copied for every node
     leaf_streams       the streams on which gradients were accumulated or captured; the caller's wait for them
     running            the threads that are inside one of its nodes; each adds and discards itself
@@ -131,7 +132,7 @@ class DeviceGraphTask(GraphTask):
     final_callbacks is appended to by any thread, and needs no lock for that.
     """
 
-    def __init__(self, task: GraphTask, multithreading: bool, deterministic: bool) -> None:
+    def __init__(self, task: GraphTask, multithreading: bool, deterministic: bool, branches: bool = False) -> None:
         self._nodes: dict[int, Node | None] = {}
         self._spaces: dict[int, Any] = {}
         self.__dict__.update({k: v for k, v in task.__dict__.items() if k not in ("node", "xp")})
@@ -147,6 +148,7 @@ class DeviceGraphTask(GraphTask):
         self.owner: Any = None
         self.multithreading = multithreading
         self.deterministic = deterministic
+        self.branches = branches
         self.thread_locals: Context | None = None
         self.leaf_streams: set[Any] = set()
         self.running: set[int] = set()

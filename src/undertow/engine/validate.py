@@ -11,7 +11,7 @@ from undertow.graph.node import Node, space_of
 
 def expected(node: Node, nr: int) -> tuple[Any, Any]:
     """Shape and dtype of the gradient that `node` takes at input `nr`."""
-    return (node.shape[nr], node.dtype[nr]) if node.multiple_outputs else (node.shape, node.dtype)
+    return (node._shapes[nr], node._dtypes[nr]) if node.multiple_outputs else (node.shape, node.dtype)
 
 
 def is_expandable_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

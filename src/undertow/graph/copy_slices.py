@@ -11,6 +11,7 @@ from typing import Any
 
 from undertow.backend import cpu
 from undertow.graph.node import Node, extra_on, next_sequence_nr
+from undertow.modes import State, current, set_state
 from undertow.tensor import Tensor
 
 getrefcount = sys.getrefcount
@@ -43,6 +44,16 @@ class CopySlices(Node):
         self.extra = None if base._xp is cpu else extra_on(base._xp)
         self.code = getattr(node, "code", None)
         self.lasti = getattr(node, "lasti", 0)
+
+    def edge_of_slice(self) -> Any:
+        """The edge of the changed slice: the replay of the view on a base that has this history."""
+        outer = current()
+        set_state(State())
+        try:
+            shaped = cpu.broadcast_to(cpu.zeros((), self.dtype), self.shape)
+            return self.replay(Tensor(shaped, cpu, self))._edge
+        finally:
+            set_state(outer)
 
     def release(self, freed: Any) -> None:
         self.node.release(freed)

@@ -10,7 +10,7 @@ from undertow.graph.node import Node, next_sequence_nr
 class Error(Node):
     """Raises a copy of `exception` when a gradient reaches it."""
 
-    __slots__ = ("exception",)
+    __slots__ = ("_dtypes", "_shapes", "exception")
 
     multiple_outputs = True
 
@@ -19,8 +19,8 @@ class Error(Node):
         self.next_edges = next_edges
         self.sequence_nr = next_sequence_nr()
         self.saved = self.params = ()
-        self.shape = shapes
-        self.dtype = dtypes
+        self._shapes = shapes
+        self._dtypes = dtypes
         self.extra = None
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:

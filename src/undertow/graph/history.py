@@ -6,12 +6,13 @@ See Note [Stale views] in tensor/tensor.py.
 from __future__ import annotations
 
 import re
+import weakref
 from typing import Any
 
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.hooks import hooks_of
-from undertow.graph.node import Node, next_sequence_nr, place_node
+from undertow.graph.node import Node, next_sequence_nr, node_extra, place_node
 from undertow.modes import State, current, set_state
 from undertow.tensor import LEAF, Tensor, View, current_edge, views
 from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
@@ -33,13 +34,17 @@ def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
     if view is None:
         set_edge(tensor, edge)
         return
-    replay = current_replay(tensor)
-    set_edge(view.base, CopySlices(view.base, gradient_edge(view.base), replay, edge[0], position))
+    node = CopySlices(view.base, gradient_edge(view.base), current_replay(tensor), edge[0], position)
+    if edge[0].keeps_outputs:
+        node_extra(edge[0]).wrapper = weakref.ref(node)
+    set_edge(view.base, node)
     view.version = STALE
+    if not current().replay_views:
+        current_edge(tensor)  # now, because the switch may be another when somebody asks
 
 
 def set_edge(tensor: Tensor, edge: Any) -> None:
-    """Give a tensor another history. retain_grad belongs to the tensor and moves along; hooks stay with the old node."""
+    """Give a tensor another history. retain_grad belongs to the tensor and moves along; hooks stay behind."""
     old, extra = tensor._edge, tensor._extra
     tensor._edge = edge
     if extra is None or not extra.retains_grad or old is None or old is LEAF or edge is None:
@@ -53,7 +58,7 @@ def set_edge(tensor: Tensor, edge: Any) -> None:
 
 
 def refresh(tensor: Tensor, view: View, version: int) -> Any:
-    """The edge of a view whose memory was changed through a relative: that of the same view of the base as it is now."""
+    """The edge of a view whose memory was changed through a relative: that of the same view of the base now."""
     if view.creation is not DEFAULT:
         raise RuntimeError(refusal(tensor, "its base or another view of its base has been"))
     if tensor._array.size and not tensor._xp.may_share_memory(tensor._array, view.base._array):
@@ -152,6 +157,6 @@ def _why(creation: str) -> str:
     block = "no_grad block" if creation is NO_GRAD else "inference_mode block"
     return (
         "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
-        f"both the view and the inplace either both inside the {block} (if you don't want the inplace to be tracked) or "
-        "both outside (if you want the inplace to be tracked)."
+        f"both the view and the inplace either both inside the {block} (if you don't want the inplace to be tracked) "
+        "or both outside (if you want the inplace to be tracked)."
     )

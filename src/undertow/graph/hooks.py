@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from undertow.backend import DeviceArray, namespace_of_array
+from undertow.backend import namespace_of_array
 from undertow.graph.node import Node, node_extra
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of
 

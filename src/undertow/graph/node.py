@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
@@ -77,7 +78,8 @@ class Node:
     sequence_nr  when it was recorded; the engine runs later nodes first
     saved        the tensors its rules need (Note [When saved values die])
     params       the other values its rules need; kept
-    shape,dtype  what the gradient it receives must look like; lists when it has several outputs
+    shape,dtype  what the gradient it receives must look like, if it has one output; if it has several, `_shapes` and
+                 `_dtypes` are lists (a custom Function has several, and may well set `ctx.shape`)
     extra        None, or the NodeExtra
     code,lasti   where in the program it was recorded (see sites.py); code is None if that was not taken
     """
@@ -91,6 +93,8 @@ class Node:
     params: tuple[Any, ...]
     shape: Any
     dtype: Any
+    _shapes: list[Any]
+    _dtypes: list[Any]
     extra: NodeExtra | None
 
     #: whether several tensors came out of the operation (gradients then arrive as a list)
@@ -112,6 +116,11 @@ class Node:
         keep   True, or (falsy) the Freed that takes the place of the saved values, which are dropped
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how its gradient is computed")
+
+    @property
+    def _kept(self) -> Any:
+        """`saved`, under a name that a custom Function leaves alone."""
+        return self.saved
 
     def release(self, freed: Any) -> None:
         """Drop saved tensors; `freed` takes their place. See Note [When saved values die]."""
@@ -135,12 +144,13 @@ class Node:
         return extra.metadata
 
     @property
-    def num_outputs(self) -> int:
-        return len(self.shape) if self.multiple_outputs else 1
+    def _output_count(self) -> int:
+        return len(self._shapes) if self.multiple_outputs else 1
 
     @property
     def _input_metadata(self) -> list[InputMetadata]:
-        shapes, dtypes = (self.shape, self.dtype) if self.multiple_outputs else ([self.shape], [self.dtype])
+        several = self.multiple_outputs
+        shapes, dtypes = (self._shapes, self._dtypes) if several else ([self.shape], [self.dtype])
         return [
             InputMetadata(shape, dtype, space_of(self, nr).device)
             for nr, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
@@ -192,9 +202,17 @@ class Node:
             extra.counters = {}
         extra.counters[nr] = counter, counter.value
 
+    def output_edge(self, nr: int) -> Any:
+        """The edge of the nr-th output. An in-place operation on a view is reached through its CopySlices."""
+        wrapper = None if self.extra is None or self.extra.wrapper is None else self.extra.wrapper()
+        if wrapper is not None:
+            return wrapper.edge_of_slice()
+        return OutputEdge((self, nr)) if self.multiple_outputs else self
+
     def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:
         """A twin of the nr-th output, made from its saved array."""
-        twin = Tensor(array, xp if type(array) is cpu.ndarray else namespace_of_array(array), OutputEdge((self, nr)) if self.multiple_outputs else self)
+        xp = xp if type(array) is cpu.ndarray else namespace_of_array(array)
+        twin = Tensor(array, xp, self.output_edge(nr))
         extra_of(twin).counter = self.counter_of_output(nr)
         if self.extra is not None and self.extra.tangents is not None and nr in self.extra.tangents:
             extra_of(twin).tangents = self.extra.tangents[nr]
@@ -249,7 +267,7 @@ def node_extra(node: Node) -> NodeExtra:
 def site_of(node: Node) -> str | None:
     """The line that recorded the node, as file:line in function."""
     code = getattr(node, "code", None)
-    return None if code is None else str(Site(code, node.lasti))
+    return str(Site(code, node.lasti)) if isinstance(code, CodeType) else None  # a Function may have set ctx.code
 
 
 def saved_attribute(node: Node, name: str) -> Any:

@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.history import operation_name
-from undertow.graph.node import Node, OutputEdge, install_saved_attribute, node_extra, site_of
+from undertow.graph.node import Node, install_saved_attribute, node_extra, site_of
 from undertow.graph.sites import Site
 from undertow.modes import current, install_recorder, set_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
@@ -220,7 +220,7 @@ class SavedTensor:
     def unpack(self, node: Node | None = None) -> Tensor | None:
         """The tensor, if it is still the one that was saved."""
         if self._state == "freed":
-            raise GraphFreedError("a node") if node is None else freed_error(node, node.saved)
+            raise GraphFreedError("a node") if node is None else freed_error(node, node._kept)
         if self._state == "hooked":
             return self._unpack_hooked(node)
         if self._is_output:
@@ -246,7 +246,7 @@ class SavedTensor:
             return found
         twin = Tensor(found._array, found._xp)
         if self._is_output and node is not None:
-            twin._edge = OutputEdge((node, self._nr)) if node.multiple_outputs else node
+            twin._edge = node.output_edge(self._nr)
         elif type(self._edge) is AccumulateGrad:
             twin._edge = LEAF  # a second handle of the same leaf: its gradient goes where the leaf's goes
             extra_of(twin).accumulate = weakref.ref(self._edge)
@@ -298,7 +298,7 @@ def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Calla
                     raw_saved(node, key, kind, place).register_hooks(pack_hook, unpack_hook)
         node_extra(node)  # so that the generated code asks unpack_output
         return
-    for saved in node.saved or ():
+    for saved in node._kept or ():
         if isinstance(saved, SavedTensor) and saved.data is not None:
             saved.register_hooks(pack_hook, unpack_hook)
 
@@ -332,7 +332,7 @@ def saved_attribute(node: Node, name: str) -> Any:
     if raw:
         return raw_saved(node, key, kind, place)
     if type(node.saved) is Freed:
-        raise freed_error(node, node.saved)
+        raise freed_error(node, node._kept)
     if kind == "input":
         value = getattr(node, f"saved_{place}")
         return None if value is None else unpack_input(node, key, value, getattr(node, f"version_{place}"))

@@ -12,19 +12,20 @@ from undertow.ops.declare import REGISTRY
 #: the op tables, in reading order; a module joins by being named here
 TABLES = (
     # numbers
-    *("arithmetic", "elementwise", "powers", "special", "gamma", "complex", "choices", "comparison"),
+    *("arithmetic", "elementwise", "powers", "special", "gamma", "bessel", "number_parts", "complex", "choices"),
+    *("comparison",),
     # along dimensions
     *("reductions", "extrema", "scans", "sorting", "statistics", "norms"),
     # shapes
-    *("views", "parts", "splitting", "reshaping", "strided", "joining", "shape", "padding"),
+    *("views", "parts", "splitting", "reshaping", "strided", "joining", "shape", "padding", "slopes"),
     # places
     *("index_family", "indexing", "selecting", "masking", "scattering", "scatter_reduction"),
     # products and matrices
     *("einsum", "matmul", "addmm", "linalg", "decompositions", "eigen", "matrix_norms"),
-    *("least_squares", "triangular", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
+    *("covariance", "least_squares", "triangular", "lu", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
     # networks
     *("activations", "softmax", "normalization", "losses", "classification", "similarity"),
-    *("convolution", "conv", "folding", "pooling", "pool", "resampling"),
+    *("convolution", "conv", "folding", "pooling", "pool", "resampling", "shuffling", "bags"),
     # new tensors
     *("creation", "ranges", "likeness", "random"),
 )

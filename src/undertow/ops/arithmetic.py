@@ -94,6 +94,7 @@ rsub = primitive(
     number_node="RsubBackward1",
     promote="same",
     number="other",
+    number_edge=False,
 )
 
 neg = primitive(
@@ -280,6 +281,7 @@ remainder = primitive(
     number_node="RemainderBackward0",
     promote="same",
     number="other",
+    number_edge=False,
 )
 
 fmod = primitive(
@@ -295,6 +297,7 @@ fmod = primitive(
     number_node="FmodBackward0",
     promote="same",
     number="other",
+    number_edge=False,
 )
 
 

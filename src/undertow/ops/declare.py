@@ -61,6 +61,7 @@ class Op:
         promote: str | None = None,
         number: str | None = None,
         number_node: str | None = None,
+        number_edge: bool = True,
         optional: tuple[str, ...] = (),
         outputs: tuple[str, ...] | str | None = None,
         nondifferentiable: tuple[str, ...] = (),
@@ -78,6 +79,7 @@ class Op:
         self.promote = promote
         self.number = number
         self.number_node_name = number_node or self.node_name
+        self.number_edge = number_edge
         self.optional = optional
         self.outputs = outputs
         self.nondifferentiable = nondifferentiable
@@ -146,6 +148,7 @@ def primitive(
                "float": that, and integers become the default float dtype
     number     the input that may be a Python number on a path of its own (`x * 2.0`)
     number_node   the Node's class name on that path, where it differs
+    number_edge   whether its node still has a (None) edge for the number, as PyTorch's has for most
     optional   inputs that may be None
     outputs    names of the outputs when forward returns a tuple, or "list" when their number varies;
                rules then get `g` as a list (None where nothing flowed) - or, when only one output is

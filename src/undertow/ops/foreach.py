@@ -1,7 +1,7 @@
 """`_foreach_*`: one operation on lists of tensors, tensor by tensor.
 
-PyTorch runs them as one kernel; here they are loops that save the caller one. Further arguments may be lists, too, or one
-number or tensor for all.
+PyTorch runs them as one kernel; here they are loops that save the caller one. Further arguments may be lists, too, or
+one number or tensor for all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_NUMBER = {"maximum": "clamp_min", "minimum": "clamp_max"}
 
 
 def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[..., Any]:
-    """`function` on every tensor of a list; in place (and returning nothing) if it `changes` them."""
+    """`function` on every tensor of a list; gives the list of these tensors if it `changes` them, else a tuple."""
 
     def foreach(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         count = len(tensors)
@@ -39,7 +39,7 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
             function(tensor, *[arg[k] if is_list(arg) else arg for arg in args], **kwargs)
             for k, tensor in enumerate(tensors)
         ]
-        return None if changes else tuple(results)
+        return results if changes else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = f"_foreach_{name}"
     foreach.__doc__ = f"`{name}` of every tensor of a list."

@@ -15,11 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
-from undertow.graph.history import rebase_history as rebase_history
-from undertow.graph.history import STALE, refusal
-from undertow.graph.node import Node
+from undertow.graph.history import STALE, rebase_history, refusal
 from undertow.modes import Interceptor, State, current
-from undertow.ops.declare import REGISTRY, Op, primitive
+from undertow.ops.creation import convert
+from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.inplace_templates import compile_in_place, is_compilable
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
@@ -52,8 +51,8 @@ def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def overwritten(xp: Any, input: Any, src: Any) -> Any:
     if not fits(src.shape, input.shape):
         raise RuntimeError(
-            f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, {list(src.shape)}: "
-            "the sizes, counted from the last one, must match or be 1"
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
+            f"{list(src.shape)}: the sizes, counted from the last one, must match or be 1"
         )
     return xp.broadcast_to(src, input.shape).astype(input.dtype)
 
@@ -193,13 +192,13 @@ def write_array(tensor: Tensor, array: Any, name: str) -> None:
 def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The in-place form of an out-of-place operation."""
     shown = name + "_"
-    op = getattr(function, "op", None)
+    op: Any = getattr(function, "op", None)
     compiled = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
-            return intercept.in_place(shown, change, function, self, args, kwargs)  # type: ignore[no-any-return]
+            return intercept.in_place(shown, change, function, self, args, kwargs)
         recorded = current().grad_enabled and any(
             [isinstance(a, Tensor) and requires_grad(a) for a in (self, *args, *kwargs.values())]
         )
@@ -212,7 +211,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     described(change, name, shown)
     if not compiled or not is_compilable(op):
         return change
-    return described(compile_in_place(shown, op, plain_ufunc(op), change, check_history), name, shown)
+    return described(compile_in_place(shown, op, change, check_history), name, shown)
 
 
 def division(name: str) -> Callable[..., Tensor]:
@@ -222,7 +221,7 @@ def division(name: str) -> Callable[..., Tensor]:
     def change(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         return exact(self, other) if rounding_mode is None else rounded(self, other, rounding_mode=rounding_mode)
 
-    return described(change, name, name + "_")  # type: ignore[no-any-return]
+    return described(change, name, name + "_")
 
 
 def described(change: Any, name: str, shown: str) -> Any:
@@ -240,8 +239,9 @@ def record_change(
     # The operation sees a twin of the tensor. Rules that need its former value save the twin, which then gets memory of
     # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
     # when functions of several operations save it, because they may have saved parts of it, too.
-    own_memory = bool(current().saved_hooks)
+    own_memory = bool(current().saved_hooks) or any([a is self for a in args])
     before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
+    args = tuple([before if a is self else a for a in args])
     result = function(before, *args, **kwargs)
     if not compiled and not own_memory and (getrefcount(before) > ALONE or before._extra is not None):
         before = Tensor(self._array.copy(), self._xp, edge)
@@ -279,8 +279,8 @@ def _alone() -> int:
 ALONE = _alone()
 
 
-def is_saved(node: Node, tensor: Tensor) -> bool:
-    return any([getattr(node, slot) is tensor for slot in node.saved_slots])  # type: ignore[attr-defined]
+def is_saved(node: Any, tensor: Tensor) -> bool:
+    return any([getattr(node, slot) is tensor for slot in node.saved_slots])
 
 
 def save_memory_itself(node: Any, array: Any, tensor: Tensor, counter: Any) -> None:
@@ -291,39 +291,7 @@ def save_memory_itself(node: Any, array: Any, tensor: Tensor, counter: Any) -> N
             node.watch_output(place[1], counter)
 
 
-# ---- operations that are one ufunc
-
-
-class _Call:
-    """What probing a forward with `_Probe` for `xp` gives: the function called and its arguments."""
-
-    def __init__(self, name: str, args: tuple[Any, ...]) -> None:
-        self.name, self.args = name, args
-
-
-class _Probe:
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args: _Call(name, args)
-
-
-def plain_ufunc(op: Op) -> tuple[str, tuple[Any, ...]] | None:
-    """The ufunc that an operation's forward is, with its further arguments: ("maximum", (0,)) for relu.
-
-    Found by calling the forward with placeholders: ("exp", ()) for `lambda xp, input: xp.exp(input)`; None if it does
-    anything else with its inputs than to hand them to one ufunc in their order.
-    """
-    placeholders = [object() for _ in op.inputs]
-    try:
-        call = op.forward(_Probe(), *placeholders)
-    except (AttributeError, TypeError):
-        return None
-    if not isinstance(call, _Call) or type(getattr(cpu, call.name, None)) is not type(cpu.add):
-        return None
-    further = call.args[len(placeholders) :]
-    in_order = all([a is b for a, b in zip(call.args, placeholders, strict=False)])
-    if not in_order or len(call.args) < len(placeholders) or any([type(a) not in (int, float) for a in further]):
-        return None
-    return call.name, further
+# ---- overwriting
 
 
 def is_free(tensor: Tensor, state: State) -> bool:
@@ -336,14 +304,14 @@ def is_free(tensor: Tensor, state: State) -> bool:
     return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
 
 
-# ---- overwriting
-
-
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the values of `src`, broadcast and cast, into the tensor."""
     src = as_operand("copy_", "src", src)
+    if src._xp is not self._xp:
+        src = convert(src, None, self._xp)
     state = current()
-    if state.unusual or (state.grad_enabled and (requires_grad(self) or requires_grad(src))) or not is_free(self, state):
+    recorded = state.grad_enabled and (requires_grad(self) or requires_grad(src))
+    if recorded or state.unusual or not is_free(self, state):
         return _record_copy(self, src)
     target, array = self._array, src._array
     if array.shape != target.shape and array.ndim:
@@ -357,7 +325,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 def copy_into_new(source: Tensor) -> Tensor:
     """A recorded copy into a fresh tensor, which is how a gradient that has a graph becomes a `.grad`."""
-    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)  # type: ignore[no-any-return]
+    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)
 
 
 def zero_(self: Tensor) -> Tensor:

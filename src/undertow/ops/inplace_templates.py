@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend import cpu
 from undertow.graph.history import rebase_history
 from undertow.ops.arithmetic import times_alpha
 from undertow.ops.lazy import lazy_function
@@ -20,6 +21,7 @@ from undertow.tensor.metadata import NO_COUNTER
 if TYPE_CHECKING:
     from undertow.ops.declare import Op
 
+#: a ufunc's name, and its arguments behind the operation's inputs
 Ufunc = tuple[str, tuple[Any, ...]]
 
 
@@ -29,8 +31,9 @@ def is_compilable(op: Op) -> bool:
     return simple and op.inputs[0] == "input" and not (op.edges and op.edges[0] != "input")
 
 
-def compile_in_place(shown: str, op: Op, ufunc: Ufunc | None, change: Any, check_history: Any) -> Any:
-    """The in-place form of an operation, called `shown`; `change` is the general way, for what the code leaves to it."""
+def compile_in_place(shown: str, op: Op, change: Any, check_history: Any) -> Any:
+    """The in-place form of an operation, called `shown`; `change` is the general way, for what is left to it."""
+    ufunc = plain_ufunc(op)
     lent = {
         "NO_COUNTER": NO_COUNTER, "change": change, "check_history": check_history, "counter_of": counter_of,
         "own_edge": current_edge, "rebase_history": rebase_history, "times_alpha": times_alpha,
@@ -43,6 +46,44 @@ def compile_in_place(shown: str, op: Op, ufunc: Ufunc | None, change: Any, check
         name, file = number.name, f"<undertow {shown} number>"
         scope[name] = lazy_function(name, file, number_scope, number.function_source)
     return lazy_function(build.name, f"<undertow {shown}>", scope, build.function_source)
+
+
+# ---- operations that are one ufunc
+
+
+class _Call:
+    """What probing a forward with `_Probe` for `xp` gives: the function called and its arguments."""
+
+    def __init__(self, name: str, args: tuple[Any, ...]) -> None:
+        self.name, self.args = name, args
+
+
+class _Probe:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: _Call(name, args)
+
+
+def plain_ufunc(op: Op) -> Ufunc | None:
+    """The ufunc that an operation's forward is, with its further arguments: ("maximum", (0,)) for relu.
+
+    Found by calling the forward with placeholders: ("exp", ()) for `lambda xp, input: xp.exp(input)`; None if it does
+    anything else with its inputs than to hand them to one ufunc in their order.
+    """
+    placeholders = [object() for _ in op.inputs]
+    try:
+        call = op.forward(_Probe(), *placeholders)
+    except (AttributeError, TypeError):
+        return None
+    if not isinstance(call, _Call) or type(getattr(cpu, call.name, None)) is not type(cpu.add):
+        return None
+    further = call.args[len(placeholders) :]
+    in_order = all([a is b for a, b in zip(call.args, placeholders, strict=False)])
+    if not in_order or len(call.args) < len(placeholders) or any([type(a) not in (int, float) for a in further]):
+        return None
+    return call.name, further
+
+
+# ---- the code
 
 
 class InPlaceBuild(Build):
@@ -165,6 +206,11 @@ class InPlaceBuild(Build):
             if unused:
                 self.add(f"if not ({unused}):")
             self.add("input = Tensor(input_array.copy(), _xp, input_edge)", depth)
+        for i in self.saved_inputs:
+            if i != "input":  # `x.mul_(x)`: what x was is not x any more
+                self.add(f"if {i} is _self:")
+                self.add("if input is _self: input = Tensor(input_array.copy(), _xp, input_edge)", 2)
+                self.add(f"{i} = input", 2)
         if self.is_direct():
             self.add("_out = input_array")
         elif self.saved_outputs:

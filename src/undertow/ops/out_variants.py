@@ -65,7 +65,7 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def fit(target: Tensor, array: Any, name: str) -> None:
-    """Give `target` the shape of the result, in memory of its own, if it has another; refuse a dtype that cannot hold it."""
+    """Give `target` the shape of the result, in memory of its own, if it has another; refuse one of a lesser dtype."""
     mine = target._array
     if dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[mine.dtype.kind]:
         raise RuntimeError(
@@ -92,8 +92,8 @@ def public_function(name: str) -> Callable[..., Any]:
     """The operation as a function of the package: with an argument `out`, if PyTorch's has one."""
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
-        return function_with_out(op)  # type: ignore[no-any-return]
-    return with_out(op.function) if name in COMPOSITES else op.function  # type: ignore[no-any-return]
+        return function_with_out(op)
+    return with_out(op.function) if name in COMPOSITES else op.function
 
 
 #: functions made of several operations that take `out`

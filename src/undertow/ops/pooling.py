@@ -69,19 +69,30 @@ def largest(
     sizes = input.shape[input.ndim - dims :]
     counts = pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
     x = enclosed(xp, input, kernel_size, counts, stride, padding, dilation, lowest(xp, input.dtype))
-    first = [xp.arange(c) * s - p for c, s, p in zip(counts, stride, padding, strict=True)]
-    inside = [xp.where(f < 0, f % d, f) for f, d in zip(first, dilation, strict=True)]
     values = xp.full((*input.shape[: input.ndim - dims], *counts), lowest(xp, input.dtype), input.dtype)
-    indices = xp.array(xp.broadcast_to(places(xp, sizes, counts, inside), values.shape))
-    for offset in offsets(kernel_size):
+    chosen = xp.full(values.shape, -1, dtypes.int16 if math.prod(kernel_size) < 2**15 else dtypes.int64)
+    for number, offset in enumerate(offsets(kernel_size)):
         candidate = x[shifted_slices(offset, counts, stride, dilation)]
         better = candidate > values
         if input.dtype.kind == "f":
             better |= candidate != candidate
-        starts = [f + o * d for f, o, d in zip(first, offset, dilation, strict=True)]
-        xp.copyto(values, candidate, where=better)
-        xp.copyto(indices, places(xp, sizes, counts, starts), where=better)
-    return values, indices
+        xp.copyto(chosen, number, where=better)
+        xp.maximum(values, candidate, out=values)
+    return values, flat_places(xp, chosen, sizes, counts, kernel_size, stride, padding, dilation)
+
+
+def flat_places(
+    xp: Any, chosen: Any, sizes: Sizes, counts: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Any:
+    """The flat positions of the elements with these numbers (-1: the first inside) in their windows."""
+    first = [xp.arange(c) * s - p for c, s, p in zip(counts, stride, padding, strict=True)]
+    steps = [math.prod(sizes[k + 1 :]) * d for k, d in enumerate(dilation)]
+    distances = [sum([o * step for o, step in zip(offset, steps, strict=True)]) for offset in offsets(kernel)]
+    found = xp.asarray(distances)[chosen] + places(xp, sizes, counts, first)
+    if (chosen < 0).any():
+        inside = [xp.where(f < 0, f % d, f) for f, d in zip(first, dilation, strict=True)]
+        found = xp.where(chosen < 0, places(xp, sizes, counts, inside), found)
+    return found
 
 
 def adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:

@@ -84,6 +84,7 @@ pow = primitive(
     number_node="PowBackward0",
     promote="same",
     number="exponent",
+    number_edge=False,
 )
 
 

@@ -203,7 +203,7 @@ def interpolate(
     """The input (examples, channels, and one to three dimensions) in another size.
 
     size, scale_factor   the sizes of the output, or how much larger it is: a number, or one for each dimension
-    mode                 "nearest", "nearest-exact", "area"; by dimensions "linear", "bilinear" or "bicubic", "trilinear"
+    mode                 "nearest", "nearest-exact", "area"; "linear" (1-d), "bilinear", "bicubic" (2-d), "trilinear"
     align_corners        corners are the centres of the outermost elements, instead of their outer edges
     antialias            smooth before shrinking (bilinear, bicubic)
 
@@ -216,7 +216,7 @@ def interpolate(
     check_mode(mode, align_corners, antialias)
     outputs, scales = sizes_and_scales(input, dims, size, scale_factor, recompute_scale_factor)
     if mode == "area" and dims in (1, 2, 3):
-        return adaptive_avg_pool(dims, input, outputs)  # type: ignore[no-any-return]
+        return adaptive_avg_pool(dims, input, outputs)
     key = (f"{mode} antialias" if antialias else mode, dims)
     if key not in UPSAMPLINGS:
         raise NotImplementedError(wrong_dims(mode, input.ndim))
@@ -226,7 +226,7 @@ def interpolate(
             f"{list(outputs)}"
         )
     require_kinds(f"upsample_{mode}", input, "f")
-    return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))  # type: ignore[no-any-return]
+    return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))
 
 
 def check_mode(mode: str, align_corners: bool | None, antialias: bool) -> None:

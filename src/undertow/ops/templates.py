@@ -88,6 +88,7 @@ class Build:
         self.numbers = numbers
         self.inputs = [i for i in op.inputs if i not in numbers]
         self.edges = [i for i in op.edges if i not in numbers]
+        self.all_edges = op.edges if op.number_edge else self.edges
         self.name = op.name + ("_number" if numbers else "_or_out" if takes_out else "")
         self.takes_out = takes_out
         self.lines: list[str] = []
@@ -316,7 +317,7 @@ class Build:
     def write_node(self) -> None:
         op = self.op
         self.add("_node = new(Backward)")
-        next_edges = "".join((f"{i}_edge, " if i not in self.numbers else "None, ") for i in op.edges)
+        next_edges = "".join((f"{i}_edge, " if i not in self.numbers else "None, ") for i in self.all_edges)
         self.add(f"_node.next_edges = ({next_edges})")
         self.add("_node.sequence_nr = next_sequence_nr()")
         for n in self.saved_inputs:
@@ -344,8 +345,8 @@ class Build:
             self.add("_node.shape = _out.shape")
             self.add("_node.dtype = _out.dtype")
         else:
-            self.add("_node.shape = [_a.shape for _a in _out]")
-            self.add("_node.dtype = [_a.dtype for _a in _out]")
+            self.add("_node._shapes = [_a.shape for _a in _out]")
+            self.add("_node._dtypes = [_a.dtype for _a in _out]")
         self.add("_node.extra = None if _xp is cpu else extra_on(_xp)")
         self.write_site()
         self.add("if _state.record is not None: _state.record(_node, _state)")
@@ -402,8 +403,9 @@ class Build:
         node_scope = {**scope, **{f"rule_{'joint' if i == '*' else i}": rule for i, rule in rules.items()}}
         pull = lazy_function("pull", f"<undertow {self.name} backward>", node_scope, self.pull_source)
         slots = [f"saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs]]
+        versions = [f"version_{n}" for n in self.saved_inputs]
         members = {
-            "__slots__": tuple(slots + [f"version_{n}" for n in self.saved_inputs]),
+            "__slots__": (*slots, *versions, *(() if op.outputs is None else ("_dtypes", "_shapes"))),
             "__module__": "undertow",
             "pull": pull,
             "saved_slots": tuple(slots),
@@ -439,7 +441,7 @@ class Build:
             self.add(f"g = g[{self.single_gradient()}]")
             self.add("if g is None:")
             self.add("if not keep: self.release()", 2)
-            self.add(f"return [{'None, ' * len(op.edges)}]", 2)
+            self.add(f"return [{'None, ' * len(self.all_edges)}]", 2)
         if self.saved_inputs or self.saved_outputs:
             self.write_unpacking()
         if self.values:
@@ -447,13 +449,13 @@ class Build:
         names = op.rule_names()
         if "*" in names:
             arguments = "".join(f", {n}" for n in names["*"])
-            needs = "".join(f"edges[{k}] is not None, " for k in range(len(op.edges)))
+            needs = "".join(f"edges[{k}] is not None, " for k in range(len(self.all_edges)))
             self.add(f"return list(rule_joint(xp, g, ({needs}){arguments}))")
             return
         if len(self.edges) > 1:
-            self.add(f"{''.join(f'{i}_edge, ' for i in op.edges)} = edges")
+            self.add(f"{''.join(f'{i}_edge, ' for i in self.all_edges)} = edges")
         gradients = []
-        for i in op.edges:
+        for i in self.all_edges:
             if i in self.numbers:
                 gradients.append("None")
                 continue

@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.errors import NotDifferentiableError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.error_node import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
-from undertow.errors import NotDifferentiableError
 from undertow.modes import current, set_state
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, described
@@ -42,7 +42,7 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
             change_base(self, shown, function, args, kwargs)
         return self
 
-    return described(change, name, shown)  # type: ignore[no-any-return]
+    return described(change, name, shown)
 
 
 def change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ def run(function: Callable[..., Any], recorded: bool, tensor: Tensor, args: Any,
     outer = current()
     set_state(outer.replace(grad_enabled=recorded, inference=False))
     try:
-        return function(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+        return function(tensor, *args, **kwargs)
     finally:
         set_state(outer)
 
@@ -127,7 +127,7 @@ def retyped(tensor: Tensor, view: Any) -> Replay:
             "memory it is was then given another shape in place: its history cannot be found again. Take the view "
             "after the in-place view operation."
         )
-    return view.replay  # type: ignore[no-any-return]
+    return view.replay
 
 
 install_by_memory(by_memory)

@@ -43,7 +43,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1: fill_diagonal_ needs a matrix")
     if len(shape) > 2 and len(set(shape)) > 1:
-        raise RuntimeError("all dimensions of input must be of equal length: fill_diagonal_ of more than two dimensions")
+        raise RuntimeError(f"all dimensions of input must be of equal length: fill_diagonal_ got {list(shape)}")
     if len(shape) == 2:
         for top in range(0, max(shape[0], 1), shape[1] + 1) if wrap and shape[1] else (0,):
             fill_(diagonal(self, -top), fill_value)

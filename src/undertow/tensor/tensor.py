@@ -108,7 +108,7 @@ def refresh(tensor: Tensor, view: View, version: int) -> Any:
 
 def install_refresh(function: Callable[[Tensor, View, int], Any]) -> None:
     global refresh
-    refresh = function
+    refresh = function  # type: ignore[assignment]
 
 
 def requires_grad(tensor: Tensor) -> bool:

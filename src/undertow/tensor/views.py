@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.tensor.metadata import CUSTOM_FUNCTION as CUSTOM_FUNCTION
-from undertow.tensor.metadata import DEFAULT, INFERENCE, INFERENCE_EXTRA, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, Extra, View
+from undertow.tensor.metadata import DEFAULT, INFERENCE, INFERENCE_EXTRA, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD
+from undertow.tensor.metadata import Extra as Extra
+from undertow.tensor.metadata import View as View
 from undertow.tensor.tensor import Tensor, version_of
 
 

@@ -1,0 +1,136 @@
+"""Covariances and correlations of variables, and distances between points."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arithmetic import mul, sub, true_divide
+from undertow.ops.choices import clamp
+from undertow.ops.complex import complex as complex_of
+from undertow.ops.declare import composite
+from undertow.ops.elementwise import sqrt
+from undertow.ops.matmul import matmul
+from undertow.ops.norms import vector_norm
+from undertow.ops.operands import as_operand
+from undertow.ops.recorded import recorded
+from undertow.ops.reductions import sum as sum_of
+from undertow.ops.reshaping import reshape, to_dtype
+from undertow.ops.selecting import index_select
+from undertow.ops.views import squeeze
+from undertow.tensor import Tensor
+
+
+@composite
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+    """The covariances of the rows of `input`, whose columns are observations.
+
+    correction   what is subtracted from the number of observations
+    fweights     how often each observation was made; aweights: how much it counts
+
+    >>> import undertow as ut
+    >>> ut.cov(ut.tensor([[0.0, 2.0], [1.0, 5.0]])).tolist()
+    [[2.0, 4.0], [4.0, 8.0]]
+    """
+    input = as_operand("cov", "input", input)
+    check_observations(input)
+    rows = input if input.ndim == 2 else reshape(input, (1, -1))
+    if rows.dtype.kind not in "fc":
+        rows = to_dtype(rows, dtypes.get_default_dtype())
+    count = rows.shape[1]
+    fweights = observation_weights("fweights", fweights, count, "integral", "biu")
+    aweights = observation_weights("aweights", aweights, count, "floating point", "f")
+    weights = aweights if fweights is None else fweights if aweights is None else mul(fweights, aweights)
+    whole: Any = count if weights is None else sum_of(weights)
+    if weights is not None and count and not float(whole._array):
+        raise ZeroDivisionError("cov(): weights sum to zero, can't be normalized")
+    weighted = rows if weights is None else mul(rows, weights)
+    mean = true_divide(sum_of(weighted, 1, keepdim=True), whole)
+    centred = sub(rows, mean)
+    other = centred if weights is None else mul(centred, weights)
+    products = matmul(centred, recorded.conj(recorded.swapaxes(other, 0, 1)))
+    return squeeze(true_divide(products, freedom(whole, correction, weights, aweights)))
+
+
+def check_observations(input: Any) -> None:
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
+        )
+    if input.dtype.kind == "b":
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+
+
+def observation_weights(name: str, weights: Any, count: int, kind: str, kinds: str) -> Any:
+    if weights is None:
+        return None
+    weights = as_operand("cov", name, weights)
+    if weights.ndim > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
+        )
+    if weights.dtype.kind not in kinds:
+        found = dtypes.SCALAR_NAMES[weights.dtype]
+        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {found} dtype")
+    size = weights._array.size
+    if size != count:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got {size} != "
+            f"{count}"
+        )
+    if (weights._array < 0).any():
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+    return weights
+
+
+def freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
+    """What the sums of products are divided by; 0 where there are too few observations."""
+    if aweights is None or correction == 0:
+        found = whole - correction
+    else:
+        found = whole - correction * sum_of(mul(weights, aweights)) / whole
+    value = float(getattr(found, "_array", found))
+    if value <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of "
+                      "observations.", stacklevel=4)  # fmt: skip
+        return 0.0
+    return found
+
+
+@composite
+def corrcoef(input: Any) -> Tensor:
+    """The correlations of the rows of `input`: covariances divided by both standard deviations."""
+    input = as_operand("corrcoef", "input", input)
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
+        )
+    covariances = cov(input)
+    if covariances.ndim == 0:
+        return true_divide(covariances, covariances)
+    deviations = sqrt(recorded.real(recorded.diagonal(covariances)))
+    ratios = true_divide(true_divide(covariances, reshape(deviations, (-1, 1))), reshape(deviations, (1, -1)))
+    if ratios.dtype.kind == "c":
+        return complex_of(clamp(recorded.real(ratios), -1, 1), clamp(recorded.imag(ratios), -1, 1))
+    return clamp(ratios, -1, 1)
+
+
+@composite
+def pdist(input: Any, p: float = 2.0) -> Tensor:
+    """The distance of every row to every later one.
+
+    >>> import undertow as ut
+    >>> ut.pdist(ut.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).tolist()[:2]
+    [5.0, 1.0]
+    """
+    input = as_operand("pdist", "input", input)
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if input.dtype.kind != "f":
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    xp = input._xp
+    first, second = [Tensor(k, xp) for k in xp.triu_indices(input.shape[0], 1)]
+    return vector_norm(sub(index_select(input, 0, first), index_select(input, 0, second)), p, -1)

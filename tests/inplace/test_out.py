@@ -1,0 +1,106 @@
+"""`out=`: written into a given tensor, never recorded."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import undertow as ut
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "unary": lambda L, out: L.exp(L.zeros(2, 3), out=out),
+    "binary": lambda L, out: L.mul(L.ones(2, 3), L.ones(3), out=out),
+    "number": lambda L, out: L.add(L.ones(2, 3), 1, out=out),
+    "keyword": lambda L, out: L.add(L.ones(2, 3), L.ones(3), alpha=3, out=out),
+    "reduction": lambda L, out: L.sum(L.ones(4, 2, 3), dim=0, out=out),
+    "product": lambda L, out: L.matmul(L.ones(2, 2), L.ones(2, 3), out=out),
+    "list": lambda L, out: L.cat([L.ones(1, 3), L.zeros(1, 3)], out=out),
+    "stack": lambda L, out: L.stack([L.ones(3), L.zeros(3)], out=out),
+    "composite": lambda L, out: L.clamp(L.ones(2, 3), min=2, out=out),
+    "creation": lambda L, out: L.zeros(2, 3, out=out),
+    "where": lambda L, out: L.where(L.ones(2, 3) > 0, L.ones(2, 3), L.zeros(2, 3), out=out),
+    "cumsum": lambda L, out: L.cumsum(L.ones(2, 3), dim=1, out=out),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_result_is_written_into_the_given_tensor(L: Any, name: str) -> None:
+    out = L.full((2, 3), -7.0)
+    memory = out.data_ptr()
+    expected = CALLS[name](L, L.empty(0)).tolist()
+    result = CALLS[name](L, out)
+    assert result is out and out.tolist() == expected and out.data_ptr() == memory and out._version == 1
+
+
+@pytest.mark.parametrize("what", ["input", "out"])
+def test_nothing_may_require_grad(L: Any, what: str) -> None:
+    x, out = L.ones(2, requires_grad=what == "input"), L.zeros(2, requires_grad=what == "out")
+    with pytest.raises(RuntimeError, match=r"mul\(\): functions with out=... arguments don't support automatic diff"):
+        L.mul(x, x, out=out)
+    assert out.tolist() == [0, 0]
+    with L.no_grad():
+        L.mul(x, x, out=out)
+    assert out.tolist() == [1, 1] and out.requires_grad == (what == "out")
+
+
+def test_several_results(L: Any) -> None:
+    values, indices = L.empty(2), L.empty(2, dtype=L.int64)
+    result = L.max(L.tensor([[1.0, 3.0], [5.0, 2.0]]), 1, out=(values, indices))
+    assert values.tolist() == [3, 5] and indices.tolist() == [1, 0] and result[0] is values
+
+
+def test_an_empty_tensor_takes_the_shape_and_another_is_resized_with_a_warning(L: Any) -> None:
+    out = L.empty(0)
+    L.exp(L.zeros(2), out=out)
+    assert out.tolist() == [1, 1]
+    out = L.ones(3)
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        L.exp(L.zeros(2), out=out)
+    assert out.tolist() == [1, 1]
+
+
+def test_a_wider_dtype_is_cast_and_another_kind_refused(L: Any) -> None:
+    out = L.empty(2, dtype=L.float64)
+    L.exp(L.zeros(2), out=out)
+    assert out.dtype == L.float64 and out.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        L.exp(L.zeros(2), out=L.empty(2, dtype=L.int64))
+
+
+def test_out_may_be_an_operand(L: Any) -> None:
+    x = L.tensor([1.0, 2.0])
+    L.mul(x, x, out=x)
+    assert x.tolist() == [1, 4]
+
+
+def test_a_saved_tensor_overwritten_by_out_is_an_error(L: Any) -> None:
+    w, x = L.ones(2, requires_grad=True), L.ones(2)
+    y = (w * x).sum()
+    L.exp(L.ones(2), out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.backward()
+
+
+def test_out_is_a_keyword_and_a_tensor() -> None:
+    with pytest.raises(TypeError):
+        ut.exp(ut.ones(2), ut.empty(2))
+    with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):
+        ut.exp(ut.ones(2), out=[[1]])
+    assert "out" in inspect.signature(ut.exp).parameters
+
+
+def test_numpy_writes_into_tensors_by_the_same_rules() -> None:
+    import numpy as np
+
+    x, w = ut.ones(2), ut.ones(2, requires_grad=True)
+    y = (w * x).sum()
+    np.exp(ut.zeros(2), out=x)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace.*made by exp at"):
+        y.backward()
+    with ut.inference_mode():
+        c = ut.ones(2)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        np.exp(ut.zeros(2), out=c)
