@@ -8,6 +8,8 @@
 tensor([ 1.3818,  0.0770, -2.8289])
 """
 
+from typing import TYPE_CHECKING, Any
+
 from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import func as func
 from undertow import ops as _ops
@@ -16,6 +18,8 @@ from undertow.autograd.leaves import is_inference
 from undertow.autograd.vmap import vmap
 from undertow.backend import Device as device
 from undertow.backend import simulated as sim
+from undertow.backend.allocator import choose_from_environment as _choose_allocator
+from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
 from undertow.backend.dtypes import (
     bool_, complex64, complex128, dtype, float16, float32, float64, get_default_dtype, int8, int16, int32, int64,
     can_cast, promote_types, set_default_dtype, uint8, uint16, uint32, uint64,
@@ -42,6 +46,10 @@ from undertow.tensor.display import get_printoptions, printoptions, set_printopt
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...  # the operations, which are filled in below
+
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
 
@@ -57,6 +65,7 @@ def _register_own_code() -> None:
 
 
 _register_own_code()
+_choose_allocator()
 
 #: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one
 OPERATIONS = """

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import undertow as ut
-
 from undertow import ops
 from undertow.autograd.function import Function
 from undertow.autograd.gradcheck import (

@@ -167,7 +167,8 @@ def test_another_error_is_told_with_its_forward_call(L: ModuleType) -> None:
 
     error, told = run_watched(L, change_in_place)
     assert "modified by an inplace operation" in str(error)
-    assert [text.split(".")[0] for text in told] == ["Anomaly Detection has been enabled", "Error detected in PowBackward0"]
+    sentences = [text.split(".")[0] for text in told]
+    assert sentences == ["Anomaly Detection has been enabled", "Error detected in PowBackward0"]
 
 
 def test_the_parents_are_told_in_a_double_backward(L: ModuleType) -> None:

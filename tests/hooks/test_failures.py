@@ -86,7 +86,8 @@ def test_the_exception_names_the_node_and_the_forward_line() -> None:
     with pytest.raises(Oops) as caught:
         (y * 3).sum().backward()
     (note,) = notes(caught.value)
-    assert note.startswith(f"undertow: while running FailingBackward, recorded at {__file__}:{line_of('called here')} in")
+    place = f"{__file__}:{line_of('called here')} in"
+    assert note.startswith(f"undertow: while running FailingBackward, recorded at {place}")
     assert note in "".join(traceback.format_exception(caught.value))
 
 
@@ -106,7 +107,8 @@ def test_an_error_of_a_leaf_hook_names_the_leaf() -> None:
     x.register_hook(fail)
     with pytest.raises(Oops) as caught:
         (x * 2).sum().backward()
-    assert notes(caught.value) == ["undertow: while running undertow::autograd::AccumulateGrad of a leaf of shape [2, 3]"]
+    (note,) = notes(caught.value)
+    assert note == "undertow: while running undertow::autograd::AccumulateGrad of a leaf of shape [2, 3]"
 
 
 def test_nested_passes_note_the_innermost_node_once() -> None:
@@ -176,9 +178,8 @@ def test_a_second_backward_names_the_first() -> None:
     assert error.node_name == "ExpBackward0"
     assert f":{line_of('shared')} in" in error.created_at
     assert f":{line_of('frees it')} in" in error.freed_at
-    assert f"is shared with that pass; in this one it feeds MulBackward0, recorded at {__file__}:{line_of('uses it')}" in (
-        notes(error)[1]
-    )
+    use = f"MulBackward0, recorded at {__file__}:{line_of('uses it')}"
+    assert f"is shared with that pass; in this one it feeds {use}" in notes(error)[1]
 
 
 def test_the_same_output_twice() -> None:
@@ -226,7 +227,8 @@ def test_reading_a_freed_saved_tensor_names_the_pass() -> None:
 
 
 def unreachable(outputs: Any, inputs: Any) -> UnreachableInputError:
-    with pytest.raises(UnreachableInputError, match=r"to not have been used in the graph.*Set allow_unused=True") as caught:
+    text = r"to not have been used in the graph.*Set allow_unused=True"
+    with pytest.raises(UnreachableInputError, match=text) as caught:
         ut.autograd.grad(outputs, inputs)
     return caught.value
 
@@ -283,7 +285,7 @@ def test_a_path_along_which_nothing_flows() -> None:
 
 def test_inputs_without_gradients_say_why() -> None:
     x = ut.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"does not require grad: input 1, of shape \[3\] and dtype int64; only floating"):
+    with pytest.raises(RuntimeError, match=r"does not require grad: input 1, of shape \[3\] and dtype int64; only"):
         ut.autograd.grad(x.sum(), [x, ut.arange(3)])
     with pytest.raises(RuntimeError, match=r"does not require grad: input 0.*requires_grad_\(\)"):
         ut.autograd.grad(x.sum(), ut.ones(3))

@@ -150,7 +150,7 @@ def run_reference(program: Program) -> tuple[Any, ...]:
     tensors, hooks, registry = build(ut, program), Hooks(), Registry()
     edges = [edge_of(ut, t) for t in tensors]
     retained = set()
-    if program.inputs is not None and program.accumulate:  # tensors that backward accumulates into retain their gradient
+    if program.inputs is not None and program.accumulate:  # what backward accumulates into retains its gradient
         retained |= {edges[i] for i in program.inputs}
     for number, kind, tensor in registrable(program, tensors):
         edge = edge_of(ut, tensor)

@@ -152,7 +152,8 @@ def test_an_output_kept_as_an_attribute_is_told() -> None:
         return ctx.result
 
     x = ut.ones(2, requires_grad=True)
-    with pytest.warns(UserWarning, match=r"Mine\.forward keeps its own output as ctx\.result.*save_for_backward") as caught:
+    text = r"Mine\.forward keeps its own output as ctx\.result.*save_for_backward"
+    with pytest.warns(UserWarning, match=text) as caught:
         y = function(ut, forward).apply(x)
     assert caught[0].filename == __file__
     y.sum().backward()

@@ -88,7 +88,7 @@ class _Holder:
         self.handles: dict[Any, _Handle] = {}
 
 
-class _StopRecomputation(Exception):  # noqa: N818  (control flow, not an error)
+class _StopRecomputation(Exception):
     """Everything that was saved in the forward pass has been recomputed."""
 
 
@@ -120,7 +120,9 @@ class _Frame:
     done        the passes whose recomputation has run
     """
 
-    def __init__(self, recompute: Callable[..., None], early_stop: bool, metadata: Callable[[Tensor], Any] | None) -> None:
+    def __init__(
+        self, recompute: Callable[..., None], early_stop: bool, metadata: Callable[[Tensor], Any] | None
+    ) -> None:
         self.recompute = recompute
         self.early_stop = early_stop
         self.metadata = metadata

@@ -111,9 +111,7 @@ class FunctionNode(Node):
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
-        warnings.warn(
-            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
-        )
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
         return self.saved_tensors
 
     @property

@@ -148,8 +148,8 @@ class Wrapping:
             raise RuntimeError(
                 "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
                 "return more than one Tensor, because the in-place change must be replayed on that other Tensor. "
-                "Either make sure the input is not a view (pass a clone()), or split the Function in two: one that does "
-                "the change and returns a single Tensor, and one that does the rest."
+                "Either make sure the input is not a view (pass a clone()), or split the Function in two: one that "
+                "does the change and returns a single Tensor, and one that does the rest."
             )
         check_history(out, self.node.name().removesuffix("Backward"))
         position = next((k for k, t in enumerate(self.inputs) if t is out), 0)

@@ -24,9 +24,9 @@ from undertow.autograd.saving import save_on_disk as save_on_disk
 from undertow.autograd.versions import increment_version as increment_version
 from undertow.autograd.versions import unsafe_preserve_version_counter as unsafe_preserve_version_counter
 from undertow.autograd.versions import unsafe_set_version_counter as unsafe_set_version_counter
-from undertow.engine.engine import engine, execution_order
 from undertow.engine.branches import set_parallel_branches
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
+from undertow.engine.engine import engine, execution_order
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node

@@ -60,8 +60,12 @@ def _use_without_history(target: Tensor, nodes: list[Node]) -> Node | None:
 def not_differentiated(index: int, target: Tensor) -> AutogradError:
     """The error for a target that has no gradient at all."""
     kind = target._array.dtype.kind
-    why = "only floating-point and complex tensors have gradients" if kind not in "fc" else (
-        "call requires_grad_() on it before computing the outputs (it may have been detached, or made in no_grad)"
+    why = (
+        "only floating-point and complex tensors have gradients"
+        if kind not in "fc"
+        else (
+            "call requires_grad_() on it before computing the outputs (it may have been detached, or made in no_grad)"
+        )
     )
     return AutogradError(
         f"One of the differentiated Tensors does not require grad: input {index}, of shape {list(target._array.shape)} "

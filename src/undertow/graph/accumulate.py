@@ -39,12 +39,14 @@ class AccumulateGrad(Node):
 
     variable: Tensor
 
+    # the same for all, so that making one is short
+    next_edges = ()
+    sequence_nr = LAST
+    saved = ()
+    params = ()
+
     def __init__(self, variable: Tensor) -> None:
         self.variable = variable
-        self.next_edges = ()
-        self.sequence_nr = LAST
-        self.saved = ()
-        self.params = ()
         self.shape = variable._array.shape
         self.dtype = grad_dtype_of(variable)
         self.extra = None if variable._xp is cpu else extra_on(variable._xp)
@@ -77,7 +79,6 @@ class AccumulateGrad(Node):
                 counter_of(old).value += 1  # a graph may have saved this gradient
             else:
                 extra.grad = Tensor(old._xp.asarray(old._array + grad), old._xp)
-
 
     def run_post_accumulate_hooks(self) -> None:
         hooks = extra_of(self.variable).post_accumulate_hooks
@@ -162,7 +163,8 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
 def new_accumulate_node(leaf: Tensor) -> AccumulateGrad:
     with _lock:
         extra = extra_of(leaf)
-        node = None if extra.accumulate is None else extra.accumulate()  # another thread may have been faster
+        reference = extra.accumulate
+        node = None if reference is None else reference()  # another thread may have been faster
         if node is None:
             node = AccumulateGrad(leaf)
             extra.accumulate = weakref.ref(node)

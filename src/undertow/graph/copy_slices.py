@@ -89,8 +89,8 @@ class CopySlices(Node):
     def run_wrapped(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> tuple[list[Any], Any]:
         """The wrapped node's gradients, and apart from them that for the slice."""
         node, position = self.node, self.position
-        if node.next_edges[position] is None:
-            edges = (*edges[:position], None, *edges[position + 1 :])
+        own = node.next_edges[position] if edges[position] is not None else None
+        edges = (*edges[:position], own, *edges[position + 1 :])
         results = list(node.pull(xp, [grad] if node.multiple_outputs else grad, edges, keep))
         inside, results[position] = results[position], None
         return results, inside

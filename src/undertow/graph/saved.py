@@ -176,7 +176,7 @@ class SavedTensor:
 
     @property
     def kind(self) -> str:
-        """"packed", "output" or "input"."""
+        """ "packed", "output" or "input"."""
         return "packed" if self._state == "hooked" else "output" if self._is_output else "input"
 
     @property
@@ -193,7 +193,9 @@ class SavedTensor:
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Any = None) -> None:
         """Keep `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that gives it back when it is needed."""
         if not callable(pack_hook) or not callable(unpack_hook):
-            raise TypeError("register_hooks(): incompatible function arguments: it takes two functions, pack and unpack")
+            raise TypeError(
+                "register_hooks(): incompatible function arguments: it takes two functions, pack and unpack"
+            )
         if self._state == "freed":
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "

@@ -20,6 +20,7 @@ from undertow.tensor.metadata import OWN_CODE
 #: ids of the code objects of undertow's own functions; they live as long as the process
 INTERNAL: set[int] = OWN_CODE
 
+
 class _NoFrame:
     """What generated code takes for a frame while recording is off."""
 

@@ -115,9 +115,7 @@ class Op:
         """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one)."""
         if isinstance(self.vjp, Joint):
             return {"*": list(inspect.signature(self.vjp.rule).parameters)[3:]}
-        return {
-            i: list(inspect.signature(rule).parameters)[2:] for i, rule in self.vjp.items() if rule is not None
-        }
+        return {i: list(inspect.signature(rule).parameters)[2:] for i, rule in self.vjp.items() if rule is not None}
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -160,7 +158,9 @@ def primitive(
     return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
 
 
-def variadic(name: str, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Any, batch: Any, **options: Any) -> Any:
+def variadic(
+    name: str, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Any, batch: Any, **options: Any
+) -> Any:
     """Declare an operation on a list of tensors, `forward(xp, tensors, ...)`; see variadic.py for its rule."""
     return register(Op(name, forward, {"tensors": vjp}, kind="variadic", jvp=jvp, batch=batch, **options))
 

@@ -59,7 +59,9 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
     return function
 
 
-_STUB = compile("def stub(*args, **kwargs):\n    COMPLETE()\n    return SELF(*args, **kwargs)\n", "<undertow stub>", "exec")
+_STUB = compile(
+    "def stub(*args, **kwargs):\n    COMPLETE()\n    return SELF(*args, **kwargs)\n", "<undertow stub>", "exec"
+)
 
 _STUB_CODE = next(c for c in _STUB.co_consts if isinstance(c, CodeType))
 

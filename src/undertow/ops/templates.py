@@ -269,7 +269,9 @@ class Build:
             none = f"None if {i} is None else " if i in op.optional else ""
             self.add(f"{i}_edge = {none}{i}._edge")
             present = f"{i} is not None and " if i in op.optional else ""
-            self.add(f"if {present}{i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})")
+            self.add(
+                f"if {present}{i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})"
+            )
         no_edge = " and ".join(f"{i}_edge is None" for i in self.edges)
         unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fc'" if op.check_output else no_edge
         self.add(f"if {unrecorded}:")

@@ -218,4 +218,3 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 
 
 METHODS |= {"resize_": resize_, "resize_as_": resize_as_, "set_": set_}
-

@@ -1,0 +1,54 @@
+"""How the C library keeps freed memory: a switch for programs whose time goes into page faults.
+
+By default glibc gives large freed blocks back to the system and asks for them again at the next step; every page then
+faults anew. "caching" tells it to keep them. This concerns the whole process, so nothing happens unless the user asks:
+`undertow.set_cpu_allocator("caching")`, or UNDERTOW_CPU_ALLOCATOR=caching in the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+# malloc.h: options of mallopt
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+
+_KINDS = ("default", "caching")
+_chosen = ["default"]
+
+
+def set_cpu_allocator(kind: str) -> None:
+    """Choose how freed CPU memory is kept: "default", or "caching" (glibc on Linux only; it cannot be taken back).
+
+    With "caching" the process keeps the memory it has freed and uses it again, without page faults.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"set_cpu_allocator() takes one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
+    if kind == _chosen[0]:
+        return
+    if kind == "default":
+        raise RuntimeError('the "caching" allocator stays for the life of the process; start a new one without it')
+    mallopt = _mallopt()
+    for option, value in ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_ARENA_MAX, 1)):
+        if mallopt(option, value) != 1:
+            raise RuntimeError(f"mallopt({option}, {value}) was refused: the C library does not support it")
+    _chosen[0] = kind
+
+
+def get_cpu_allocator() -> str:
+    return _chosen[0]
+
+
+def _mallopt() -> ctypes._CFuncPtr:  # type: ignore[name-defined]
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if library is None or not hasattr(library, "mallopt"):
+        raise RuntimeError('the "caching" allocator needs glibc (Linux); this system has another C library')
+    return library.mallopt
+
+
+def choose_from_environment() -> None:
+    """Obey UNDERTOW_CPU_ALLOCATOR, if it is set."""
+    kind = os.environ.get("UNDERTOW_CPU_ALLOCATOR")
+    if kind:
+        set_cpu_allocator(kind)
