@@ -269,7 +269,7 @@ def _grad_once(
 ) -> tuple[Any, ...]:
     captures = [_target_edge(t, index) for index, t in enumerate(targets)]
     found = _execute(_root_edges(roots), grads, keep, create_graph, captures=captures)
-    results = []
+    results: list[Tensor | None] = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):
         if value is not None:
             results.append(value if isinstance(value, Tensor) else Tensor(value, namespace_of_array(value)))

@@ -14,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 from undertow.autograd.backward import backward
@@ -171,8 +172,8 @@ class _Frame:
         found = self.recomputed[task].get(handle)
         if found is None:
             raise CheckpointError(
-                "checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation) inside "
-                "one GraphExecGroup is not supported: keep their parts of the graph disjoint, or leave the group out."
+                "checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation) "
+                "inside one GraphExecGroup is not supported: keep their parts of the graph disjoint, or leave the group out."
             )
         if temporary:
             self.forget(task)
@@ -423,9 +424,9 @@ def _explained(error: CheckpointError, logs: tuple[_Log, _Log] | None) -> Checkp
         return error
     forward_log, again_log = ("\n".join(f"  {line}" for line in log.lines) for log in logs)
     return CheckpointError(
-        "checkpoint: the recomputation did not do what the forward run did. You are seeing this error because you passed "
-        "`debug=True` to checkpoint and tensors to be saved during the original forward and differ between those saved "
-        f"during recomputation.\nOperations of the forward run:\n{forward_log}\nOperations of the recomputation:\n"
+        "checkpoint: the recomputation did not do what the forward run did. You are seeing this error because you "
+        "passed `debug=True` to checkpoint and tensors to be saved during the original forward and differ between "
+        f"those saved during recomputation.\nOperations of the forward run:\n{forward_log}\nOperations of the recomputation:\n"
         f"{again_log}\n{error}"
     )
 
@@ -493,7 +494,7 @@ def checkpoint_sequential(
     steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(steps) // segments
     ends = [size * k for k in range(segments)] + [len(steps)]
-    for start, end in zip(ends[:-2], ends[1:-1], strict=True):
+    for start, end in pairwise(ends[:-1]):
         input = checkpoint(_chain(steps[start:end]), input, use_reentrant=use_reentrant, **kwargs)
     return _chain(steps[ends[-2] :])(input)
 

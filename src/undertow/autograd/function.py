@@ -217,7 +217,7 @@ def backward_rule(cls: Any) -> Callable[..., Any]:
             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
             "one of them."
         )
-    return cls.vjp if own_vjp else cls.backward  # type: ignore[no-any-return]
+    return cls.vjp if own_vjp else cls.backward
 
 
 class _FunctionMeta(type):

@@ -62,8 +62,8 @@ def get_grad(self: Tensor) -> Tensor | None:
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
             "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
-            "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
-            "you access the leaf Tensor instead.",
+            "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make "
+            "sure you access the leaf Tensor instead.",
             stacklevel=2,
         )
     return grad

@@ -270,7 +270,7 @@ def site_of(node: Node) -> str | None:
     return str(Site(code, node.lasti)) if isinstance(code, CodeType) else None  # a Function may have set ctx.code
 
 
-def saved_attribute(node: Node, name: str) -> Any:
+def saved_attribute(node: Node, name: str, /) -> Any:
     """Set by graph/saved.py: reads `_saved_*` and `_raw_saved_*`."""
     raise AttributeError(name)
 

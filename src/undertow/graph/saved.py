@@ -1,8 +1,8 @@
 """Saved values: reading them back, checking that they are what they were, and showing them to users.
 
 A compiled node keeps them in slots (the tensor and its version per saved input, the array per saved output), which is
-all an ordinary backward pass needs. A SavedTensor object per slot exists only when somebody asks for one: `_raw_saved_*`,
-custom Functions, saved-tensor hooks.
+all an ordinary backward pass needs. A SavedTensor object per slot exists only when somebody asks for one:
+`_raw_saved_*`, custom Functions, saved-tensor hooks.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class SavedTensor:
     that returns an alias of the tensor (`detach()`) is served as well as none: changes in place are noticed.
     """
 
-    __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed", "_state",
-                 "_tangents", "_tensor", "_xp")  # fmt: skip
+    __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed",
+                 "_state", "_tangents", "_tensor", "_xp")  # fmt: skip
 
     _extra = _unusual()
 
@@ -176,7 +176,7 @@ class SavedTensor:
 
     @property
     def kind(self) -> str:
-        """ "packed", "output" or "input"."""
+        """One of "packed", "output" and "input"."""
         return "packed" if self._state == "hooked" else "output" if self._is_output else "input"
 
     @property
@@ -199,8 +199,8 @@ class SavedTensor:
         if self._state == "freed":
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
-                "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-                "backward through the graph a second time or if you need to access saved variables after calling "
+                "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need "
+                "to backward through the graph a second time or if you need to access saved variables after calling "
                 "backward."
             )
         if self._state == "hooked":
@@ -233,7 +233,7 @@ class SavedTensor:
             return twin
         if self._tensor is not None and version_of(self._tensor) != self._expected:
             raise_mutated(node if node is not None else _Anonymous(), self._argument, self._tensor, self._expected)
-        return self._tensor
+        return self._tensor  # type: ignore[no-any-return]
 
     def _unpack_hooked(self, node: Node | None) -> Tensor:
         found = self._hook(self._packed)
@@ -284,8 +284,8 @@ def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
         set_state(outer)
     if version_of(data) != before:
         raise RuntimeError(
-            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
-            "modified by in-place operations as this can lead to unexpected side-effects. Change a clone() instead."
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+            "be modified by in-place operations as this can lead to unexpected side-effects. Change a clone() instead."
         )
     return packed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from undertow.graph.accumulate import install_recorded
 from undertow.graph.copy_slices import install_in_place
@@ -36,6 +37,11 @@ for _table in TABLES:
 # plain module attributes, because a module's __getattr__ costs a microsecond a call
 globals().update({name: op.function for name, op in REGISTRY.items()})
 __all__ = sorted(REGISTRY)
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
 
 from undertow.ops import out_variants, strided, view_inplace  # noqa: E402, F401  (they need the tables)
 

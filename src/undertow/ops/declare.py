@@ -109,7 +109,7 @@ class Op:
     def source(self) -> str:
         """The generated function."""
         self.function.complete()
-        return self.function.source  # type: ignore[no-any-return]
+        return self.function.source
 
     def rule_names(self) -> dict[str, list[str]]:
         """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one)."""

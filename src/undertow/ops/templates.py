@@ -51,7 +51,9 @@ def install_write_out(function: Any) -> None:
 SCOPE = {
     "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
-    "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array, "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor, "as_operands": as_operands, "attach_view": attach_view,
+    "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array,
+    "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor,
+    "as_operands": as_operands, "attach_view": attach_view,
     "current": current, "current_edge": recorded_edge, "explain": explain,
     "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
