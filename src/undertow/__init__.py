@@ -10,8 +10,8 @@ tensor([ 1.3818,  0.0770, -2.8289])
 
 from typing import TYPE_CHECKING, Any
 
-from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import func as func
+from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import ops as _ops
 from undertow.autograd import graph as _graph
 from undertow.autograd.leaves import is_inference
@@ -21,25 +21,62 @@ from undertow.backend import simulated as sim
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
 from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
 from undertow.backend.dtypes import (
-    bool_, complex64, complex128, dtype, float16, float32, float64, get_default_dtype, int8, int16, int32, int64,
-    can_cast, promote_types, set_default_dtype, uint8, uint16, uint32, uint64,
+    bool_,
+    can_cast,
+    complex64,
+    complex128,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )  # fmt: skip
 from undertow.engine.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
 from undertow.modes import (
-    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
 )  # fmt: skip
-from undertow.ops.generator import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from undertow.ops import fft_namespace as fft
-from undertow.ops import linalg_namespace as linalg
 from undertow.ops import foreach as _foreach
+from undertow.ops import linalg_namespace as linalg
 from undertow.ops import out_variants as _out_variants
 from undertow.ops import return_types
+from undertow.ops.generator import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from undertow.ops.operands import result_type
 from undertow.tensor import Size, Tensor
 from undertow.tensor.conversions import (
-    channels_last, channels_last_3d, contiguous_format, is_complex, is_floating_point, is_tensor, memory_format, numel,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    is_complex,
+    is_floating_point,
+    is_tensor,
+    memory_format,
+    numel,
     preserve_format,
 )  # fmt: skip
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
@@ -50,8 +87,10 @@ if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...  # the operations, which are filled in below
 
+
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
+
 
 def _register_own_code() -> None:
     """Let error messages pass over undertow's own frames. See graph/sites.py."""
@@ -107,10 +146,11 @@ unsqueeze vander var var_mean vdot view_as_complex view_as_real vsplit vstack wh
 
 #: operations that are functions of the package in their in-place form, too
 IN_PLACE = """
-abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_ asinh_ atan_ atanh_ ceil_
-celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ detach_ dropout_ erf_ erfc_ exp2_ exp_ expm1_
-fill_ fix_ floor_ frac_ index_put_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_
-relu_ resize_as_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_ trunc_ xlogy_ zero_
+abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_ asinh_ atan_ atanh_
+ceil_ celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ detach_ dropout_ erf_ erfc_ exp2_
+exp_ expm1_ fill_ fix_ floor_ frac_ index_put_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_
+rad2deg_ reciprocal_ relu_ resize_as_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_
+threshold_ trunc_ xlogy_ zero_
 """.split()
 
 globals().update({name: _out_variants.public_function(name) for name in OPERATIONS})

@@ -43,11 +43,11 @@ IN_PLACE = """
 abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 arctanh
 asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
 bitwise_xor ceil clamp clamp_max clamp_min clip conj_physical copysign cos cosh cumprod cumsum deg2rad div divide eq erf
-erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot index_add
-index_copy index_fill index_put index_reduce ldexp le lerp less less_equal lgamma log log10 log1p log2 logical_and
-logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply nan_to_num ne neg not_equal pow put
-rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt
-square sub subtract tan tanh tril triu true_divide trunc xlogy
+erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot
+index_add index_copy index_fill index_put index_reduce ldexp le lerp less less_equal lgamma log log10 log1p log2
+logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply nan_to_num ne neg
+not_equal pow put rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin
+sinc sinh sqrt square sub subtract tan tanh tril triu true_divide trunc xlogy
 """.split()
 
 #: Python's operators: special method -> operation
@@ -55,8 +55,8 @@ OPERATORS = {
     "__abs__": "abs", "__add__": "add", "__and__": "bitwise_and", "__floordiv__": "floor_divide", "__ge__": "ge",
     "__getitem__": "getitem", "__gt__": "gt", "__invert__": "bitwise_not", "__le__": "le",
     "__lshift__": "bitwise_left_shift", "__lt__": "lt", "__matmul__": "matmul", "__mod__": "remainder",
-    "__mul__": "mul", "__neg__": "neg", "__or__": "bitwise_or", "__pos__": "positive", "__pow__": "pow", "__radd__": "add",
-    "__rmul__": "mul", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub", "__sub__": "sub",
+    "__mul__": "mul", "__neg__": "neg", "__or__": "bitwise_or", "__pos__": "positive", "__pow__": "pow",
+    "__radd__": "add", "__rmul__": "mul", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub", "__sub__": "sub",
     "__truediv__": "true_divide", "__xor__": "bitwise_xor",
 }  # fmt: skip
 

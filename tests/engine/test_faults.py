@@ -266,8 +266,8 @@ def test_interrupts_at_random_moments_leave_a_working_engine() -> None:
     main = threading.get_ident()
     for delay in (0.0005, 0.001, 0.002, 0.003, 0.005, 0.008):
         timer = threading.Timer(delay, lambda: signal.pthread_kill(main, signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()  # in here, because the shortest delay may be over before start() returns
             while True:
                 x = leaf()
                 (x.to("sim:1") * 2).cpu().sum().backward()

@@ -173,7 +173,8 @@ class _Frame:
         if found is None:
             raise CheckpointError(
                 "checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation) "
-                "inside one GraphExecGroup is not supported: keep their parts of the graph disjoint, or leave the group out."
+                "inside one GraphExecGroup is not supported: keep their parts of the graph disjoint, or leave the "
+                "group out."
             )
         if temporary:
             self.forget(task)
@@ -426,8 +427,8 @@ def _explained(error: CheckpointError, logs: tuple[_Log, _Log] | None) -> Checkp
     return CheckpointError(
         "checkpoint: the recomputation did not do what the forward run did. You are seeing this error because you "
         "passed `debug=True` to checkpoint and tensors to be saved during the original forward and differ between "
-        f"those saved during recomputation.\nOperations of the forward run:\n{forward_log}\nOperations of the recomputation:\n"
-        f"{again_log}\n{error}"
+        f"those saved during recomputation.\nOperations of the forward run:\n{forward_log}\n"
+        f"Operations of the recomputation:\n{again_log}\n{error}"
     )
 
 

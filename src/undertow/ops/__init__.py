@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-
 from undertow.ops import out_variants, strided, view_inplace  # noqa: E402, F401  (they need the tables)
 
 install_recorded(clone=inplace.copy_into_new, add=REGISTRY["add"].function)

@@ -400,7 +400,7 @@ def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
 
     >>> import undertow as ut
     >>> ut.logsumexp(ut.tensor([1000.0, 1000.0]), dim=0)
-    tensor(1000.6931)
+    tensor(1000.6932)
     """
     return logsumexp_dims(input, dim, keepdim)
 

@@ -464,7 +464,7 @@ class Build:
                 gradients.append("None")
                 continue
             call = f"rule_{i}(xp, g{''.join(', ' + n for n in names[i])})"
-            if is_identity(op.vjp[i]):
+            if is_identity(op.vjp[i]):  # type: ignore[index]
                 call = "g"
             gradients.append(call if len(self.edges) == 1 else f"None if {i}_edge is None else {call}")
         self.add(f"return [{', '.join(gradients)}]")
