@@ -187,13 +187,15 @@ class Programs(RuleBasedStateMachine):
     def differentiate(self, number: int) -> None:
         entry = self.pick(number)
         weights = np.arange(1.0, 1 + entry.model.value.size).reshape(entry.shape)
+        given = [lib.tensor(weights) for lib in LIBRARIES]
 
         def gradients(k: int) -> Any:
-            lib, tensor = LIBRARIES[k], entry.tensors[k]
             leaves = [leaf.tensors[k] for leaf in self.leaves]
-            return lib.autograd.grad(tensor, leaves, lib.tensor(weights), retain_graph=True, allow_unused=True)
+            grad = LIBRARIES[k].autograd.grad
+            return grad(entry.tensors[k], leaves, given[k], retain_graph=True, allow_unused=True)
 
         found = self.run("differentiate", gradients)
+        np.testing.assert_array_equal(given[0].numpy(), weights)
         if found is None:
             return
         expected = np.tensordot(weights, entry.seen().slope, axes=weights.ndim)
