@@ -41,12 +41,12 @@ class AccumulateGrad(Node):
 
     # the same for all, so that making one is short
     next_edges = ()
-    sequence_nr = LAST
     saved = ()
     params = ()
 
     def __init__(self, variable: Tensor) -> None:
         self.variable = variable
+        self.sequence_nr = LAST
         self.shape = variable._array.shape
         self.dtype = grad_dtype_of(variable)
         self.extra = None if variable._xp is cpu else extra_on(variable._xp)
@@ -153,22 +153,26 @@ def install_recorded(clone: Any, add: Any) -> None:
 def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     """The edge to a leaf's AccumulateGrad node, which is made if no graph holds one."""
     extra = leaf._extra
-    if extra is not None and extra.accumulate is not None:
-        node = extra.accumulate()
-        if node is not None:
-            return node  # type: ignore[no-any-return]
-    return new_accumulate_node(leaf)
+    reference = None if extra is None else extra.accumulate
+    node = None if reference is None else reference()
+    if node is None:
+        with _lock:
+            extra = extra_of(leaf)
+            reference = extra.accumulate
+            node = None if reference is None else reference()  # another thread may have been faster
+            if node is None:
+                node = new(AccumulateGrad)  # what __init__ does, in half the time
+                node.variable = leaf
+                node.sequence_nr = LAST
+                array = leaf._array
+                node.shape = array.shape
+                node.dtype = array.dtype if extra.rare is None else grad_dtype_of(leaf)
+                node.extra = None if leaf._xp is cpu else extra_on(leaf._xp)
+                extra.accumulate = weakref.ref(node)
+    return node  # type: ignore[no-any-return]
 
 
-def new_accumulate_node(leaf: Tensor) -> AccumulateGrad:
-    with _lock:
-        extra = extra_of(leaf)
-        reference = extra.accumulate
-        node = None if reference is None else reference()  # another thread may have been faster
-        if node is None:
-            node = AccumulateGrad(leaf)
-            extra.accumulate = weakref.ref(node)
-        return node
+new = object.__new__
 
 
 def gradient_edge(tensor: Tensor) -> Any:

@@ -358,7 +358,10 @@ class Build:
     def write_site(self) -> None:
         # the number form is called by the main form, which is called by the program
         self.add(f"_frame = getframe({2 if self.numbers else 1})")
-        self.add("if id(_frame.f_code) in INTERNAL: _frame = user_frame(_frame)")
+        # most often it is a function of ours that the program called: one step out, without a call
+        self.add("if id(_frame.f_code) in INTERNAL:")
+        self.add("_frame = _frame.f_back", 2)
+        self.add("if id(_frame.f_code) in INTERNAL: _frame = user_frame(_frame)", 2)
         self.add("_node.code = _frame.f_code")
         self.add("_node.lasti = _frame.f_lasti")
 
