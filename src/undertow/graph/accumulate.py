@@ -169,7 +169,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
                 node.dtype = array.dtype if extra.rare is None else grad_dtype_of(leaf)
                 node.extra = None if leaf._xp is cpu else extra_on(leaf._xp)
                 extra.accumulate = weakref.ref(node)
-    return node  # type: ignore[no-any-return]
+    return node
 
 
 new = object.__new__
