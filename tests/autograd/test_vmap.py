@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.filterwarnings("ignore:There is a performance drop"),
 
 #: what an example returns (how many places, which indices, yes or no) depends on its values, or on chance
 DEPENDS_ON_VALUES = {"allclose", "equal", "linalg_cond", "linalg_lstsq", "unravel_index"}
+#: they compute with the values of indices, weights or pivots as they go: refused, see test_reading_values_is_refused
+READS_VALUES = {"cov", "embedding_bag", "linalg_lu_factor", "linalg_lu_solve", "lu_unpack"}
 DEPENDS_ON_ARGUMENT = {"nonzero": "tuple", "where": "places", "repeat_interleave": "", "quantile": "",
                        "nanquantile": ""}  # fmt: skip
 RANDOM = {"bernoulli", "poisson", "binomial", "multinomial", "normal", "randint_like", "rand_like", "randn_like",
@@ -28,7 +30,7 @@ RANDOM = {"bernoulli", "poisson", "binomial", "multinomial", "normal", "randint_
 
 def works_for_examples(case: Case) -> bool:
     op, note = case.sample.op, case.sample.note
-    if op in DEPENDS_ON_VALUES or op in RANDOM or (op, note) == ("as_strided", "outside"):
+    if op in DEPENDS_ON_VALUES | READS_VALUES | RANDOM or (op, note) == ("as_strided", "outside"):
         return False
     return not (op in DEPENDS_ON_ARGUMENT and DEPENDS_ON_ARGUMENT[op] in note)
 
@@ -314,3 +316,19 @@ def test_custom_functions_without_rule_are_refused() -> None:
         vmap(Bare.apply)(ut.ones(2))
     with pytest.raises(RuntimeError, match="has both generate_vmap_rule=True and an overriden vmap"):
         vmap(Both.apply)(ut.ones(2), ut.ones(2))
+
+
+READING = {
+    "cov": lambda x: ut.cov(x, aweights=x[0].abs()),
+    "embedding_bag": lambda x: ut.embedding_bag((x * 2).long().abs() % 3, ut.ones(3, 2)),
+    "linalg_lu_factor": lambda x: ut.linalg.lu_factor(x),
+    "linalg_lu_solve": lambda x: ut.linalg.lu_solve(x, x[0].int().abs() + 1, x),
+    "lu_unpack": lambda x: ut.lu_unpack(x, x[0].int().abs() + 1),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_values_is_refused(name: str) -> None:
+    assert set(READING) == READS_VALUES
+    with pytest.raises(VmapError, match="Use undertow's operations, or loop over the examples"):
+        ut.vmap(READING[name])(ut.ones(2, 2, 2))

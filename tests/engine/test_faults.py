@@ -264,16 +264,22 @@ def test_an_interrupt_inside_a_node_of_the_caller() -> None:
 
 def test_interrupts_at_random_moments_leave_a_working_engine() -> None:
     main = threading.get_ident()
+    caught = 0
     for delay in (0.0005, 0.001, 0.002, 0.003, 0.005, 0.008):
         timer = threading.Timer(delay, lambda: signal.pthread_kill(main, signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
+        try:
             timer.start()  # in here, because the shortest delay may be over before start() returns
-            while True:
+            end = time.monotonic() + 1  # Python itself drops an interrupt that comes while a destructor runs
+            while time.monotonic() < end:
                 x = leaf()
                 (x.to("sim:1") * 2).cpu().sum().backward()
+            timer.join()
+        except KeyboardInterrupt:
+            caught += 1
         timer.join()
         assert current_task() is None
         assert_works("sim:0")
+    assert caught
 
 
 # ---- threads that die

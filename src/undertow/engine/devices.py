@@ -215,6 +215,8 @@ class DeviceThreads:
                 task.thread_locals.copy().run(self.evaluate_function, task, node, node_task.inputs)
         except BaseException as error:
             task.set_exception(error)
+            if not isinstance(error, Exception) and this_thread.queue is task.cpu_ready_queue:
+                raise  # an interrupt may have come between counting a task and queueing it: nothing to wait for
         finally:
             task.running.discard(threading.get_ident())
             self._finish(task)
