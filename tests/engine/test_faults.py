@@ -464,7 +464,8 @@ def test_destructors_that_run_passes_do_not_block() -> None:
             self.me = self  # only the collector ends this
             self.depth = depth
             x = ut.ones(2, device="sim:0", requires_grad=True)
-            self.y = (x.to("sim:1") * x.to("sim:1")).sum().cpu()
+            with ut.enable_grad():  # a destructor makes one in whatever mode the code it interrupts has
+                self.y = (x.to("sim:1") * x.to("sim:1")).sum().cpu()
         def __del__(self):
             self.y.backward()
             count[0] += 1

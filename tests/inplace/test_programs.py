@@ -180,8 +180,12 @@ class Programs(RuleBasedStateMachine):
         if len(entry.shape) != 2 or entry in self.leaves:
             return
         found = self.run("t_", lambda k: entry.tensors[k].t_())
-        if found is not None and not self.refused_by_torch:
-            entry.model = Dual(entry.model.value.T, entry.model.slope.swapaxes(0, 1))
+        if found is None:
+            return
+        entry.model = Dual(entry.model.value.T, entry.model.slope.swapaxes(0, 1))
+        if self.refused_by_torch:  # from now on its histories are another program's
+            entry.tensors[1] = entry.tensors[1].detach().t()
+            self.torch_left = True
 
     @rule(number=numbers)
     def differentiate(self, number: int) -> None:
