@@ -89,10 +89,10 @@ def test_the_hook_may_run_a_pass_that_fires_it(L: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_passes_of_several_threads_count_apart(L: ModuleType, mode: str) -> None:
-    a, b = leaves(L, 2)
+def test_passes_of_several_threads_count_apart(mode: str) -> None:
+    a, b = leaves(ut, 2)
     fired: list[int] = []
-    L.autograd.graph.register_multi_grad_hook((a, b), lambda grads: fired.append(threading.get_ident()), mode=mode)
+    ut.autograd.graph.register_multi_grad_hook((a, b), lambda grads: fired.append(threading.get_ident()), mode=mode)
     barrier = threading.Barrier(4)
 
     def run() -> None:

@@ -190,10 +190,9 @@ class Node:
         """The version counter of the nr-th output, made if nobody has yet. See Note [Saved outputs]."""
         extra = node_extra(self)
         if extra.counters is None:
-            extra.counters = {}
-        if nr not in extra.counters:
-            extra.counters[nr] = VersionCounter(), 0
-        return extra.counters[nr][0]
+            extra.counters = {}  # no call: see Note [Made once]
+        counter: VersionCounter = extra.counters.setdefault(nr, (VersionCounter(), 0))[0]
+        return counter
 
     def watch_output(self, nr: int, counter: VersionCounter) -> None:
         """Note the version at which an output that already has a counter was saved. See Note [Saved outputs]."""
@@ -260,7 +259,10 @@ def space_of(node: Node, nr: int) -> Any:
 def node_extra(node: Node) -> NodeExtra:
     extra = node.extra
     if extra is None:
-        extra = node.extra = NodeExtra()
+        made = NodeExtra()
+        if node.extra is None:  # See Note [Made once]
+            node.extra = made
+        extra = node.extra
     return extra
 
 

@@ -122,12 +122,13 @@ def requires_grad(tensor: Tensor) -> bool:
 def extra_of(tensor: Tensor) -> Extra:
     """The tensor's Extra, made if it has none."""
     extra = tensor._extra
-    if extra is None:
-        extra = tensor._extra = Extra()
-    elif extra is INFERENCE_EXTRA:
-        extra = tensor._extra = Extra()
-        extra.counter = NO_COUNTER
-    return extra
+    if extra is None or extra is INFERENCE_EXTRA:
+        made = Extra()
+        made.counter = None if extra is None else NO_COUNTER
+        if tensor._extra is extra:  # See Note [Made once]
+            tensor._extra = made
+        extra = tensor._extra
+    return extra  # type: ignore[return-value]
 
 
 install_inference_extra(INFERENCE_EXTRA)
@@ -156,9 +157,11 @@ def counter_of(tensor: Tensor) -> VersionCounter:
     if extra.counter is None:
         edge = tensor._edge
         if edge is None or edge is LEAF or not edge[0].keeps_outputs:
-            extra.counter = VersionCounter()
+            made = VersionCounter()
         else:
-            extra.counter = edge[0].counter_of_output(edge[1])
+            made = edge[0].counter_of_output(edge[1])
+        if extra.counter is None:  # See Note [Made once]
+            extra.counter = made
     return extra.counter
 
 
