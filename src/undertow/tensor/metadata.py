@@ -45,10 +45,10 @@ class Size(tuple[int, ...]):
 
 
 # Note [Made once]
-# Counters, Extras and their like are made when first needed, perhaps by several threads at once: all must go on with the
-# same one, or a change counted in the other is lost. So the new object is made first, and stored after a second look
-# finds the place still empty. CPython switches threads only at calls and at jumps back, of which there are none between
-# that look and the store, so no lock is needed.
+# Counters, Extras and their like are made when first needed, perhaps by several threads at once: all must go on with
+# the same one, or a change counted in the other is lost. So the new object is made first, and stored after a second
+# look finds the place still empty. CPython switches threads only at calls and at jumps back, of which there are none
+# between that look and the store, so no lock is needed.
 
 #: ids of undertow's own code objects, over whose frames `bump` passes; graph/sites.py fills it
 OWN_CODE: set[int] = set()
