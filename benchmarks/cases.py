@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from benchmarks import models
+from benchmarks import derivatives, models, training
 from benchmarks.sampling import Sampler, alone, fresh, import_of, statement
 
 #: undertow's time as a part of PyTorch's: what each kind of work may cost at most
@@ -19,6 +19,16 @@ BUDGETS = {
     "mixed chain": 0.65,
     "LSTM": 0.9,
     "small MLP": 1.0,
+    "filled rows": 0.6,
+    "Hessian-vector product": 0.8,
+    "vmap beside a loop": 0.2,
+    "bundle adjustment": 0.6,
+    "transformer": 1.2,
+    "CNN": 2.5,
+    "rows": 1.5,
+    "small MLP of modules": 0.7,
+    "LSTM of modules": 0.9,
+    "Adam": 0.5,
 }
 
 
@@ -28,6 +38,7 @@ class Case(NamedTuple):
     unit      what the time is for: "op", "node", "pass", "step", "import"
     budget    the largest ratio it should have, if there is one
     threads   whether the arrays are large enough for more than one thread to matter
+    other     what to compare with, if it is not the same work in PyTorch but other work in the same library
     """
 
     name: str
@@ -35,6 +46,7 @@ class Case(NamedTuple):
     make: Callable[[Any], Sampler]
     budget: float | None = None
     threads: bool = False
+    other: Callable[[Any], Sampler] | None = None
 
 
 # ---- single operations on tiny arrays
@@ -160,11 +172,63 @@ def model_cases(quick: bool) -> Iterator[Case]:
     yield Case("LSTM, 100 steps, hidden 64, batch 16", "pass", step_of(models.lstm), lstm, threads=True)
     name = f"medium MLP step (512 x {width}-{width}-{width}-10)"
     yield Case(name, "step", step_of(lambda lib: models.medium_mlp(lib, width)), threads=True)
+    rows = 1000 if quick else 100_000
+    for kind in ("sparse", "dense"):
+        name = f"embedding step (640 of {rows:,} x 64, {kind} gradient)"
+        yield Case(name, "step", step_of(embedding_of(rows, kind == "sparse")))
+    name = "1,000 rows of 16 assigned one by one, both ways"
+    yield Case(name, "pass", step_of(models.filled_rows), BUDGETS["filled rows"])
     name = f"tanh(a * b + c).sum(), {size:,} elements, both ways"
     yield Case(name, "pass", step_of(lambda lib: models.elementwise(lib, size)), threads=True)
+
+
+def embedding_of(rows: int, sparse: bool) -> Callable[[Any], Callable[[], None]]:
+    return lambda lib: models.embedding(lib, rows, sparse)
+
+
+# ---- derivatives
+
+
+def derivative_cases() -> Iterator[Case]:
+    product, loop, adjustment = (
+        BUDGETS[name] for name in ("Hessian-vector product", "vmap beside a loop", "bundle adjustment")
+    )
+    yield Case("Hessian-vector product of the small MLP", "product", step_of(derivatives.hvp), product)
+    rows, at_once = (step_of(derivatives.of(derivatives.jacobian, vectorize=v)) for v in (False, True))
+    yield Case("Jacobian of 100 outputs, row by row", "matrix", rows)
+    yield Case("Jacobian of 100 outputs, with vmap", "matrix", at_once)
+    yield Case("Jacobian with vmap, beside undertow's own row by row", "matrix", at_once, loop, other=rows)
+    yield Case(
+        "bundle adjustment, Jacobian, 20 observations", "matrix", step_of(derivatives.bundle_adjustment), adjustment
+    )
+
+
+def network_cases(quick: bool) -> Iterator[Case]:
+    rows, size = BUDGETS["rows"], 128 if quick else 1024
+    name = "transformer block (8 x 128 x 256, 4 heads), both ways"
+    yield Case(name, "pass", step_of(models.transformer_block, 0.2), BUDGETS["transformer"], threads=True)
+    name = "small CNN (32 x 1-16-32 x 28 x 28), both ways"
+    yield Case(name, "pass", step_of(models.small_cnn, 0.2), BUDGETS["CNN"], threads=True)
+    for function in ("softmax", "layer_norm", "cross_entropy"):
+        yield Case(f"{function}, {size} x {size}, both ways", "pass", step_of(over_rows(function, size)), rows)
+    for function in ("log_softmax", "rms_norm", "batch_norm", "gelu", "logsumexp"):
+        yield Case(f"{function}, {size} x {size}, both ways", "pass", step_of(over_rows(function, size)))
+
+
+def training_cases() -> Iterator[Case]:
+    name = "small MLP step with nn and optim"
+    yield Case(name, "step", step_of(training.mlp_of_modules), BUDGETS["small MLP of modules"], threads=True)
+    name = "LSTM step with nn and optim (16 x 30 x 64)"
+    yield Case(name, "step", step_of(training.lstm_of_modules, 0.2), BUDGETS["LSTM of modules"], threads=True)
+    yield Case("Adam, 100 parameters of 10 elements", "step", step_of(training.adam_of_small), BUDGETS["Adam"])
+
+
+def over_rows(function: str, size: int) -> Callable[[Any], Callable[[], None]]:
+    return lambda lib: models.over_rows(lib, function, size)
 
 
 def all_cases(quick: bool = False) -> list[Case]:
     """Every case; `quick` makes the large ones small, to try things out."""
     imports = Case("import", "import", lambda lib: import_of(lib.__name__))
-    return [*operations(), *graphs(quick), *model_cases(quick), imports]
+    large = [*model_cases(quick), *network_cases(quick), *training_cases(), *derivative_cases()]
+    return [*operations(), *graphs(quick), *large, imports]

@@ -14,8 +14,8 @@ import os
 import platform
 from typing import Any
 
-from benchmarks.cases import all_cases
-from benchmarks.sampling import interleave
+from benchmarks.cases import Case, all_cases
+from benchmarks.sampling import Sampler, interleave
 
 
 def libraries(threads: int) -> list[Any]:
@@ -40,6 +40,13 @@ def describe(threads: int, found: list[Any]) -> dict[str, Any]:
     }
 
 
+def compared(case: Case, found: list[Any]) -> tuple[Sampler, Sampler | None]:
+    """undertow's work, and what it is compared with."""
+    if case.other is not None:
+        return case.make(found[0]), case.other(found[0])
+    return case.make(found[0]), case.make(found[1]) if len(found) > 1 else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.measure", description=__doc__)
     parser.add_argument("--threads", type=int, required=True)
@@ -51,8 +58,7 @@ def main() -> None:
     print(json.dumps(describe(options.threads, found)), flush=True)
     for case in all_cases(options.quick):
         if case.name in options.names:
-            samplers = [case.make(lib) for lib in found]
-            figures = interleave(samplers[0], samplers[1] if len(samplers) > 1 else None, options.repeats)
+            figures = interleave(*compared(case, found), options.repeats)
             row = {"name": case.name, "unit": case.unit, "budget": case.budget, **figures._asdict()}
             print(json.dumps(row), flush=True)
 

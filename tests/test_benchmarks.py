@@ -15,7 +15,7 @@ import pytest
 
 import undertow as ut
 from benchmarks import __main__ as command
-from benchmarks import cases, memory, models, report, sampling, saved, survey
+from benchmarks import cases, derivatives, measure, memory, models, report, sampling, saved, survey
 from undertow.ops import REGISTRY
 
 ROOT = Path(__file__).parents[1]
@@ -120,6 +120,58 @@ def test_every_model_runs(name: str) -> None:
     step = getattr(models, name)(ut, **smaller.get(name, {}))
     step()
     step()
+
+
+@pytest.mark.parametrize("name", ["transformer_block", "small_cnn"])
+def test_every_network_runs(name: str) -> None:
+    smaller: dict[str, Any] = {
+        "transformer_block": {"batch": 2, "length": 3, "width": 8, "heads": 2},
+        "small_cnn": {"batch": 2, "size": 8},
+    }
+    step = getattr(models, name)(ut, **smaller[name])
+    step()
+    step()
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy", "gelu", "logsumexp", "batch_norm"]
+)
+def test_every_function_of_rows_runs(name: str) -> None:
+    step = models.over_rows(ut, name, size=4)
+    step()
+    step()
+
+
+@pytest.mark.parametrize("name", ["hvp", "jacobian", "bundle_adjustment"])
+def test_every_derivative_runs(name: str) -> None:
+    smaller: dict[str, Any] = {
+        "hvp": {"batch": 3, "sizes": (4, 3, 2)},
+        "jacobian": {"vectorize": True},
+        "bundle_adjustment": {"observations": 2},
+    }
+    step = getattr(derivatives, name)(ut, **smaller[name])
+    step()
+    step()
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+def test_cameras_see_the_same_in_both_libraries() -> None:
+    torch = importlib.import_module("torch")
+    camera, point = [0.1 * k + 0.2 for k in range(11)], [1.0, 2.0, 3.0]
+    found = [
+        lib.autograd.functional.jacobian(
+            lambda c, p, lib=lib: derivatives.projected(lib, c, p),
+            (lib.tensor(camera, dtype=lib.float64), lib.tensor(point, dtype=lib.float64)),
+        )
+        for lib in (ut, torch)
+    ]
+    for ours, theirs in zip(*found, strict=True):
+        assert [pytest.approx(row) for row in theirs.tolist()] == ours.tolist()
+
+
+def test_work_of_the_same_library_may_be_compared() -> None:
+    case = cases.Case("x", "op", lambda lib: lambda: 1.0, other=lambda lib: lambda: 4.0)
+    assert sampling.interleave(*measure.compared(case, [ut]), 3).ratio == 0.25
 
 
 @pytest.mark.parametrize("code", survey.expressions())

@@ -12,7 +12,7 @@ import pytest
 
 import undertow as ut
 from undertow import demo
-from undertow.demo import progress, training
+from undertow.demo import training
 from undertow.demo.model import ARMS, accuracy_of, loss_of, parameters, spirals
 
 
@@ -139,46 +139,3 @@ def test_the_picture_has_the_size_asked_for() -> None:
     rows = training.picture(parameters(4, 0), columns=20, rows=7)
     assert [len(row) for row in rows] == [20] * 7
     assert set("".join(rows)) <= set(".o#")
-
-
-# ---- the progress bar
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("columns", [10, 24, 40, 80, 200])
-def test_the_bar_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    terminal = Terminal()
-    bar = progress.Progress(50, terminal, interval=0)
-    for step in range(1, 51):
-        bar.update(step, "loss 0.1234")
-    first, *drawn = terminal.getvalue().split("\r")
-    assert first == "" and len(drawn) == 50 and drawn[-1].endswith("\n")
-    assert {len(line.rstrip("\n")) for line in drawn} == {columns - 1}  # all alike, so that each covers the last
-    assert drawn[0].strip().startswith("[" if columns >= 40 else "1/50")
-    if columns >= 40:
-        assert re.fullmatch(r"  \[#*\.+\]  25/50  loss 0\.1234  \d+ s left *", drawn[24])
-        assert re.fullmatch(r"  \[#+\]  50/50  loss 0\.1234  \d+\.\d s *\n", drawn[49])
-
-
-def test_the_bar_is_not_drawn_more_often_than_the_interval() -> None:
-    terminal = Terminal()
-    bar = progress.Progress(1000, terminal, interval=60)
-    for step in range(1, 1001):
-        bar.update(step, "")
-    assert terminal.getvalue().count("\r") == 2  # the first step and the last
-
-
-@pytest.mark.parametrize(("total", "lines"), [(1, 1), (4, 4), (10, 10), (1000, 10)])
-def test_elsewhere_a_few_lines_are_written(total: int, lines: int) -> None:
-    stream = io.StringIO()
-    bar = progress.Progress(total, stream)
-    for step in range(1, total + 1):
-        bar.update(step, "loss 1")
-    written = stream.getvalue().splitlines()
-    assert len(written) == lines
-    assert f"{total}/{total}" in written[-1]

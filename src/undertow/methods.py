@@ -10,10 +10,10 @@ from typing import Any
 
 from undertow.autograd import forward_ad, graph, leaves
 from undertow.graph.node import Node
-from undertow.interop import dlpack, numpy_protocol, pickling
-from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness, view_inplace, writing
+from undertow.interop import array_api, dlpack, numpy_protocol, pickling
+from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness, sparse, view_inplace, writing
 from undertow.ops import random as random_ops
-from undertow.tensor import Tensor, display
+from undertow.tensor import Tensor, display, layouts
 from undertow.tensor import conversions as facts
 
 METHODS = """
@@ -23,16 +23,16 @@ atanh baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitw
 bmm broadcast_to ceil cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone conj conj_physical
 contiguous copysign corrcoef cos cosh count_nonzero cov cross cummax cummin cumprod cumsum deg2rad det diag diag_embed
 diagflat diagonal diagonal_scatter diff dist div divide dot dsplit eq equal erf erfc erfinv exp exp2 expand expand_as
-expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger
-greater greater_equal gt hardshrink heaviside histc hsplit hypot i0 index_add index_copy index_fill index_put
+expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger greater
+greater_equal gt hardshrink heaviside histc hsplit hypot i0 igamma igammac index_add index_copy index_fill index_put
 index_reduce index_select inner inverse is_conj is_neg isclose isfinite isinf isnan isneginf isposinf isreal kron
 kthvalue lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp
-logdet logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select
-matmul matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort mul multinomial
-multiply mv nan_to_num nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided new_full
-new_ones new_tensor new_zeros nextafter nonzero norm not_equal outer permute pinverse positive pow prelu prod put qr
-quantile rad2deg ravel reciprocal relu remainder repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg
-roll rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh
+logdet logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select matmul
+matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort mul multinomial multiply mv
+mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided new_full new_ones
+new_tensor new_zeros nextafter nonzero norm not_equal outer permute pinverse positive pow prelu prod put qr quantile
+rad2deg ravel reciprocal relu remainder renorm repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg roll
+rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh
 slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std sub subtract sum sum_to_size svd
 swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose triangular_solve tril triu
 true_divide trunc unbind unflatten unfold unique unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes
@@ -43,11 +43,12 @@ IN_PLACE = """
 abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 arctanh
 asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
 bitwise_xor ceil clamp clamp_max clamp_min clip conj_physical copysign cos cosh cumprod cumsum deg2rad div divide eq erf
-erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmod frac ge greater greater_equal gt heaviside hypot
-index_add index_copy index_fill index_put index_reduce ldexp le lerp less less_equal lgamma log log10 log1p log2
-logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply nan_to_num ne neg
-not_equal pow put rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin
-sinc sinh sqrt square sub subtract tan tanh tril triu true_divide trunc xlogy
+erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmod frac gcd ge greater greater_equal gt heaviside hypot
+i0 igamma igammac index_add index_copy index_fill index_put index_reduce lcm ldexp le lerp less less_equal lgamma log
+log10 log1p log2 logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply
+mvlgamma nan_to_num ne neg nextafter not_equal pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter
+scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub subtract tan tanh tril triu true_divide trunc
+xlogy
 """.split()
 
 #: Python's operators: special method -> operation
@@ -157,9 +158,12 @@ attach(facts.METHODS)
 attach(conversions.METHODS)
 attach(likeness.METHODS)
 attach(random_ops.METHODS)
+attach(layouts.METHODS)
+attach(sparse.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
 attach(numpy_protocol.METHODS)
+attach(array_api.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
 

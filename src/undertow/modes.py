@@ -154,6 +154,10 @@ class Interceptor:
         """The call of a function that draws random numbers."""
         raise NotImplementedError("an interceptor says what becomes of random numbers")
 
+    def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function that may look at the values of its tensors; `__wrapped__` is the function itself."""
+        return function.__wrapped__(*args, **kwargs)
+
     def check_out(self, name: str, tensors: list[Any]) -> None:
         """Raise if an operation on these tensors cannot be written into one of them."""
 

@@ -352,3 +352,38 @@ def test_jvp_must_return_a_tangent_for_each_output() -> None:
 
     with dual_level(), pytest.raises(RuntimeError, match=r"forward gradients \(expected 2 but got 1\)"):
         Two.apply(make_dual(ut.ones(2), ut.ones(2)))
+
+
+def test_numpy_does_not_drop_a_tangent() -> None:
+    with dual_level():
+        dual = make_dual(ut.ones(2), ut.ones(2))
+        for convert in (np.asarray, lambda t: np.array([t, t]), lambda t: np.r_[t, t], lambda t: np.mean([t, t])):
+            with pytest.raises(RuntimeError, match="has a tangent"):
+                convert(dual)
+        assert np.asarray(dual.detach()).tolist() == dual.numpy().tolist() == [1, 1]
+    assert np.asarray(dual).tolist() == [1, 1]
+
+
+def test_tangents_without_history() -> None:
+    weight = ut.tensor([2.0, 3.0], requires_grad=True)
+    x, t = ut.tensor([1.0, 2.0]), ut.ones(2)
+
+    def function(x: Tensor) -> Tensor:
+        product = x * weight
+        changed = product.clone()
+        changed[0] = Cube.apply(product[1])
+        return changed.sin() * weight
+
+    def run(tracked: bool) -> tuple[Tensor, Tensor, int]:
+        saved: list[Any] = []
+        with ut.autograd.graph.saved_tensors_hooks(lambda s: saved.append(s) or s, lambda s: s):
+            output, tangent = ut.func.jvp(function, (x,), (t,), track_tangent_grad=tracked)
+        return output, tangent, len(saved)
+
+    output, tangent, few = run(False)
+    _, wanted, many = run(True)
+    assert output.requires_grad and wanted.requires_grad and not tangent.requires_grad
+    assert few < many / 2
+    assert tangent.tolist() == wanted.tolist()
+    (found,), (plain,) = (ut.autograd.grad(out.sum(), weight) for out in (output, function(x)))
+    assert found.tolist() == plain.tolist()

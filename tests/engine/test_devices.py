@@ -17,12 +17,13 @@ import pytest
 import undertow as ut
 from tests.reference_engine import ReferenceEngine
 from undertow import sim
-from undertow.backend import namespace_of
+from undertow.backend import cpu, namespace_of
 from undertow.engine.devices import this_thread
 from undertow.engine.engine import engine
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, current_task
 from undertow.graph.node import LAST
+from undertow.modes import current, set_state
 
 
 def leaf(values: Any = (1.0, 2.0), device: str = "sim:0") -> Any:
@@ -198,6 +199,34 @@ def test_saved_tensor_hooks_of_the_caller_hold_in_workers() -> None:
     with ut.autograd.graph.saved_tensors_hooks(lambda t: packed.append(thread_name()) or t, lambda t: t):
         y.backward()
     assert packed == ["undertow-sim:0"] * 2
+
+
+def test_inference_mode_and_interceptors_of_the_caller_hold_in_workers() -> None:
+    def intercept(function: Any, args: Any) -> Any:
+        raise AssertionError("no operation is called here")
+
+    seen = []
+    x = leaf()
+    y, ones = x * x, ut.ones_like(x)
+    x.register_hook(lambda g: seen.append((ut.is_inference_mode_enabled(), current().intercept, thread_name())))
+    outer = current()
+    with ut.inference_mode():
+        set_state(current().with_intercept(intercept))
+        try:
+            engine.execute([y.grad_fn], [ones._array], keep_graph=False, create_graph=False, xp=cpu)
+        finally:
+            set_state(outer)
+    assert seen == [(True, intercept, "undertow-sim:0")]
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_anomaly_mode_of_the_caller_holds_in_workers() -> None:
+    x = leaf((-1.0, 1.0))
+    with ut.autograd.detect_anomaly():
+        y = (x.abs() * 0).sqrt() * 0
+        with pytest.warns(UserWarning, match="SqrtBackward0"), pytest.raises(RuntimeError, match="nan values"):
+            y.sum().backward()
+    assert x.grad is None
 
 
 def test_what_a_worker_changes_in_its_context_stays_there() -> None:

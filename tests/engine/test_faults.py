@@ -138,6 +138,35 @@ def test_a_failed_pass_leaves_nothing_behind(place: Callable[..., Any], device: 
     assert gone() is None
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+def test_an_error_in_a_pack_hook_of_a_recorded_pass(device: str) -> None:
+    x = ut.ones(2, device=device, requires_grad=True)
+    y = x.exp().sum()
+    with ut.autograd.graph.saved_tensors_hooks(fail, lambda t: t), pytest.raises(Unlucky):
+        ut.autograd.grad(y, x, create_graph=True)
+    (again,) = ut.autograd.grad(x.exp().sum(), x, create_graph=True)
+    assert again.tolist() == x.exp().tolist()
+
+
+def test_a_thread_that_ends_leaves_nothing_behind() -> None:
+    def work() -> None:
+        x = ut.ones(2, device="sim:0", requires_grad=True)
+        y = (x * x).sum()
+        nodes.append(weakref.ref(y.grad_fn))
+        y.backward(retain_graph=True)
+
+    nodes: list[Any] = []
+    work()  # the device has its thread now
+    before = threading.active_count()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert threading.active_count() == before and [node() for node in nodes] == [None] * 9
+
+
 def test_idle_workers_hold_nothing() -> None:
     gc.collect()
     gc.disable()
@@ -251,6 +280,26 @@ def test_an_interrupt_while_the_caller_waits() -> None:
         time.sleep(0.1)
     assert current_task() is None and ut.is_grad_enabled()
     assert_works("sim:0")
+
+
+def test_after_an_interrupt_the_caller_waits_for_nodes_that_run() -> None:
+    ended = []
+
+    def interrupt(grad: Any) -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # it ends the caller's wait at once
+        time.sleep(0.2)
+        ended.append(True)
+
+    x = leaf()
+    x.register_hook(interrupt)
+    y = (x * 2).sum()
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            y.backward()
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert ended and x.grad.tolist() == [2, 2, 2]  # the node that was running has ended: nothing goes on unseen
 
 
 def test_an_interrupt_inside_a_node_of_the_caller() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import undertow as ut
 from tests.spellings import current_graph_task_id, current_node
+from undertow.autograd.checkpoint import checkpoint
 
 
 def leaf(L: ModuleType) -> Any:
@@ -214,6 +215,55 @@ def descend(L: ModuleType, depth: int, at_the_bottom: Callable[[], Any]) -> Any:
 
 def test_five_hundred_levels(L: ModuleType) -> None:
     assert descend(L, 500, lambda: None) == 501
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+def test_two_thousand_levels(device: str) -> None:
+    def pass_through(depth: int) -> int:
+        """Start a pass whose hook starts the next; how many have run, counted from below."""
+        x, below = ut.ones(1, device=device, requires_grad=True), []
+        x.register_hook(lambda g: below.append(pass_through(depth - 1) if depth else 0))
+        with ut.enable_grad():
+            y = x * 1
+        y.backward(ut.ones(1, device=device))
+        return below[0] + 1
+
+    assert pass_through(2000) == 2001
+
+
+# ---- started by what a node has saved
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+def test_an_unpack_hook_starts_a_pass(device: str) -> None:
+    inner = ut.full((1,), 3.0, device=device, requires_grad=True)
+
+    def unpack(packed: Any) -> Any:
+        with ut.enable_grad():
+            square = inner * inner
+        square.backward(ut.ones(1, device=device))
+        return packed
+
+    x = ut.full((1,), 2.0, device=device, requires_grad=True)
+    with ut.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+        y = x.exp()
+    y.backward(ut.ones(1, device=device))
+    assert inner.grad.item() == 6 and x.grad.item() == y.item()
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+def test_a_checkpoint_inside_a_checkpoint_starts_passes(device: str, use_reentrant: bool) -> None:
+    def run(function: Callable[[Any], Any], x: Any) -> Any:
+        return checkpoint(function, x, use_reentrant=use_reentrant)
+
+    x = ut.full((2,), 0.5, device=device, requires_grad=True)
+    run(lambda a: run(lambda b: b.sin(), a * 2).exp(), x).sum().backward()
+    plain = x.detach().clone().requires_grad_()
+    (plain * 2).sin().exp().sum().backward()
+    assert x.grad.tolist() == plain.grad.tolist()
 
 
 def test_an_error_comes_up_from_three_hundred_levels(L: ModuleType) -> None:

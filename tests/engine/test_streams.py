@@ -236,6 +236,11 @@ def captured_on_the_way(x: Any, y: Any) -> Any:
     return first * 2
 
 
+def captured_alone(x: Any, y: Any) -> Any:
+    middle = y.grad_fn.next_functions[0][0].next_functions[0][0]
+    return ut.autograd.grad(y, ut.autograd.graph.GradientEdge(middle, 0))[0] * 2
+
+
 def seen_by_a_callback(x: Any, y: Any) -> Any:
     found = []
     x.register_hook(lambda g: ut.autograd.graph.queue_callback(lambda: found.append(x.grad * 1)))
@@ -243,7 +248,7 @@ def seen_by_a_callback(x: Any, y: Any) -> Any:
     return found[0]
 
 
-ASKING = [accumulated, captured, captured_on_the_way, seen_by_a_callback]
+ASKING = [accumulated, captured, captured_on_the_way, captured_alone, seen_by_a_callback]
 
 
 @pytest.mark.parametrize("ask", ASKING, ids=lambda f: f.__name__)

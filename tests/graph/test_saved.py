@@ -117,6 +117,102 @@ def test_saved_values_that_are_no_tensors(L: ModuleType, f: Callable[..., Any], 
     assert getattr(node, name) == found
 
 
+FURTHER: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "sizes of a product": (
+        lambda L, F: L.ones(2, 3, requires_grad=True).mm(L.ones(3, 4)),
+        {"self_sym_sizes": (2, 3), "mat2_sym_sizes": (3, 4)},
+    ),
+    "one size": (
+        lambda L, F: L.addbmm(L.ones(3, 5), L.ones(2, 3, 4, requires_grad=True), L.ones(2, 4, 5)),
+        {"batch1_sym_argsize_0": 2, "batch1_sym_argsize_1": 3, "batch2_sym_argsize_2": 5},
+    ),
+    "a size from the end": (
+        lambda L, F: F.unfold(L.ones(1, 1, 3, 4, requires_grad=True), 2),
+        {"self_sym_argsize_minus_2": 3, "self_sym_argsize_minus_1": 4},
+    ),
+    "number of elements": (lambda L, F: L.ones(2, 3, requires_grad=True).mean(), {"self_sym_numel": 6}),
+    "one dimension as a tuple": (lambda L, F: L.ones(2, 3, requires_grad=True).sum(1), {"dim": (1,)}),
+    "a factor": (
+        lambda L, F: F.interpolate(L.ones(1, 1, 4, requires_grad=True), scale_factor=0.5, mode="linear"),
+        {"scales": 0.5, "output_size": (2,), "align_corners": False},
+    ),
+    "no factor": (
+        lambda L, F: F.interpolate(L.ones(1, 1, 4, 4, requires_grad=True), (2, 3), mode="bilinear"),
+        {"scales_h": None, "scales_w": None},
+    ),
+    "a convolution": (
+        lambda L, F: L.conv2d(L.ones(1, 1, 3, 3, requires_grad=True), L.ones(2, 1, 2, 2), L.ones(2), stride=(1, 2)),
+        {"bias_sym_sizes_opt": (2,), "transposed": False, "stride": (1, 2), "output_padding": (0, 0), "groups": 1},
+    ),
+    "a transposed convolution": (
+        lambda L, F: L.conv_transpose1d(
+            L.ones(1, 1, 3, requires_grad=True), L.ones(1, 1, 2), stride=3, output_padding=2
+        ),
+        {"transposed": True, "stride": (3,), "output_padding": (2,)},
+    ),
+    "windows": (
+        lambda L, F: F.max_pool2d(L.ones(1, 1, 4, 4, requires_grad=True), 2, stride=1),
+        {"kernel_size": (2, 2), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "ceil_mode": False},
+    ),
+    "a rounded quotient": (
+        lambda L, F: L.div(L.ones(2, requires_grad=True), 2.0, rounding_mode="floor"),
+        {"rounding_mode": "floor"},
+    ),
+    "not rounded": (
+        lambda L, F: L.div(L.ones(2, requires_grad=True), 2.0, rounding_mode=None),
+        {"rounding_mode": None},
+    ),
+    "distances": (lambda L, F: F.pdist(L.eye(3, requires_grad=True), 1), {"p": 1.0}),
+    "a list of numbers": (
+        lambda L, F: L._foreach_maximum([L.ones(2, requires_grad=True), L.ones(2, requires_grad=True)], [0.0, 3.0])[1],
+        {"scalars": [0.0, 3.0]},
+    ),
+}
+
+
+def functions(L: ModuleType) -> Any:
+    """Where the functions are that PyTorch has in nn.functional."""
+    return importlib.import_module("torch.nn.functional") if L.__name__ == "torch" else NeuralFunctions
+
+
+class NeuralFunctions:
+    interpolate, max_pool2d, pdist, unfold = ut.interpolate, ut.max_pool2d, ut.pdist, ut.ops.im2col
+
+
+@pytest.mark.parametrize(("f", "expected"), FURTHER.values(), ids=FURTHER)
+def test_names_that_follow_from_what_is_kept(L: ModuleType, f: Callable[..., Any], expected: dict[str, Any]) -> None:
+    node = f(L, functions(L)).grad_fn
+    for name, value in expected.items():
+        assert f"_saved_{name}" in dir(node)
+        found = getattr(node, f"_saved_{name}")
+        assert (list(found) if isinstance(value, list) else found) == value
+        assert type(found) is type(value) or isinstance(value, list | tuple)
+
+
+def test_a_number_that_stands_for_a_tensor_is_shown_as_one(L: ModuleType) -> None:
+    node = (leaf(L) * 2.5).grad_fn
+    assert node._saved_other.item() == 2.5 and node._raw_saved_other.unpack().item() == 2.5
+    assert (leaf(L) ** 3).grad_fn._saved_exponent == 3
+    assert not hasattr((leaf(L) ** 3).grad_fn, "_raw_saved_exponent")
+
+
+def test_looking_at_what_was_not_saved_leaves_the_node_alone(L: ModuleType) -> None:
+    x = leaf(L)
+    y = x * L.tensor([3.0, 4.0])
+    assert y.grad_fn._raw_saved_self.data is None and y.grad_fn._saved_self is None
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
+def test_another_name_of_a_saved_tensor(L: ModuleType) -> None:
+    x = L.tensor([[2.0, 0.0], [0.0, 4.0]], requires_grad=True)
+    inverse = L.linalg.inv(x)
+    assert inverse.grad_fn._saved_inverse.tolist() == [[0.5, 0.0], [0.0, 0.25]]
+    inverse.grad_fn._raw_saved_inverse.register_hooks(lambda t: t * 2, lambda t: t / 2)
+    inverse.sum().backward()
+    assert x.grad.tolist() == [[-0.25, -0.125], [-0.125, -0.0625]]
+
+
 def test_an_attribute_that_is_not_there(L: ModuleType) -> None:
     node = leaf(L).exp().grad_fn
     for name in ("_saved_nothing", "_raw_saved_nothing", "something"):

@@ -18,8 +18,7 @@ from undertow.errors import AnomalyError
 
 
 def is_enabled(L: ModuleType) -> tuple[bool, bool]:
-    where = L.autograd if L is ut else L
-    return where.is_anomaly_enabled(), where.is_anomaly_check_nan_enabled()
+    return L.is_anomaly_enabled(), L.is_anomaly_check_nan_enabled()
 
 
 @pytest.fixture(autouse=True)
@@ -278,6 +277,32 @@ def test_nan_behind_an_index() -> None:
         root[1].backward()  # picked
 
     assert f"SelectBackward0, recorded at {line_of('picked')}" in explained(program).cause
+
+
+@pytest.mark.parametrize("norm", [lambda x: (x * x).sum(), lambda x: (x**2).sum() * 3], ids=["product", "power"])
+def test_nan_after_an_infinite_gradient(norm: Any) -> None:
+    """The length of a vector is not differentiable at 0."""
+    x = ut.zeros(2, requires_grad=True)
+
+    def program() -> None:
+        length = norm(x).sqrt()  # the length
+        (length * 2).backward()
+
+    cause = explained(program).cause
+    assert "inf * 0 = nan" in cause
+    assert f"The infinity comes from SqrtBackward0, recorded at {line_of('the length')}" in cause
+
+
+def test_nan_after_an_infinite_gradient_that_was_given() -> None:
+    x = ut.zeros(2, requires_grad=True)
+    cause = explained(lambda: (x * x).backward(ut.tensor([float("inf"), 1.0]))).cause
+    assert "inf * 0 = nan" in cause and "comes from" not in cause
+
+
+def test_nan_from_a_number() -> None:
+    x = ut.ones(2, requires_grad=True)
+    cause = explained(lambda: (x * float("nan")).sum().backward()).cause
+    assert cause == "It was recorded with the number nan for `other`."
 
 
 def test_nan_from_the_forward_pass() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 
 def test_earlier_hooks_stay_with_the_old_version(L: ModuleType) -> None:
     a, seen = L.tensor([1.0], requires_grad=True), []
@@ -55,6 +57,28 @@ def test_a_hook_on_the_old_base_sees_the_gradient_before_the_change(L: ModuleTyp
     base.register_hook(lambda grad: seen.append(("new", grad.tolist())))
     base.sum().backward()
     assert seen == [("new", [1.0, 1.0]), ("old", [0.0, 1.0])]
+
+
+@pytest.mark.parametrize("changed", ["base", "other view"])
+def test_hooks_of_a_view_are_lost_when_its_history_is_made_anew(L: ModuleType, changed: str) -> None:
+    a, seen = L.tensor([1.0, 2.0], requires_grad=True), []
+    base = a * 1
+    view, other = base[:1], base[:]
+    view.register_hook(lambda grad: seen.append(grad.tolist()))
+    (base if changed == "base" else other).mul_(3)
+    (view * 2).sum().backward()
+    assert seen == [] and a.grad.tolist() == [6.0, 0.0]
+
+
+def test_hooks_that_are_registered_on_the_new_history_fire(L: ModuleType) -> None:
+    a, seen = L.tensor([1.0, 2.0], requires_grad=True), []
+    base = a * 1
+    view = base[:1]
+    base.mul_(3)
+    assert view.grad_fn is not None  # PyTorch makes it anew only now, and crashes without
+    view.register_hook(lambda grad: seen.append(grad.tolist()))
+    (view * 2).sum().backward()
+    assert seen == [[2.0]]
 
 
 def test_hooks_of_a_function_that_changes_its_input(L: ModuleType) -> None:

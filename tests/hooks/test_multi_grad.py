@@ -108,6 +108,18 @@ def test_passes_of_several_threads_count_apart(mode: str) -> None:
     assert len(fired) == 20 and len(set(fired)) == 4
 
 
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_it_is_removed_with_its_handle(L: ModuleType, mode: str) -> None:
+    a, b = L.ones(2, requires_grad=True), L.ones(2, requires_grad=True)
+    seen: list[Any] = []
+    handle = L.autograd.graph.register_multi_grad_hook((a, b), lambda grads: seen.append("fired"), mode=mode)
+    (a * b).sum().backward()
+    handle.remove()
+    handle.remove()
+    (a * b).sum().backward()
+    assert seen == ["fired"]
+
+
 def test_another_mode_is_refused(L: ModuleType) -> None:
     with pytest.raises(ValueError, match=r"Expects mode to be one of \('all', 'any'\) but got foo"):
         L.autograd.graph.register_multi_grad_hook(leaves(L, 1), print, mode="foo")

@@ -222,6 +222,19 @@ def test_a_prehook_gets_one_gradient_per_output(L: ModuleType) -> None:
     assert seen == [[None, 3.0]]
 
 
+def test_an_output_that_never_has_a_gradient_does_not_count(L: ModuleType) -> None:
+    x, seen = L.tensor([1.0, 3.0, 2.0], requires_grad=True), []
+    values, indices = (x * 1).sort()
+    node = values.grad_fn
+    assert len(node._input_metadata) == 1 and not indices.requires_grad
+    node.register_prehook(lambda grads: seen.append(len(grads)) or (grads[0] * 2,))
+    node.register_hook(lambda inputs, outputs: seen.append((len(inputs), len(outputs))))
+    (values * L.tensor([1.0, 2.0, 3.0])).sum().backward(retain_graph=True)
+    assert seen == [1, (1, 1)]
+    assert x.grad.tolist() == [2.0, 6.0, 4.0]
+    assert node(L.tensor([1.0, 2.0, 3.0])).tolist() == [1.0, 3.0, 2.0]
+
+
 # ---- several branches
 
 

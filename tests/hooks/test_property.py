@@ -17,7 +17,8 @@ import undertow as ut
 from tests.hooks.hooked_reference import HookedReferenceEngine, Registry
 
 LEAVES = 2
-UNARY, BINARY, SPLIT = ("sin", "double", "clone"), ("mul", "add"), "split"
+UNARY, BINARY = ("sin", "double", "clone", "sort"), ("mul", "add")
+TWO_OUTPUTS = ("split", "unbind")  # a Function and an operation
 KINDS = ("tensor", "scale", "retain", "pre", "scale pre", "post", "scale post", "accumulated")
 
 
@@ -37,10 +38,10 @@ class Program(NamedTuple):
 def programs(draw: Any) -> Program:
     count, operations = LEAVES, []
     for _ in range(draw(st.integers(1, 7))):
-        name = draw(st.sampled_from([*UNARY, *BINARY, SPLIT]))
+        name = draw(st.sampled_from([*UNARY, *BINARY, *TWO_OUTPUTS]))
         pick = st.integers(0, count - 1)
         operations.append(Operation(name, tuple(draw(pick) for _ in range(2 if name in BINARY else 1))))
-        count += 2 if name == SPLIT else 1
+        count += 2 if name in TWO_OUTPUTS else 1
     places = st.integers(0, count - 1)
     hooks = draw(st.lists(st.tuples(st.sampled_from(KINDS), places), max_size=12))
     inputs = draw(st.none() | st.lists(places, min_size=1, max_size=3, unique=True))
@@ -65,10 +66,10 @@ def build(L: ModuleType, program: Program) -> list[Any]:
     split = splitter(L)
     for name, inputs in program.operations:
         chosen = [tensors[i] for i in inputs]
-        if name == SPLIT:
-            tensors.extend(split(*chosen))
-        elif name in BINARY:
-            tensors.append(getattr(L, name)(*chosen))
+        if name in TWO_OUTPUTS:
+            tensors.extend(split(*chosen) if name == "split" else L.stack([*chosen, *chosen]).unbind(0))
+        elif name == "sort":
+            tensors.append(chosen[0].sort()[0])  # of whose outputs one has no gradient
         else:
             tensors.append(chosen[0] * 2 if name == "double" else getattr(L, name)(*chosen))
     return tensors
@@ -78,7 +79,7 @@ def shown(grad: Any) -> Any:
     """A gradient as plain data; rounded, because the libraries' last bits differ."""
     if isinstance(grad, tuple):
         return tuple(shown(g) for g in grad)
-    return None if grad is None else [round(v, 9) + 0.0 for v in grad.tolist()]
+    return None if grad is None else [round(v, 9) + 0.0 for v in grad.reshape(-1).tolist()]
 
 
 class Hooks:
@@ -186,8 +187,8 @@ def comparable(program: Program) -> Program:
         return program
     split, count = set(), LEAVES
     for name, _ in program.operations:
-        split |= {count, count + 1} if name == SPLIT else set()
-        count += 2 if name == SPLIT else 1
+        split |= {count, count + 1} if name == "split" else set()
+        count += 2 if name in TWO_OUTPUTS else 1
     hooks = [(k, p) for k, p in program.hooks if k != "scale" and not (k.endswith("post") and p in split)]
     return program._replace(hooks=hooks)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import OrderedDict
 from types import ModuleType
 from typing import Any
 
@@ -266,6 +267,16 @@ def test_backward_hooks_of_a_tensor_can_be_assigned(L: ModuleType) -> None:
     a._backward_hooks = None
     loss.backward()
     assert log == []
+
+
+def test_a_dictionary_of_hooks_can_be_given_to_the_node(L: ModuleType) -> None:
+    x, seen = L.ones(2, requires_grad=True), []
+    y = x * 2
+    y._backward_hooks = OrderedDict([(0, lambda grad: seen.append("first"))])
+    y.grad_fn._register_hook_dict(y)
+    y._backward_hooks[1] = lambda grad: seen.append("second")
+    y.sum().backward()
+    assert seen == ["first", "second"]
 
 
 def test_a_plain_dictionary_of_hooks_can_be_removed_from() -> None:

@@ -1,7 +1,8 @@
 """A state machine that runs random programs in undertow, in PyTorch where it is installed, and in the model.
 
 No program ever gives a wrong gradient: undertow's is the model's, or an error. Where PyTorch gives one, so does
-undertow; where PyTorch refuses, undertow may do better, but only by being right.
+undertow; where PyTorch refuses, undertow may do better, but only by being right. A program ends with the gradients of
+every tensor it made, so that whatever it did wrong shows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-from hypothesis import note, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -30,6 +31,9 @@ REFUSED = (RuntimeError, IndexError, NotImplementedError)
 
 numbers = st.integers(0, 1000)
 seldom = st.sampled_from([False, False, False, False, True])
+
+#: views that in-place changes may go through
+parts = st.sampled_from([look for look in LOOKS if not look.several and look.writeable])
 
 
 class Entry:
@@ -64,6 +68,7 @@ class Programs(RuleBasedStateMachine):
         slope = np.zeros((*SHAPE, LEAVES * SIZE))
         # leaves cannot be changed, so they come last: small numbers, which hypothesis likes, pick what can be
         self.entries = [*copies, Entry([lib.tensor(plain) for lib in LIBRARIES], Dual(plain, slope)), *self.leaves]
+        self.accumulated = np.zeros(LEAVES * SIZE)
 
     def leaf(self, rng: Any, k: int) -> Entry:
         values = rng.uniform(0.2, 1.2, SHAPE)
@@ -105,20 +110,25 @@ class Programs(RuleBasedStateMachine):
 
     @rule(number=numbers, which=st.sampled_from(LOOKS), no_grad=seldom)
     def view(self, number: int, which: Any, no_grad: bool) -> None:
-        entry = self.pick(number)
-        if not which.fits(entry.shape) or (which.name == "x.flatten()" and not self.is_contiguous(entry)):
+        self.view_entry(self.pick(number), which, no_grad)
+
+    def view_entry(self, entry: Entry, which: Any, no_grad: bool) -> None:
+        if not which.fits(entry.shape) or (which.dense and not self.is_contiguous(entry)):
             return
         found = self.run(f"view {which.name}", lambda k: which.call(entry.tensors[k]), no_grad)
         if found is not None and not self.refused_by_torch:
             self.add(Entry(found, which.model(entry.model), cut=entry.cut or no_grad))
 
     def is_contiguous(self, entry: Entry) -> bool:
-        return entry.model.value.flags.c_contiguous and all(t.is_contiguous() for t in entry.tensors)
+        arrays = [entry.model.value, entry.model.slope]
+        return all([a.flags.c_contiguous for a in arrays]) and all([t.is_contiguous() for t in entry.tensors])
 
     @rule(number=numbers, other=numbers, which=st.sampled_from(STEPS), no_grad=seldom)
     def compute(self, number: int, other: int, which: Any, no_grad: bool) -> None:
         x = self.pick(number)
         y = self.alike(x, other)
+        if self.jumps(x, which):
+            return
         found = self.run(which.name, lambda k: which.call(x.tensors[k], y.tensors[k]), no_grad)
         if found is None or self.refused_by_torch:
             return
@@ -129,8 +139,10 @@ class Programs(RuleBasedStateMachine):
     @rule(number=numbers, other=numbers, which=st.sampled_from(STEPS), no_grad=seldom)
     def change(self, number: int, other: int, which: Any, no_grad: bool) -> None:
         x = self.pick(number)
-        y = self.alike(x, other)
-        if self.overlap(x, y):
+        self.change_entry(x, self.alike(x, other), which, no_grad)
+
+    def change_entry(self, x: Entry, y: Entry, which: Any, no_grad: bool) -> None:
+        if self.jumps(x, which) or self.overlap(x, y) or not x.model.value.flags.writeable:
             return  # PyTorch's result depends on the order in which it goes through the elements
         found = self.run(f"{which.name}_", lambda k: which.change(x.tensors[k], y.tensors[k]), no_grad)
         if found is None:
@@ -141,8 +153,12 @@ class Programs(RuleBasedStateMachine):
     @rule(number=numbers, other=numbers, which=st.sampled_from(WRITES), no_grad=seldom)
     def write(self, number: int, other: int, which: Any, no_grad: bool) -> None:
         x = self.pick(number)
-        y = self.alike(x, other)
-        if not which.fits(x.shape) or ("y" in which.name and self.overlap(x, y)):
+        self.write_entry(x, self.alike(x, other), which, no_grad)
+
+    def write_entry(self, x: Entry, y: Entry, which: Any, no_grad: bool) -> None:
+        if not which.fits(x.shape) or self.jumps(x, which) or not x.model.value.flags.writeable:
+            return
+        if "y" in which.name and self.overlap(x, y):
             return
         found = self.run(which.name, lambda k: which.change(x.tensors[k], y.tensors[k]), no_grad)
         if found is None:
@@ -150,6 +166,38 @@ class Programs(RuleBasedStateMachine):
         after = Dual(x.model.value.copy(), x.model.slope.copy())
         which.model(after, y.seen())
         self.apply(x, *after, no_grad)
+
+    @rule(number=numbers, other=numbers, look=parts, which=st.sampled_from(STEPS), turned=seldom)
+    def change_part(self, number: int, other: int, look: Any, which: Any, turned: bool) -> None:
+        """What random picks seldom hit: a change, through a new view, of memory that has a history."""
+        part = self.part_of_live(number, look, turned)
+        if part is not None:
+            self.change_entry(part, self.alike(part, other), which, no_grad=False)
+
+    @rule(number=numbers, other=numbers, look=parts, which=st.sampled_from(WRITES), turned=seldom)
+    def write_part(self, number: int, other: int, look: Any, which: Any, turned: bool) -> None:
+        part = self.part_of_live(number, look, turned)
+        if part is not None:
+            self.write_entry(part, self.alike(part, other), which, no_grad=False)
+
+    def part_of_live(self, number: int, look: Any, turned: bool) -> Entry | None:
+        """A new view of a tensor that depends on the leaves and may be changed; turned: transposed in place."""
+        live = [e for e in self.entries if not e.cut and e.model.slope.any() and not self.shows_leaf(e)]
+        live = [e for e in live if look.fits(e.shape) and (not look.dense or self.is_contiguous(e))]
+        before = len(self.entries)
+        if live:
+            self.view_entry(live[number % len(live)], look, no_grad=False)
+        if len(self.entries) == before:
+            return None
+        if turned and not self.torch_left:
+            self.turn(self.entries[0])
+        return self.entries[0]
+
+    def shows_leaf(self, entry: Entry) -> bool:
+        return any([np.may_share_memory(entry.model.value, leaf.model.value) for leaf in self.leaves])
+
+    def jumps(self, x: Entry, which: Any) -> bool:
+        return bool((which.jumps(x.model.value) < 1e-9).any())
 
     def overlap(self, x: Entry, y: Entry) -> bool:
         return x is not y and np.shares_memory(x.model.value, y.model.value)
@@ -171,12 +219,14 @@ class Programs(RuleBasedStateMachine):
         entry = self.pick(number)
         found = self.run("detach", lambda k: entry.tensors[k].detach())
         assert found is not None
-        self.add(Entry(found, entry.model.alone()))
+        self.entries.append(Entry(found, entry.model.alone()))
 
     @precondition(lambda self: not self.torch_left)
     @rule(number=numbers)
     def transpose_in_place(self, number: int) -> None:
-        entry = self.pick(number)
+        self.turn(self.pick(number))
+
+    def turn(self, entry: Entry) -> None:
         if len(entry.shape) != 2 or entry in self.leaves:
             return
         found = self.run("t_", lambda k: entry.tensors[k].t_())
@@ -187,27 +237,50 @@ class Programs(RuleBasedStateMachine):
             entry.tensors[1] = entry.tensors[1].detach().t()
             self.torch_left = True
 
-    @rule(number=numbers)
-    def differentiate(self, number: int) -> None:
-        entry = self.pick(number)
-        weights = np.arange(1.0, 1 + entry.model.value.size).reshape(entry.shape)
-        given = [lib.tensor(weights) for lib in LIBRARIES]
+    @rule(number=numbers, create_graph=st.booleans())
+    def differentiate(self, number: int, create_graph: bool) -> None:
+        self.check_gradients(self.pick(number), create_graph)
+
+    def check_gradients(self, entry: Entry, create_graph: bool) -> None:
+        weights, given = self.weights(entry)
 
         def gradients(k: int) -> Any:
             leaves = [leaf.tensors[k] for leaf in self.leaves]
-            grad = LIBRARIES[k].autograd.grad
-            return grad(entry.tensors[k], leaves, given[k], retain_graph=True, allow_unused=True)
+            options = {"retain_graph": True, "create_graph": create_graph, "allow_unused": True}
+            return LIBRARIES[k].autograd.grad(entry.tensors[k], leaves, given[k], **options)
 
-        found = self.run("differentiate", gradients)
+        found = self.run(f"differentiate (create_graph={create_graph})", gradients)
         np.testing.assert_array_equal(given[0].numpy(), weights)
-        if found is None:
+        if found is not None:
+            expected = self.expected(entry, weights)
+            for got, mine in zip(found[0], expected.reshape(LEAVES, *SHAPE), strict=True):
+                np.testing.assert_allclose(0 if got is None else got.detach().numpy(), mine, atol=1e-9)
+
+    @rule(number=numbers)
+    def backward(self, number: int) -> None:
+        entry = self.pick(number)
+        weights, given = self.weights(entry)
+        if self.run("backward", lambda k: entry.tensors[k].backward(given[k], retain_graph=True)) is None:
+            for leaf in self.leaves:  # how far a pass came that was refused, nobody says
+                leaf.tensors[0].grad = None
+            self.accumulated[...] = 0
             return
-        expected = np.tensordot(weights, entry.seen().slope, axes=weights.ndim)
-        for k in range(LEAVES):
-            mine = expected[k * SIZE : (k + 1) * SIZE].reshape(SHAPE)
-            got = found[0][k]
-            np.testing.assert_allclose(0 if got is None else got.numpy(), 0 if got is None else mine, atol=1e-9)
-            assert got is not None or not mine.any(), "a gradient was lost"
+        self.accumulated += self.expected(entry, weights)
+        for leaf, mine in zip(self.leaves, self.accumulated.reshape(LEAVES, *SHAPE), strict=True):
+            got = leaf.tensors[0].grad
+            np.testing.assert_allclose(0 if got is None else got.numpy(), mine, atol=1e-8)
+
+    def weights(self, entry: Entry) -> tuple[Any, list[Any]]:
+        """A gradient to begin with, which no pass may change."""
+        weights = np.arange(1.0, 1 + entry.model.value.size).reshape(entry.shape)
+        return weights, [lib.tensor(weights) for lib in LIBRARIES]
+
+    def expected(self, entry: Entry, weights: Any) -> Any:
+        return np.tensordot(weights, entry.seen().slope, axes=weights.ndim)
+
+    def teardown(self) -> None:
+        for number, entry in enumerate(getattr(self, "entries", ())):
+            self.check_gradients(entry, create_graph=number % 2 == 1)
 
     @invariant()
     def values_are_the_models(self) -> None:
@@ -216,5 +289,9 @@ class Programs(RuleBasedStateMachine):
                 np.testing.assert_allclose(tensor.detach().numpy(), entry.model.value, atol=1e-12)
 
 
-Programs.TestCase.settings = settings(stateful_step_count=30)
+Programs.TestCase.settings = settings(
+    stateful_step_count=30,
+    max_examples=max(60, settings().max_examples),
+    suppress_health_check=[HealthCheck.too_slow],  # the first backward pass of PyTorch takes a second
+)
 TestPrograms = Programs.TestCase

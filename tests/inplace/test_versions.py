@@ -166,6 +166,37 @@ def test_resize_counts_only_a_change(L: Any) -> None:
     assert x._version == 1
 
 
+def test_resize_to_a_memory_format(L: Any) -> None:
+    x = L.tensor([0.0, 1.0, 2.0, 3.0])
+    x.resize_(1, 2, 2, 1, memory_format=L.channels_last)
+    assert x.stride() == (4, 1, 2, 2) and x.tolist() == [[[[0], [2]], [[1], [3]]]] and x._version == 1
+    for kept, strides in ((None, (4, 2, 1, 1)), (L.channels_last, (4, 1, 2, 2)), (L.preserve_format, (4, 1, 2, 2))):
+        y = L.zeros(4)
+        y.resize_as_(x, memory_format=kept)
+        assert y.stride() == strides
+    x.resize_(1, 2, 2, 1, memory_format=L.contiguous_format)
+    assert x.stride() == (4, 2, 1, 1)
+
+
+def test_resize_refuses_formats_that_do_not_fit(L: Any) -> None:
+    x = L.zeros(4)
+    with pytest.raises(RuntimeError, match="required rank 4 tensor to use channels_last format"):
+        x.resize_(2, 2, memory_format=L.channels_last)
+    with pytest.raises(RuntimeError, match="Unsupported memory format"):
+        x.resize_(2, 2, memory_format=L.preserve_format)
+    if L is ut:  # PyTorch notices too late
+        assert tuple(x.shape) == (4,) and x._version == 0
+
+
+def test_resize_to_another_format_counts_as_a_change() -> None:
+    """The elements are seen elsewhere, so what has saved the tensor must notice."""
+    x, w = ut.ones(1, 2, 2, 2), ut.ones(1, 2, 2, 2, requires_grad=True)
+    y = w * x
+    x.resize_(1, 2, 2, 2, memory_format=ut.channels_last)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
 def test_detach_in_place_is_seen_by_nodes_that_saved_the_tensor(L: Any) -> None:
     w = L.ones(2, requires_grad=True)
     x = w * 1

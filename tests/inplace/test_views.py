@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import undertow as ut
+
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "select": lambda x: x.select(0, 1),
     "getitem": lambda x: x[1:, None],
@@ -193,3 +195,46 @@ def test_parts_of_complex_tensors_are_views(L: Any, part: str) -> None:
     (x.real + x.imag).sum().backward()
     expected = complex(3, 1) if part == "real" else complex(1, 3)
     assert leaf.grad.tolist() == [expected] * 3
+
+
+# ---- taking a view again
+
+
+def test_a_view_of_a_view_adds_one_step_and_copies_none() -> None:
+    x = ut.zeros(3, 4)
+    first = x.t()
+    second = first[1:]
+    assert second._extra.view.replay.before is first._extra.view.replay
+    assert [step.function.op.name for step in second._extra.view.replay.steps()] == ["t", "slice"]
+
+
+def test_twenty_thousand_views_of_views() -> None:
+    """Built, changed at the far end, differentiated and freed, all without recursion."""
+    w = ut.ones(2, 3, requires_grad=True)
+    base = w * 2
+    view = base
+    for _ in range(10_000):
+        view = view.t().view_as(view.t())
+    view.mul_(5)
+    view.sum().backward()
+    assert w.grad.tolist() == [[10.0] * 3] * 2
+    assert type(base.grad_fn).__name__ == "CopySlices"
+    del view, base
+
+
+def test_view_func_takes_the_same_view_of_another_base(L: Any) -> None:
+    x = L.zeros(2, 3)
+    view, other = x.t()[1:], L.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    again = view._view_func(other)
+    assert again.tolist() == [[1, 4], [2, 5]] and again._base is other
+    leaf = L.ones(2, 3, requires_grad=True)
+    view._view_func(leaf).sum().backward()
+    assert leaf.grad.tolist() == [[0, 1, 1], [0, 1, 1]]
+    assert x.unbind(0)[1]._view_func(other).tolist() == [3, 4, 5]
+
+
+def test_view_func_is_none_where_there_is_no_such_view(L: Any) -> None:
+    x = L.zeros(2, 3)
+    view = x[0]
+    assert x._view_func(x) is None and x.detach()._view_func(x) is None
+    assert view._view_func(L.zeros(5)) is None and view._view_func(L.zeros(3, 2).t()) is None

@@ -18,6 +18,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     # one kernel for every mode and number of dimensions
     ("pad_backward", "ReflectionPad1DBackwardBackward0"): "PadBackwardBackward0",
     # a product with a Python number is no overload here
+    ("special_ndtr", "MulBackward1"): "MulBackward0",
     ("trapezoid", "MulBackward1"): "MulBackward0",
     ("trapezoid", "DivBackward1"): "DivBackward0",
     ("trapz", "MulBackward1"): "MulBackward0",
@@ -28,6 +29,16 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("quantile", "SqueezeBackward4"): "ViewBackward0",
     ("nanquantile", "SqueezeBackward4"): "ViewBackward0",
     ("percentile", "SqueezeBackward4"): "ViewBackward0",
+    ("affine_grid", "AffineGridGeneratorBackward0"): "ViewBackward0",
+    ("grid_sample", "GridSampler2DBackward0"): "AddBackward0",
+    ("grid_sample", "GridSampler3DBackward0"): "AddBackward0",
+    ("renorm", "RenormBackward0"): "MulBackward0",
+    ("linalg_householder_product", "LinalgHouseholderProductBackward0"): "SubBackward0",
+    ("orgqr", "LinalgHouseholderProductBackward0"): "SubBackward0",
+    ("stft", "SqueezeBackward4"): "SqueezeBackward1",
+    ("stft", "TransposeBackward1"): "TransposeBackward0",
+    ("linalg_lu_factor_ex", "LinalgLuFactorExBackward0"): "AddBackward0",
+    ("lu_solve", "LinalgLuSolveBackward0"): "LinalgSolveTriangularBackward0",
     # PyTorch has no derivative of bincount: the row compares with index_add
     ("bincount", "IndexAddBackward0"): "BincountBackward0",
     # one node for a product of stacks, an einsum or a linear layer, where PyTorch folds, multiplies and unfolds
@@ -78,7 +89,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     # the row compares with relu6, because PyTorch's own derivative is of single precision
     ("hardsigmoid", "DivBackward0"): "HardsigmoidBackward0",
     # a standardisation, then weight and bias
-    ("layer_norm", "NativeLayerNormBackward0"): "AddBackward0 or StandardizeBackward0",
     ("group_norm", "NativeGroupNormBackward0"): "AddBackward0",
     ("batch_norm", "NativeBatchNormBackward0"): "AddBackward0 or StandardizeBackward0",
     ("instance_norm", "ViewBackward0"): "AddBackward0 or StandardizeBackward0",
@@ -111,7 +121,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("conv_transpose2d", "AddBackward0"): "ConvolutionBackward0",
     ("conv_transpose3d", "AddBackward0"): "ConvolutionBackward0",
     ("embedding_bag", "EmbeddingBagBackward0"): "IndexAddBackward0 or GatherBackward0 or MulBackward0",
-    ("pdist", "PdistBackward0"): "LinalgVectorNormBackward0",
     ("pixel_shuffle", "PixelShuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",
     ("pixel_unshuffle", "PixelUnshuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",
     ("channel_shuffle", "ChannelShuffleBackward0"): "UnsafeViewBackward0 or ViewBackward0",

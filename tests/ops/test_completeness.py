@@ -7,6 +7,7 @@ import pytest
 
 from tests.ops.systems import all_cases
 from tests.samples import all_samples
+from tests.samples.sparse import SPARSE_OPERATIONS
 from undertow.ops.declare import REGISTRY
 
 #: operations that no row can describe -> why, and where they are tested instead
@@ -14,6 +15,7 @@ ELSEWHERE: dict[str, str] = {
     "rand_like": "random numbers: tests/tensor/test_random.py",
     "randn_like": "random numbers: tests/tensor/test_random.py",
     "_once_differentiable": "its derivative is an error: test_indexing.py",
+    **dict.fromkeys(SPARSE_OPERATIONS, "sparse tensors: tests/sparse/test_operations.py"),
 }
 
 PRIMITIVE = ("primitive", "variadic", "view")

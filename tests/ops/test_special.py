@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+import undertow as ut
 from undertow import ops
 from undertow.backend import cpu
+from undertow.ops.declare import REGISTRY
+from undertow.ops.special_namespace import SHARED
 from undertow.tensor import Tensor
 
 RNG = np.random.default_rng(0)
@@ -99,3 +102,136 @@ def test_polygamma_refuses() -> None:
         ops.polygamma(-1, np.ones(2))
     with pytest.raises(TypeError, match="must be int"):
         ops.polygamma(1.0, np.ones(2))
+
+
+# ---- undertow.special
+
+POINTS = np.concatenate([RNG.normal(size=200) * 3, RNG.uniform(0, 30, 200), -RNG.uniform(0, 30, 100), [0.0, 1.0, -1.0]])
+#: SciPy itself loses digits in exp(x * x)
+CLOSE = {"log_ndtr": 5e-13, "erfcx": 2e-13, "gamma": 1e-14}
+
+
+@pytest.mark.parametrize("name", ["erfcx", "ndtr", "log_ndtr", "entr", "gamma", "spherical_bessel_j0"])
+def test_special_functions_of_all_numbers(name: str) -> None:
+    reference = {"spherical_bessel_j0": lambda x: special.spherical_jn(0, np.abs(x))}.get(
+        name, getattr(special, name, None)
+    )
+    points = POINTS[POINTS != -1] if name == "gamma" else POINTS
+    with np.errstate(all="ignore"):
+        got = getattr(ut.special, name)(Tensor(points, cpu)).numpy()
+        np.testing.assert_allclose(got, reference(points), rtol=CLOSE.get(name, 2e-13), atol=1e-300)
+
+
+def test_quantiles_of_the_normal_distribution() -> None:
+    p = np.concatenate(
+        [RNG.uniform(0, 1, 300), 10.0 ** RNG.uniform(-300, -1, 300), 1 - 10.0 ** RNG.uniform(-15, -1, 99)]
+    )
+    np.testing.assert_allclose(ut.special.ndtri(Tensor(p, cpu)).numpy(), special.ndtri(p), rtol=2e-14, atol=1e-15)
+
+
+def test_zeta() -> None:
+    s, q = RNG.uniform(1.01, 40, 500), 10.0 ** RNG.uniform(-2, 6, 500)
+    got = ut.special.zeta(Tensor(s, cpu), Tensor(q, cpu)).numpy()
+    np.testing.assert_allclose(got, special.zeta(s, q), rtol=1e-13, atol=1e-305)
+
+
+def test_zeta_at_its_limits(torch: ModuleType) -> None:
+    s = np.array([2, 1, 0.5, 2, 2, 2, 3, 2.5, 50, math.nan, math.inf])
+    q = np.array([1, 2, 2, 0, -1, -1.5, -1.5, -1.5, 0.5, 1, 1])
+    expected = torch.special.zeta(torch.tensor(s), torch.tensor(q)).numpy()
+    np.testing.assert_allclose(ut.special.zeta(Tensor(s, cpu), Tensor(q, cpu)).numpy(), expected, rtol=1e-13)
+
+
+def test_zeta_far_out() -> None:
+    s, q = np.array([math.inf, math.inf, 2.0]), np.array([3.0, 0.5, math.inf])
+    assert ut.special.zeta(Tensor(s, cpu), Tensor(q, cpu)).tolist() == [0.0, math.inf, 0.0]
+
+
+def test_zeta_has_no_derivative_by_its_order() -> None:
+    s = ut.tensor(2.0, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="the derivative for 'zeta' is not implemented"):
+        ut.special.zeta(s, ut.tensor(1.5)).backward()
+
+
+LIMITS = [-3.0, -1.0, -0.0, 0.0, 1.0, 2.0, math.inf, -math.inf, math.nan, 1e-300, 0.5, 1.5, 30.0, -30.0, -40.0]
+
+
+@pytest.mark.parametrize("name", ["entr", "erfcx", "log_ndtr", "ndtr", "ndtri", "xlog1py"])
+def test_special_functions_at_their_limits(torch: ModuleType, name: str) -> None:
+    points = np.array(LIMITS)
+    others = (points[::-1].copy(),) if name == "xlog1py" else ()
+    with np.errstate(all="ignore"):
+        got = getattr(ut.special, name)(*[Tensor(a, cpu) for a in (points, *others)]).numpy()
+    expected = getattr(torch.special, name)(*[torch.from_numpy(a) for a in (points, *others)]).numpy()
+    np.testing.assert_allclose(got, expected, rtol=5e-13, atol=1e-190 if name == "ndtr" else 0)
+
+
+BY_SCIPY = {"bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "modified_bessel_k0": "k0",
+            "modified_bessel_k1": "k1", "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e",
+            "modified_bessel_i0": "i0", "modified_bessel_i1": "i1"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_SCIPY)
+def test_bessel_functions_are_those_of_pytorch(torch: ModuleType, name: str) -> None:
+    points = RNG.uniform(0.01, 20, 200)
+    got = getattr(ut.special, name)(Tensor(points, cpu)).numpy()
+    np.testing.assert_allclose(got, getattr(special, BY_SCIPY[name])(points), rtol=1e-13)
+    expected = getattr(torch.special, name)(torch.from_numpy(points)).numpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)  # PyTorch's are right to six digits
+
+
+def test_airy(torch: ModuleType) -> None:
+    points = RNG.uniform(-10, 5, 200)
+    expected = torch.special.airy_ai(torch.from_numpy(points)).numpy()
+    np.testing.assert_allclose(ut.special.airy_ai(Tensor(points, cpu)).numpy(), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in ut.special.__all__ if "polynomial" in n])
+def test_polynomials_are_those_of_pytorch(torch: ModuleType, name: str) -> None:
+    x, n = RNG.uniform(-1.5, 1.5, (20, 1)), np.arange(-1.0, 12.0)
+    got = getattr(ut.special, name)(Tensor(x, cpu), Tensor(n, cpu)).numpy()
+    expected = getattr(torch.special, name)(torch.from_numpy(x), torch.from_numpy(n)).numpy()
+    scale = np.abs(expected).max(axis=0, keepdims=True)
+    assert (np.abs(got - expected) <= 1e-9 * scale + 1e-12).all()
+
+
+def test_polynomials_have_no_derivative_by_the_degree() -> None:
+    with pytest.raises(RuntimeError, match="no derivative with respect to the degree"):
+        ut.special.legendre_polynomial_p(ut.ones(2), ut.ones(2, requires_grad=True))
+
+
+def test_the_names_of_torch_special_are_there(torch: ModuleType) -> None:
+    theirs = {n for n in torch.special.__all__ if not n.startswith("_")}
+    undeclared = {name for name, op in SHARED.items() if op not in REGISTRY}
+    assert sorted(theirs - set(ut.special.__all__) - undeclared) == []
+
+
+def test_orders_are_numbers() -> None:
+    with pytest.raises(TypeError, match="no derivative by it"):
+        ut.special.jv(ut.tensor(1.0), ut.ones(2))
+
+
+def test_out() -> None:
+    out = ut.empty(2)
+    assert ut.special.entr(ut.ones(2), out=out) is out
+    assert out.tolist() == [0.0, 0.0]
+    assert ut.special.ndtr(ut.zeros(2), out=out).tolist() == [0.5, 0.5]
+
+
+def test_without_scipy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from undertow.backend.scipy_special import scipy_function
+
+    scipy_function.cache_clear()
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ImportError, match=r"undertow\[special\]"):
+        ut.special.bessel_j0(ut.ones(2))
+    scipy_function.cache_clear()
+
+
+def test_mvlgamma_refuses() -> None:
+    with pytest.raises(RuntimeError, match=r"All elements must be greater than \(p-1\)/2"):
+        ut.mvlgamma(ut.ones(2), 3)
+    with pytest.raises(RuntimeError, match="p has to be greater than or equal to 1"):
+        ut.mvlgamma(ut.ones(2), 0)

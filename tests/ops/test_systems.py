@@ -87,7 +87,8 @@ def single(array: Any) -> Any:
 
 
 #: views that exist only for some memory layouts
-LAYOUT_BOUND = {"view", "view_as", "view_as_complex", "as_strided"}
+LAYOUT_BOUND = {"view", "view_as", "view_as_complex", "as_strided", "as_strided_copy", "as_strided_scatter",
+                "view_as_complex_copy"}  # fmt: skip
 
 
 def bound_to_memory(call: Call) -> bool:

@@ -127,6 +127,8 @@ NORMALIZED = [
     Sample("_standardize", normal(2, 3, 4), (1, 2), 0.1, reference=False),
     Sample("_standardize", normal(2, 3), (0,), 1e-5, note="columns", reference=False),
     Sample("layer_norm", normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4), reference=functional("layer_norm")),
+    Sample("native_layer_norm", normal(2, 3, 4), (4,), normal(4), normal(4), 1e-5),
+    Sample("native_layer_norm", normal(2, 3, 4), (3, 4), None, None, 0.1, note="plain"),
     Sample("layer_norm", normal(2, 4), (4,), kwargs={"eps": 0.1}, note="plain", reference=functional("layer_norm")),
     Sample("rms_norm", normal(2, 3), (3,), normal(3), reference=functional("rms_norm"), complex=True),
     Sample("group_norm", normal(2, 4, 3), 2, normal(4), normal(4), reference=functional("group_norm")),

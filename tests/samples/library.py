@@ -59,6 +59,8 @@ COVARIANCE = [
     *[Sample("pdist", distinct(4, 3), p, reference=functional("pdist"), note=str(p), gradgrad=p not in (1.0,))
       for p in (0.0, 1.0, 1.5, 2.0, 3.0, np.inf)],
     Sample("pdist", normal(1, 3), reference=functional("pdist"), note="one point"),
+    Sample("_pair_differences", normal(4, 3), complex=True, reference=False),
+    Sample("_pair_differences_backward", normal(6, 3), 4, complex=True, reference=False),
 ]  # fmt: skip
 
 SLOPES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.samples import Array, Sample, constant, distinct, fraction, integers, normal, positive
+from undertow.backend import dtypes
 
 
 def functional(name: str) -> Any:
@@ -125,6 +126,16 @@ CLASSES = [
         positive(3).without_gradient(),
         -100,
         "mean",
+        reference=False,
+    ),
+    Sample(
+        "_target_coefficients",
+        IGNORING,
+        positive(3).without_gradient(),
+        3,
+        -100,
+        "mean",
+        dtypes.float64,
         reference=False,
     ),
     Sample("_nll_of_classes", normal(4, 3), IGNORING, positive(3).without_gradient(), -100, "mean", reference=False),

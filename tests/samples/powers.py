@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.samples import Sample, constant, integers, normal, positive
+from tests.samples import Sample, constant, distinct, integers, normal, positive
 
 ZERO = constant([0.0, 0.0, 0.0, 0.0])
 AROUND_ZERO = constant([-1.0, 0.0, 1.0, 2.0])
@@ -29,6 +29,7 @@ SAMPLES = [
     Sample("pow", ZERO, AROUND_ZERO, kink=True, gradgrad=False, note="zero"),
     Sample("pow", constant([0.0, 1.0]), 0.5, kink=True, gradgrad=False, note="root_of_zero"),
     Sample("square", normal(3, 4), complex=True),
+    Sample("cbrt", distinct(3, 4), reference=False),
     Sample("float_power", positive(3, 4), normal(4), complex=True),
     Sample("float_power", integers(4, low=1), -2, note="integers"),
     Sample("ldexp", normal(3, 4), integers(4)),

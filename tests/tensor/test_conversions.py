@@ -26,6 +26,8 @@ x[1:].storage_offset(), x[:, 1].storage_offset(), x.t()[1].storage_offset(), x.s
 x.element_size(), x.itemsize, x.nbytes, x.numel(), x.nelement(), L.numel(x), x.dim(), x.ndimension(), x.ndim
 x.is_contiguous(), x.t().is_contiguous(), x[:, :1].is_contiguous(), x[:1].t().is_contiguous(), x.t().t().is_contiguous()
 x.is_floating_point(), i.is_floating_point(), L.is_floating_point(x), x.is_complex(), L.is_complex(L.tensor(1j))
+x.is_cpu, x.is_cuda, x.is_meta, x.is_nested, x.is_quantized, x.is_sparse_csr, x.name
+L.is_nonzero(L.ones(1)), L.is_same_size(x, x), L.is_signed(x), L.get_device(x)
 x.is_signed(), L.ones(1, dtype=L.uint8).is_signed(), L.ones(1, dtype=L.complex64).is_signed()
 x.is_same_size(x), x.is_same_size(r), x.get_device(), L.is_tensor(x), L.is_tensor(3)
 x.type(), i.type(), L.tensor(True).type(), L.tensor(1j).type(), L.ones(1, dtype=L.uint16).type()

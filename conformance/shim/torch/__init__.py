@@ -2,13 +2,16 @@
 
 Public names are undertow's, looked up when they are used: what undertow lacks fails the test that uses
 it, with an AttributeError that says so, and no other. PyTorch's private spellings, its test tools and a
-small `nn` and `optim` built on undertow's operations live here alone.
+small `optim` live here alone; `nn` is undertow's, but for two layers whose graph the tests look at.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
+import importlib
 import math
+import os
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +21,7 @@ import numpy as np
 import undertow
 
 from . import _dtypes, _spelling
+from . import _ops as ops
 from ._legacy import typed_tensors
 from ._undertow import forward, late, lookup
 
@@ -29,7 +33,7 @@ Tensor = late("Tensor")
 Size = late("Size")
 dtype = np.dtype
 device = late("device")
-strided, jagged = "strided", "jagged"
+strided, jagged = late("strided"), "jagged"
 sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = (
     late("sparse_coo"),
     late("sparse_csr"),
@@ -64,18 +68,13 @@ def tensor(*args: Any, **kwargs: Any) -> Any:
 
 
 def save(value: Any, file: Any) -> None:
-    """undertow's own `save` where it has one; tensors are picklable in any case."""
-    if hasattr(undertow, "save"):
-        undertow.save(value, file)
-        return
-    with open(file, "wb") as stream:
+    """As a pickle, which tensors can be: the tests write to files of any name. (undertow.save is for trees of data.)"""
+    with open(file, "wb") if isinstance(file, str | os.PathLike) else contextlib.nullcontext(file) as stream:
         pickle.dump(value, stream)
 
 
 def load(file: Any, **kwargs: Any) -> Any:
-    if hasattr(undertow, "load"):
-        return undertow.load(file, **kwargs)
-    with open(file, "rb") as stream:
+    with open(file, "rb") if isinstance(file, str | os.PathLike) else contextlib.nullcontext(file) as stream:
         return pickle.load(stream)
 
 
@@ -111,16 +110,7 @@ def _gpu_count() -> builtins.int:
         return 0
 
 
-from . import (
-    _C,
-    _VF,
-    _dynamo,
-    _vmap_internals,
-    autograd,
-    backends,
-    nn,
-    optim,
-    profiler,
-    testing,
-    utils,
-)
+# `from . import nn` would ask __getattr__ first, and find undertow's
+for _name in ("_C", "_VF", "_dynamo", "_vmap_internals", "autograd", "backends", "nn", "optim", "profiler", "testing",
+              "utils"):  # fmt: skip
+    importlib.import_module(f"{__name__}.{_name}")

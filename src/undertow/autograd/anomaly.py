@@ -13,11 +13,12 @@ import linecache
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from undertow.autograd.ledger import saved_values
+from undertow.autograd.ledger import saved_numbers, saved_values
+from undertow.autograd.perturbation import dense
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import is_expandable_to
 from undertow.engine.watch import Watch, install_watcher
@@ -161,7 +162,7 @@ def _warn(text: str) -> None:
 
 
 def _array(grad: Any) -> Any:
-    return grad._array if isinstance(grad, Tensor) else grad
+    return dense(grad._array if isinstance(grad, Tensor) else grad)
 
 
 def _is_nan(array: Any) -> Any:
@@ -172,26 +173,32 @@ def _is_inf(array: Any) -> Any:
     return abs(array) == float("inf")
 
 
+def is_finite(array: Any) -> bool:
+    return array.dtype.kind not in "fc" or bool((abs(array) < float("inf")).all())
+
+
 class AnomalyWatch(Watch):
     """Looks at what the nodes of one pass return.
 
-    masks  node -> the nodes before it that made zeros in the gradient on its way there, nearest last
+    masks   node -> the nodes before it that made zeros in the gradient on its way there, nearest last
+    origin  node -> the node before it that made an infinity in the gradient
     """
 
     def __init__(self, wanted: Anomaly) -> None:
         self.wanted = wanted
         self.masks: dict[Node, tuple[Node, ...]] = {}
+        self.origin: dict[Node, Node] = {}
 
     def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
         given = [_array(g) for g in grads if g is not None]
         found = [None if r is None else _array(r) for r in results]
         for nr, array in enumerate(found):
-            if array is not None and array.dtype.kind in "fc":
+            if array is not None and not is_finite(array):
                 if self.wanted.check_nan and _is_nan(array).any():
                     raise self.error(node, nr, "nan", self.cause_of_nan(node, given, array))
                 if self.wanted.check_inf and _is_inf(array).any():
                     raise self.error(node, nr, "inf", cause_of_inf(node, given))
-        self.follow_zeros(node, given, found)
+        self.follow(node, given, found)
 
     def failed(self, node: Node, error: BaseException) -> None:
         for text in _history(node):
@@ -200,13 +207,16 @@ class AnomalyWatch(Watch):
     def error(self, node: Node, nr: int, kind: str, cause: str) -> AnomalyError:
         return AnomalyError(node.name(), nr, kind, site_of(_inner(node)), cause)
 
-    def follow_zeros(self, node: Node, given: list[Any], found: list[Any]) -> None:
-        before = self.masks.get(node, ())
+    def follow(self, node: Node, given: list[Any], found: list[Any]) -> None:
+        """Remember who made the zeros and infinities in what goes on."""
+        before, origin = self.masks.get(node, ()), self.origin.get(node, node)
         for edge, array in zip(node.next_edges, found, strict=True):
             if edge is not None and array is not None:
                 masks = (*before, node) if makes_zeros(given, array) else before
                 if masks:
                     self.masks[edge[0]] = masks[-8:]
+                if not is_finite(array):
+                    self.origin[edge[0]] = origin
 
     def cause_of_nan(self, node: Node, given: list[Any], array: Any) -> str:
         if any(_is_nan(g).any() for g in given):
@@ -214,14 +224,17 @@ class AnomalyWatch(Watch):
                 "The gradient that reached it held nan already, although no node returned nan: it was given to the "
                 "backward call, or is a sum of +inf and -inf."
             )
-        if is_zero_where_nan(given, array):
+        if holds_where_nan(given, array, lambda g: g == 0):
             return self.zero_times_inf(node)
-        return _cause_in_forward(node, _is_nan, "nan") or _cause_in_forward(node, _is_inf, "inf")
+        in_forward = _cause_in_forward(node, _is_nan, "nan")
+        if not in_forward and holds_where_nan(given, array, _is_inf):
+            return self.inf_times_zero(node)
+        return in_forward or _cause_in_forward(node, _is_inf, "inf")
 
     def zero_times_inf(self, node: Node) -> str:
         name = node.name()
-        text = f"The gradient that reached it is exactly 0 where the nan is, and {name} is not differentiable there: "
-        text += "0 * inf = nan."
+        text = "The gradient that reached it is exactly 0 where the nan is, and the operation has no finite derivative "
+        text += "there: 0 * inf = nan."
         masks = self.masks.get(node)
         if not masks:
             return text
@@ -231,6 +244,20 @@ class AnomalyWatch(Watch):
             f"{text} The zeros come from {mask.name()}{f', recorded at {site}' if site else ''}, which hides these "
             f"elements after {name} has computed them. Hide them before, too: give the operation "
             "where(mask, x, a harmless value) instead of x."
+        )
+
+    def inf_times_zero(self, node: Node) -> str:
+        text = (
+            "The gradient that reached it is infinite where the nan is, and the derivative is 0 there: inf * 0 = nan."
+        )
+        origin = self.origin.get(node)
+        if origin is None:
+            return text
+        site = site_of(_inner(origin))
+        return (
+            f"{text} The infinity comes from {origin.name()}{f', recorded at {site}' if site else ''}, which has an "
+            "infinite derivative at the value it was given (a square root at 0, for instance): keep its input away "
+            "from there."
         )
 
 
@@ -249,10 +276,10 @@ def makes_zeros(given: list[Any], array: Any) -> bool:
     return all((grad != 0).all() for grad in given)
 
 
-def is_zero_where_nan(given: list[Any], array: Any) -> bool:
-    """Whether the gradient that came in is 0 wherever the one that went out is nan."""
+def holds_where_nan(given: list[Any], array: Any, is_special: Callable[[Any], Any]) -> bool:
+    """Whether the gradient that came in is special (0, or inf) wherever the one that went out is nan."""
     fitting = [g for g in given if is_expandable_to(g.shape, array.shape)]
-    return bool(fitting) and not any(((g != 0) & _is_nan(array)).any() for g in fitting)
+    return bool(fitting) and not any((~is_special(g) & _is_nan(array)).any() for g in fitting)
 
 
 def cause_of_inf(node: Node, given: list[Any]) -> str:
@@ -262,12 +289,15 @@ def cause_of_inf(node: Node, given: list[Any]) -> str:
 
 
 def _cause_in_forward(node: Node, is_bad: Any, kind: str) -> str:
-    """Say so if a tensor that the node saved in the forward pass was not finite."""
+    """Say so if a tensor or a number that the node saved in the forward pass was not finite."""
     for argument, how, value in saved_values(node):
         if how != "packed":
             array = _array(value)
             if array.dtype.kind in "fc" and is_bad(array).any():
                 return f"Its saved `{argument}` holds {kind}: that came out of the forward pass."
+    for argument, number in saved_numbers(node):
+        if is_bad(number):
+            return f"It was recorded with the number {number} for `{argument}`."
     return ""
 
 

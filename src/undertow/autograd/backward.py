@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from undertow import ops
@@ -230,8 +231,19 @@ def internal_edge(edge: GradientEdge) -> Any:
 
 # ---- running
 
+#: None, or what runs the passes of this thread in its own way: `around(run, *arguments of run)`
+around_pass: ContextVar[Callable[..., list[Any]] | None] = ContextVar("undertow.around_pass", default=None)
+
 
 def _execute(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any) -> list[Any]:
+    around = around_pass.get()
+    if around is not None:
+        return around(_execute_on, edges, grads, keep, create_graph, **chosen)
+    return _execute_on(edges, grads, keep, create_graph, **chosen)
+
+
+def _execute_on(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any) -> list[Any]:
+    """Run the pass on arrays or, where its operations are recorded or intercepted, on tensors."""
     on_tensors = create_graph or current().intercept is not None
     xp = recorded if on_tensors else recorded.arrays
     values = grads if on_tensors else [g._array for g in grads]

@@ -24,7 +24,7 @@ from undertow.autograd.tangents import (
 )
 from undertow.autograd.transforms import Transforms, active, call_op, under
 from undertow.backend import cpu
-from undertow.modes import current, set_state
+from undertow.modes import current, no_grad, set_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace import check_fit, copy, copy_
 from undertow.ops.operands import as_operand
@@ -39,12 +39,18 @@ enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)
 
 
 class DualLevel:
-    """number: how many levels it is nested in; holders: every Tangents that has a tangent of this level."""
+    """One level.
 
-    __slots__ = ("holders", "number")
+    number   how many levels it is nested in
+    tracked  whether what is computed for tangents is recorded, where something requires grad
+    holders  every Tangents that has a tangent of this level
+    """
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("holders", "number", "tracked")
+
+    def __init__(self, number: int, tracked: bool = True) -> None:
         self.number = number
+        self.tracked = tracked
         self.holders: WeakSet[Tangents] = WeakSet()
 
     def close(self) -> None:
@@ -95,7 +101,7 @@ class DualLevel:
         values = {n: _as_tensor(op, n, v) for n, v in by_name(op, args).items()}
         tangents = {n: self.tangent(values[n]) for n in op.edges}
         with cpu.errstate(all="ignore"):  # as in a backward pass, the caller's errstate is for the values alone
-            found = apply_jvp(op, recorded, values, tangents, result)
+            found = self.computed(apply_jvp, op, recorded, values, tangents, result)
         single = isinstance(result, Tensor)
         given = [t for t in tangents.values() if isinstance(t, Tensor)]
         given += [t for ts in tangents.values() if isinstance(ts, list) for t in ts if t is not None]
@@ -103,6 +109,13 @@ class DualLevel:
             if tangent is not None:
                 self.attach(out, tangent if op.kind == "view" else fresh(tangent, out, given))
         return result
+
+    def computed(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that computes tangents."""
+        if self.tracked:
+            return function(*args)
+        with no_grad():
+            return function(*args)
 
     def attach(self, tensor: Tensor, tangent: Tensor) -> None:
         set_tangent(tensor, self, tangent)
@@ -159,7 +172,7 @@ class DualLevel:
         given = {k: tangent_of(a, self) for k, a in inputs}
         versions = {k: version_of(physical(t)) for k, t in given.items() if t is not None}
         tangents = [self.shown(call, k, a, given.get(k)) for k, a in enumerate(call.args)]
-        found = call.jvp(tangents)
+        found = self.computed(call.jvp, tangents)
         if len(found) != len(call.outputs):
             raise RuntimeError(
                 "Function's jvp returned an invalid number of forward gradients (expected "

@@ -45,9 +45,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'undertow.autograd.forward_ad' has no attribute {name!r}")
 
 
-def enter_dual_level() -> int:
+def enter_dual_level(*, track_tangent_grad: bool = True) -> int:
     """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`."""
-    level = DualLevel(current_level() + 1)
+    level = DualLevel(current_level() + 1, track_tangent_grad)
     enter(level, "duals")
     return level.number
 
@@ -68,10 +68,17 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:
-    """A level of forward mode as a context manager: tangents exist only inside of it."""
+    """A level of forward mode as a context manager: tangents exist only inside of it.
+
+    track_tangent_grad  False: tangents get no history, although the tensors they belong to do. Nothing is saved for a
+                        backward pass through them
+    """
+
+    def __init__(self, *, track_tangent_grad: bool = True) -> None:
+        self.track_tangent_grad = track_tangent_grad
 
     def __enter__(self) -> int:
-        return enter_dual_level()
+        return enter_dual_level(track_tangent_grad=self.track_tangent_grad)
 
     def __exit__(self, *exc: object) -> None:
         exit_dual_level()

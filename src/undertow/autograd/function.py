@@ -19,8 +19,8 @@ from undertow.engine.validate import conform, expected
 from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.error_node import Error
-from undertow.graph.node import Node, OutputEdge, next_sequence_nr, space_of
-from undertow.graph.saved import Freed, SavedTensor, freed_error
+from undertow.graph.node import Node, OutputEdge, freed_error, next_sequence_nr, space_of
+from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.sites import caller_site, is_site_recording_enabled
 from undertow.modes import Interceptor, current, set_state
 from undertow.tensor import LEAF, Tensor, current_edge

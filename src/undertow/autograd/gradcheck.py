@@ -24,6 +24,8 @@ from undertow.autograd.jacobian_check import (
 )
 from undertow.autograd.jacobian_check import GradcheckError as GradcheckError
 from undertow.autograd.leaves import requires_grad_ as set_requires_grad
+from undertow.autograd.perturbation import dense
+from undertow.backend.sparse import SparseArray
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.node import Node, next_sequence_nr, place_node
 from undertow.ops import REGISTRY
@@ -60,8 +62,9 @@ def gradcheck(
     check_batched_forward_grad    also check forward mode under vmap
     check_backward_ad     False: leave out everything that needs a backward pass
     fast_mode             compare the Jacobians along random vectors instead of element by element
-    masked                for sparse tensors, of which there are none here; it lets rounding pass as zero when
-                          the gradient for a zero output gradient is checked
+    masked                True: only the elements that a sparse input has are moved, and its gradient must be zero
+                          elsewhere; False: all of them. True also lets rounding pass as zero when the gradient for
+                          a zero output gradient is checked
 
     >>> import undertow as ut
     >>> x = ut.tensor([0.5, 1.5], dtype=ut.float64, requires_grad=True)
@@ -74,7 +77,7 @@ def gradcheck(
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    settings = Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
+    settings = Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode, bool(masked))
     tensors = as_tuple(inputs)
     _check_inputs(tensors)
     try:
@@ -180,7 +183,8 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
                 "precision.",
                 stacklevel=3,
             )
-        overlapping = any(stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape, strict=True))
+        strides = () if type(array) is SparseArray else zip(array.strides, array.shape, strict=True)
+        overlapping = any(stride == 0 and size > 1 for stride, size in strides)
         if overlapping and array.size:
             raise RuntimeError(
                 f"The {index}th input has a dimension with stride 0. gradcheck changes one element at a "
@@ -219,6 +223,11 @@ def _check_forward(
 def _check_backward(func: Callable[..., Any], inputs: tuple[Any, ...], settings: Settings) -> tuple[Tensor, ...]:
     """Compare; returns the outputs that have a gradient."""
     results = as_tuple(func(*inputs))
+    if any(type(r._array) is SparseArray for r in results):
+        raise ValueError(
+            "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "
+            "fn for gradcheck."
+        )
     outputs = differentiable(results)
     if not any(r._array.dtype.kind == "c" for r in results):
         Comparison(func, inputs, settings).run()
@@ -279,7 +288,7 @@ def _check_batched(targets: tuple[Tensor, ...], output: Tensor, index: int) -> N
 
 
 def _array_or_zeros(gradient: Tensor | None, target: Tensor) -> Any:
-    return target._xp.zeros_like(target._array) if gradient is None else gradient._array
+    return target._xp.zeros_like(dense(target._array)) if gradient is None else dense(gradient._array)
 
 
 def _check_zero_in_zero_out(outputs: tuple[Tensor, ...], targets: tuple[Tensor, ...], masked: bool) -> None:
@@ -287,12 +296,25 @@ def _check_zero_in_zero_out(outputs: tuple[Tensor, ...], targets: tuple[Tensor, 
     for gradient, target in zip(grad(outputs, targets, seeds, allow_unused=True), targets, strict=True):
         if gradient is None:
             continue
-        found, xp = gradient._array, target._xp
+        _check_layout(gradient._array, target._array)
+        found, xp = dense(gradient._array), target._xp
         if not (xp.allclose(found, 0) if masked else (found == 0).all()):
             raise GradcheckError("backward not multiplied by grad_output: for a zero gradient it returns non-zero")
         for fact, name in (("dtype", "type"), ("shape", "size")):
             if getattr(found, fact) != getattr(target._array, fact):
                 raise GradcheckError(f"grad is incorrect {name}")
+
+
+def _check_layout(gradient: Any, target: Any) -> None:
+    """A sparse gradient is for a sparse input with the same sparse dimensions."""
+    if type(gradient) is not SparseArray:
+        return
+    if type(target) is not SparseArray:
+        raise GradcheckError("grad is incorrect layout (undertow.sparse_coo is not undertow.strided)")
+    if gradient.sparse_dim != target.sparse_dim:
+        raise GradcheckError(
+            f"grad is sparse tensor, but has incorrect sparse_dim {gradient.sparse_dim}, expected {target.sparse_dim}"
+        )
 
 
 class _UndefinedGrad(Node):
@@ -332,7 +354,7 @@ def _check_undefined(func: Callable[..., Any], inputs: tuple[Any, ...], count: i
                 f"Expected backward function to handle undefined output grads, but it raised: {error}\n"
                 "A gradient that nothing flowed into is None, and stands for zeros."
             ) from error
-        if any(g is not None and not (g._array == 0).all() for g in found):
+        if any(g is not None and not (dense(g._array) == 0).all() for g in found):
             _warn_undefined()
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are undefined or zero."

@@ -59,15 +59,17 @@ def call_node(node: _node.Node, *grads: Any) -> Any:
     Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept, and
     hooks do not run: they belong to backward passes.
     """
-    if len(grads) != node._output_count:
-        raise TypeError(f"{node.name()} expected {node._output_count} arguments, got {len(grads)} instead")
+    expected_count = len(node._input_metadata)
+    if len(grads) != expected_count:
+        raise TypeError(f"{node.name()} expected {expected_count} arguments, got {len(grads)} instead")
     for grad in grads:
         if grad is not None and not isinstance(grad, Tensor):
             raise TypeError(f"{node.name()} expected Tensors or None, got {type(grad).__name__}")
     if not node.wants_undefined and all(g is None for g in grads):
         results: list[Any] = [None] * len(node.next_edges)
     else:
-        results = node.pull(recorded, list(grads) if node.multiple_outputs else grads[0], node.next_edges, True)
+        rest = [None] * (node._output_count - expected_count)
+        results = node.pull(recorded, [*grads, *rest] if node.multiple_outputs else grads[0], node.next_edges, True)
     fitting = [_conformed(node, index, g) for index, g in enumerate(results)]
     return fitting[0] if len(fitting) == 1 else tuple(fitting)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertow.autograd.backward import grad
+from undertow.autograd.perturbation import complete, dense, memory_of, places_in, spread
 from undertow.backend import cpu
 from undertow.tensor import Tensor, current_edge
 
@@ -31,6 +32,7 @@ class Settings:
     nondet_tol: float = 0.0
     check_grad_dtypes: bool = False
     fast_mode: bool = False
+    masked: bool = False
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -62,6 +64,8 @@ class Comparison:
         self.func, self.inputs, self.settings = func, inputs, settings
         self.part, self.complex_outputs = part, complex_outputs
         self.targets = differentiable(inputs)
+        self.moved_inputs = inputs if settings.masked else tuple([complete(x) for x in inputs])
+        self.moved = differentiable(self.moved_inputs)  # what is perturbed for each target: itself, if it is dense
         results = as_tuple(func(*inputs))
         self.outputs = differentiable(results)
         self.places = [k for k, r in enumerate(results) if requires_grad(r)]
@@ -77,7 +81,7 @@ class Comparison:
             self.run_slow()
 
     def run_slow(self) -> None:
-        numerical = [self.numerical_jacobians(x) for x in self.targets]
+        numerical = [self.numerical_jacobians(x) for x in self.moved]
         for o, output in enumerate(self.outputs):
             for i, found in enumerate(self.analytical(output, basis(output))):
                 wanted = numerical[i][self.places[o]]
@@ -87,9 +91,9 @@ class Comparison:
     def run_fast(self) -> None:
         """Compare v^T J u for random u and v."""
         rng = self.xp.module.random.default_rng(0)  # of its own, so that the user's random state is not touched
-        directions = [_directions(x, rng) for x in self.targets]
+        directions = [_directions(x, rng) for x in self.moved]
         weights = [_unit_vector(o, rng) for o in self.outputs]
-        numerical = [self.numerical_products(x, u) for x, u in zip(self.targets, directions, strict=True)]
+        numerical = [self.numerical_products(x, u) for x, u in zip(self.moved, directions, strict=True)]
         for o, (output, v) in enumerate(zip(self.outputs, weights, strict=True)):
             seed = self.xp.asarray(v.reshape(output._array.shape), dtype=output._array.dtype)
             for i, gradient in enumerate(self.analytical(output, [seed])):
@@ -105,14 +109,14 @@ class Comparison:
     # ---- numerical
 
     def values(self) -> list[Any]:
-        return [o._array.copy() for o in as_tuple(self.func(*self.inputs))]
+        return [dense(o._array).copy() for o in as_tuple(self.func(*self.moved_inputs))]
 
     def difference(self, tensor: Tensor, delta: Any, where: str) -> list[Any]:
         """The flat change of every output when the tensor's memory moves by delta, over 2 eps.
 
         None for an output that is not of floating point.
         """
-        array = tensor._array
+        array = memory_of(tensor)
         before = array.copy()
         try:
             array[...] = before - delta
@@ -136,24 +140,28 @@ class Comparison:
 
     def numerical_jacobians(self, tensor: Tensor) -> list[Any]:
         """One for each output (None for those that are not of floating point)."""
-        array, xp = tensor._array, tensor._xp
+        array, xp = memory_of(tensor), tensor._xp
         rows = []
         for index in xp.ndindex(array.shape):
             unit = xp.zeros(array.shape)
             unit[index] = 1
             rows.append(self.slope(tensor, unit, unit, f"on index {index} "))
         if not rows:
-            return [xp.zeros((0, v.size)) for v in self.values()]
-        return [None if column[0] is None else xp.stack(column) for column in zip(*rows, strict=True)]
+            return [xp.zeros((tensor._array.size, v.size)) for v in self.values()]
+        found = [None if column[0] is None else xp.stack(column) for column in zip(*rows, strict=True)]
+        places = places_in(tensor)
+        return [spread(jacobian, places, tensor._array.size) for jacobian in found]
 
     def numerical_products(self, tensor: Tensor, direction: tuple[Any, Any]) -> list[Any]:
-        real, imaginary = (u.reshape(tensor._array.shape) for u in direction)
+        places = places_in(tensor)
+        moves = [u if places is None else u[places] for u in direction]
+        real, imaginary = (u.reshape(memory_of(tensor).shape) for u in moves)
         return self.slope(tensor, real, imaginary)
 
     def expect_zeros(self) -> None:
         rng = self.xp.module.random.default_rng(0)
         fast, limit = self.settings.fast_mode, self.settings.nondet_tol if self.settings.fast_mode else 0
-        for x in self.targets:
+        for x in self.moved:
             found = self.numerical_products(x, _directions(x, rng)) if fast else self.numerical_jacobians(x)
             if any(f is not None and f.size and abs(f).max() > limit for f in found):
                 raise GradcheckError(
@@ -189,7 +197,7 @@ class Comparison:
         found = grad(output, self.targets, Tensor(seed, output._xp), retain_graph=True, allow_unused=True)
         flat = []
         for target, gradient in zip(self.targets, found, strict=True):
-            array = self.xp.zeros_like(target._array) if gradient is None else gradient._array
+            array = dense(self.xp.zeros_like(target._array) if gradient is None else gradient._array)
             if array.shape != target._array.shape:
                 raise GradcheckError("Analytical gradient has incorrect size")
             if array.dtype != target._array.dtype and self.settings.check_grad_dtypes:
@@ -209,7 +217,7 @@ class Comparison:
 
     def slow_report(self, output: int, target: int) -> str:
         """The Jacobians that lie behind a mismatch of the fast mode."""
-        numerical = self.numerical_jacobians(self.targets[target])[self.places[output]]
+        numerical = self.numerical_jacobians(self.moved[target])[self.places[output]]
         analytical = self.gradients(self.outputs[output], basis(self.outputs[output]))[target]
         report = (
             "\nThe above quantities are products of the Jacobians with random vectors, as fast mode compares "
@@ -229,7 +237,9 @@ def basis(output: Tensor) -> list[Any]:
 
 def _unit_vector(tensor: Tensor, rng: Any) -> Any:
     """A random vector of length one, without negative entries, as long as the tensor has elements."""
-    vector = rng.random(tensor._array.size)
+    vector, places = rng.random(tensor._array.size), places_in(tensor)
+    if places is not None:
+        vector = spread(vector[places], places, len(vector))
     return vector / (float((vector * vector).sum()) ** 0.5 or 1)
 
 

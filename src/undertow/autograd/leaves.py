@@ -10,6 +10,7 @@ from typing import Any
 from undertow.autograd.backward import backward as run_backward
 from undertow.autograd.batched import BatchedTensor
 from undertow.backend import dtypes
+from undertow.backend.sparse import is_sparse
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
@@ -200,9 +201,17 @@ def set_data(self: Tensor, source: Any) -> None:
             "data set to a tensor that requires gradients must be floating point or complex dtype, but got "
             f"{source._array.dtype}"
         )
-    counter = counter_of(self)  # the version counter belongs to the tensor and stays
-    if self._extra is not None and self._extra.view is not None:
-        self._extra.counter, self._extra.view = counter, None  # it shows other memory than its base's now
+    if is_sparse(self) != is_sparse(source):
+        raise RuntimeError(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: "
+            "one is sparse and one is dense. Call to_dense() or to_sparse() first."
+        )
+    counter_of(self)  # it belongs to the tensor and stays; and makes the nodes that saved this tensor look at it
+    extra = extra_of(self)
+    if source._array is not self._array:
+        extra_of(self if extra.view is None else extra.view.base).moved = True
+    if source._array.shape != self._array.shape:
+        extra.resized_at = next_sequence_nr()
     self._array = source._array
     self._xp = source._xp
     refresh_accumulate_node(self)

@@ -64,6 +64,13 @@ def _compiled_values(node: CompiledNode) -> Iterator[Saved]:
             yield from _opened(getattr(node, f"saved_{place if kind == 'input' else place[0]}"), argument, kind)
 
 
+def saved_numbers(node: Node) -> Iterator[tuple[str, complex]]:
+    """The numbers among what a compiled node keeps, by argument."""
+    for argument, (kind, place) in node.saved_names.items():
+        if kind == "value" and isinstance(node.params[place], float | complex):
+            yield argument, node.params[place]
+
+
 def _opened(slot: Any, argument: str, kind: str) -> Iterator[Saved]:
     if isinstance(slot, SavedTensor):
         kind = slot.kind

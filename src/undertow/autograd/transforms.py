@@ -76,6 +76,12 @@ class Transforms(Interceptor):
             return self.vmaps[-1].draw(function, args, kwargs, self)
         return function.__wrapped__(*args, **kwargs)
 
+    def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for level in self.vmaps[::-1]:
+            if level.concerns((*args, *kwargs.values())):
+                return level.whole_or_in_turn(function, args, kwargs, self)
+        return function.__wrapped__(*args, **kwargs)
+
 
 def plainly(function: Any, args: tuple[Any, ...]) -> Any:
     """The operation itself, below all transformations."""

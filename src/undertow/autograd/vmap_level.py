@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from undertow.autograd.batched import BatchedTensor, VmapError
+from undertow.autograd import pytree
+from undertow.autograd.batched import BatchedTensor, VmapError, refuse
 from undertow.autograd.batched_function import apply_batched_function
 from undertow.autograd.tangents import set_tangent, tangent_of
 from undertow.autograd.transforms import Transforms, active, call_op, under
@@ -92,11 +93,7 @@ class VmapLevel:
         op = function.op
         pairs = [self.unwrap(a) for a in args]
         if op.batch is None or op.batch is LOOP:
-            warn_once(
-                f"vmap-loop-{op.name}",
-                f"There is a performance drop because {op.name} has no batching rule: vmap calls it once for each "
-                "example.",
-            )
+            warn_loop(op.name)
         values = by_name(op, [v for v, _ in pairs])
         dims = dict(zip(values, [d for _, d in pairs], strict=True))
         out, out_dim = under(stack.without(self), apply_named, op, values, dims)
@@ -132,6 +129,27 @@ class VmapLevel:
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
         return apply_batched_function(self, cls, args, kwargs, stack)
 
+    # ---- functions that look at values
+
+    def whole_or_in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
+        """All examples at once or, if it reads a value, which then is another for each of them, one after the other."""
+        try:
+            return function.__wrapped__(*args, **kwargs)
+        except VmapError:
+            if not self.size:
+                raise
+        warn_loop(function.op.name)
+        below = stack.without(self)
+        calls = [self.pick(args, kwargs, k) for k in range(self.size)]
+        rows = [pytree.flatten(under(below, function, *given, **named)) for given, named in calls]
+        if not all([isinstance(leaf, Tensor) for leaf in rows[0][0]]):
+            refuse(f"{function.op.name}, which returns a Python value,")
+        columns = zip(*[leaves for leaves, _ in rows], strict=True)
+        return rows[0][1].unflatten([self.stacked(list(column), below) for column in columns])
+
+    def stacked(self, rows: list[Tensor], below: Any) -> Tensor:
+        return BatchedTensor(under(below, REGISTRY["stack"].function, rows), 0, self)
+
     # ---- random numbers
 
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
@@ -147,7 +165,7 @@ class VmapLevel:
                 )
             return under(below, draw_again, function, args, kwargs)
         rows = [under(below, draw_again, function, *self.pick(args, kwargs, k)) for k in range(self.size)]
-        return BatchedTensor(under(below, REGISTRY["stack"].function, rows), 0, self)
+        return self.stacked(rows, below)
 
     def pick(self, args: tuple[Any, ...], kwargs: dict[str, Any], k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of one example."""
@@ -157,6 +175,13 @@ class VmapLevel:
         if not self.is_batched(value):
             return value
         return under(active().without(self), REGISTRY["select"].function, value._value, value._dim, k)
+
+
+def warn_loop(name: str) -> None:
+    warn_once(
+        f"vmap-loop-{name}",
+        f"There is a performance drop because {name} has no batching rule: vmap calls it once for each example.",
+    )
 
 
 def draw_again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -61,6 +61,10 @@ class DeviceArray:
 
     namespace: ArrayNamespace
 
+    def to_host(self) -> Any:
+        """A CPU array with the same elements."""
+        raise NotImplementedError("a backend says how its memory is copied to the host")
+
 
 class ArrayNamespace:
     """The array functions of one device, as attributes under NumPy's names.

@@ -19,7 +19,7 @@ from undertow.backend.sim.arrays import SimArray, cover_array, launch, raise_mix
 from undertow.backend.sim.clocks import HOST, LOCK, Clock, merge
 from undertow.backend.sim.clocks import StreamOrderError as StreamOrderError
 from undertow.backend.sim.faults import DeviceFailure as DeviceFailure
-from undertow.backend.sim.faults import Failure, Memory
+from undertow.backend.sim.faults import Failure, Memory, raise_late_failure
 from undertow.backend.sim.faults import OutOfMemoryError as OutOfMemoryError
 from undertow.backend.sim.streams import Event as Event
 from undertow.backend.sim.streams import Stream, chosen_or_default, install_namespaces
@@ -35,6 +35,8 @@ class Options:
     latency    the least and the most seconds that a kernel takes
     real_time  whether the thread that launches a kernel sleeps for as long as it takes
     check      whether an access that nothing orders raises StreamOrderError
+    launch_blocking  whether a device's failure is raised by the operation that failed; if not, the host learns of it
+                     when it next gives that device something to do, or waits for it
     """
 
     devices = 8
@@ -42,6 +44,7 @@ class Options:
     latency = (5e-6, 50e-6)
     real_time = False
     check = True
+    launch_blocking = True
 
 
 options = Options()
@@ -56,6 +59,7 @@ class SimNamespace(ArrayNamespace):
         self.ndarray = type(f"SimArray{device.index}", (SimArray,), {"__slots__": (), "namespace": self})
         self.memory = Memory(self)
         self.failures: list[Failure] = []
+        self.late_failure: BaseException | None = None
         self.work: Clock = {}  # stream id -> how many operations it was given, of all streams there ever were
         self.busy_until = 0.0
         self._streams = 0
@@ -104,6 +108,7 @@ class SimNamespace(ArrayNamespace):
             return self.array(array)
         if array.namespace is self:
             return array.copy()
+        raise_late_failure(array.namespace)
         # as between two real devices: the source's stream copies, and the receiving stream waits for it
         source, here = array.namespace.current_stream(), self.current_stream()
         source.wait_stream(here)
@@ -151,7 +156,7 @@ install_namespaces(namespace)
 class configure:
     """Change how simulated devices behave: at once as a call, until the end of the block as a context manager.
 
-    devices, seed, latency, real_time, check   see Options; what is not given stays as it is
+    devices, seed, latency, real_time, check, launch_blocking   see Options; what is not given stays as it is
 
     >>> import undertow as ut
     >>> with ut.sim.configure(seed=1, latency=(1e-3, 2e-3)):
@@ -159,7 +164,7 @@ class configure:
     """
 
     def __init__(self, **changes: Any) -> None:
-        unknown = set(changes) - {"devices", "seed", "latency", "real_time", "check"}
+        unknown = set(changes) - {name for name in vars(Options) if not name.startswith("_")}
         if unknown:
             raise TypeError(f"configure() got an unexpected keyword argument {unknown.pop()!r}")
         self._former = {name: getattr(options, name) for name in changes}
@@ -216,6 +221,7 @@ def synchronize(device: Any = None) -> None:
         with LOCK:
             merge(HOST.clock, space.work)
             HOST.time = max(HOST.time, space.busy_until)
+        raise_late_failure(space)
 
 
 def default_stream(device: Any = "sim") -> Stream:

@@ -82,9 +82,25 @@ def _erf_small(y: Any) -> Any:
     return y * (_polynomial(SMALL_P, z) / _polynomial(SMALL_Q, z))
 
 
+def erfcx(x: Any) -> Any:
+    """exp(x * x) * erfc(x), elementwise, without overflow for positive x."""
+    return _by_region(x, lambda y: np.exp(y * y) * (1 - _erf_small(y)), _erfcx_tail)
+
+
+def _erfcx_tail(y: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.where(y < 0, 2 / _exp_of_minus_square(np.clip(y, -40.0, 0.0)), 0) + np.copysign(
+            _erfcx_positive(np.abs(y)), y
+        )
+
+
 def _erfc_positive(y: Any) -> Any:
     """erfc for y > 0.46875 (NaN stays NaN)."""
     y = np.minimum(y, 40.0)  # where erfc is 0 already, and nothing overflows
+    return _exp_of_minus_square(y) * _erfcx_positive(y)
+
+
+def _erfcx_positive(y: Any) -> Any:
     middle = y <= 4
     ratio = np.empty_like(y)
     t = y[middle]
@@ -92,7 +108,7 @@ def _erfc_positive(y: Any) -> Any:
     t = y[~middle]
     z = 1 / (t * t)
     ratio[~middle] = (ONE_OVER_SQRT_PI - z * (_polynomial(LARGE_P, z) / _polynomial(LARGE_Q, z))) / t
-    return _exp_of_minus_square(y) * ratio
+    return ratio
 
 
 def _exp_of_minus_square(y: Any) -> Any:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from undertow.data import Progress
 from undertow.demo.model import ARMS
-from undertow.demo.progress import Progress
 from undertow.demo.training import POINTS, Trained, check_gradients, picture, train
 
 NEXT = """Where to look next:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush, heappushpop
 from itertools import count
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -33,18 +34,38 @@ from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
+from undertow.graph.node import LAST, Node, OutputEdge, resolve_leaves, sequence_order
 from undertow.modes import current, set_state
 
 getrefcount = sys.getrefcount
 
 NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
+#: what a pass with chosen inputs wants of most nodes
+RUNS = ExecInfo()
+RUNS.needed = True
+
 #: how many nested passes share a thread. See Note [Reentrant backward].
 MAX_DEPTH = 60
 
-#: references to an unshared gradient inside `_run`: the loop variable and getrefcount's argument
-_UNSHARED = 2
+
+def _holders_of_unshared() -> tuple[int, int]:
+    """What `getrefcount` says of a gradient that only the engine holds: in `_run`, and in `_accumulate`.
+
+    Counted as it is counted there, because versions of Python differ.
+    """
+
+    def second(grad: Any, count: int) -> int:
+        return count
+
+    received, grads = cpu.zeros(1), [cpu.zeros(1)]
+    g = grads[0]  # a variable of `evaluate`
+    in_list = second(grads[0], getrefcount(grads[0]))
+    del g
+    return getrefcount(received), in_list
+
+
+_UNSHARED, _UNSHARED_IN_LIST = _holders_of_unshared()
 
 
 class GraphRoot(Node):
@@ -87,9 +108,10 @@ class Engine(DeviceThreads):
         task = GraphTask(keep_graph, create_graph, xp, current_task())
         root = GraphRoot(edges, grads)
         pruned = bool(captures or targets)
-        compute_dependencies(task, root, _lowest_sequence_nr(captures, targets) if pruned else 0)
+        lowest = _lowest_sequence_nr(captures, targets) if pruned else 0
+        compute_dependencies(task, root, lowest)
         if pruned:
-            init_to_execute(task, root, captures, targets, capture_hooks)
+            init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         task.root = root
         run: Callable[[Any, Any], None] = _run
         parallel = bool(branches.setting.helpers) and branches.has_branches(task)
@@ -172,7 +194,11 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
     dependencies = task.dependencies
     stack = [root]
     while stack:
-        for edge in stack.pop().next_edges:
+        node = stack.pop()
+        edges = node.recorded_edges
+        if type(edges) is list:
+            resolve_leaves(node, edges)  # See Note [Edges to leaves]
+        for edge in edges:
             if edge is not None:
                 below = edge[0] if type(edge) is OutputEdge else edge
                 if below in dependencies:
@@ -184,23 +210,61 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
 
 
 def init_to_execute(
-    task: GraphTask, root: Node, captures: Sequence[Any], targets: Sequence[Node], hooks: Mapping[int, Any] = NO_HOOKS
+    task: GraphTask,
+    root: Node,
+    captures: Sequence[Any],
+    targets: Sequence[Node],
+    hooks: Mapping[int, Any] = NO_HOOKS,
+    entered_all: bool = True,
 ) -> None:
-    """Fill `exec_info`: mark captures and targets, and every node from which one of them can be reached."""
+    """Fill `exec_info`: mark captures and targets, and every node from which one of them can be reached.
+
+    `wanted_edges` gets, for each of these, its edges to others of these, unless these are all edges.
+    """
     info: dict[Node, ExecInfo] = {}
     for index, edge in enumerate(captures):
         info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index, hooks.get(index, ())))
     for node in targets:
         info.setdefault(node, ExecInfo()).needed = True
-    for node in reversed(_topological_order(task, root)):
-        for edge in node.next_edges:
-            if edge is not None and edge[0] in info:
-                info.setdefault(node, ExecInfo()).needed = True
-                break
-    if len(root.next_edges) == 1:  # the tensor hooks of an only root fire even if no input can be reached
-        info.setdefault(root.next_edges[0][0], ExecInfo())
+    if entered_all and all([node in info for node in task.dependencies if not any(node.recorded_edges)]):
+        _choose_all(task, info)
+    else:
+        _choose_some(task, root, info)
     task.exec_info = info
     task.captured_vars = [None] * len(captures)
+
+
+def _choose_all(task: GraphTask, info: dict[Node, ExecInfo]) -> None:
+    """For a graph in which all paths end in nodes that were asked for, as they do where all leaves were."""
+    asked = list(info.items())
+    info |= dict.fromkeys(task.dependencies, RUNS)
+    for node, its_own in asked:
+        its_own.needed |= node in task.dependencies and any(node.recorded_edges)
+        info[node] = its_own
+
+
+def _choose_some(task: GraphTask, root: Node, info: dict[Node, ExecInfo]) -> None:
+    wanted = task.wanted_edges = {}
+    for node in _inputs_first(task, root):
+        edges = node.next_edges
+        chosen = [e if e is not None and (e[0] if type(e) is OutputEdge else e) in info else None for e in edges]
+        if chosen.count(None) < len(chosen):
+            wanted[node] = tuple(chosen)
+            if node in info:
+                info[node].needed = True
+            else:
+                info[node] = RUNS
+    if len(root.next_edges) == 1:  # the tensor hooks of an only root fire even if no input can be reached
+        wanted[root] = root.next_edges
+        info.setdefault(root.next_edges[0][0], ExecInfo())
+
+
+def _inputs_first(task: GraphTask, root: Node) -> list[Node]:
+    """Every node of the task, each after the nodes its edges lead to."""
+    if not sequence_order.trusted:
+        return _topological_order(task, root)[::-1]
+    order = sorted([n for n in task.dependencies if n.sequence_nr != LAST], key=attrgetter("sequence_nr"))
+    return [*order, root]
 
 
 def _topological_order(task: GraphTask, root: Node) -> list[Node]:
@@ -248,18 +312,18 @@ def _run(task: GraphTask, node: Node) -> None:
     gradient stands for it, then the sum of `owned` nodes, which is the engine's own and added to in place.
     """
     xp, keep = task.xp, task.keep
-    general = task.exec_info is not None or bool(task.watches)
+    general, info, wanted = bool(task.watches), task.exec_info, task.wanted_edges
     dependencies, not_ready = task.dependencies, task.not_ready
     heap: list[tuple[int, int, Node, Any]] = []
     arrival = count().__next__
     in_place = task.in_place
-    add, asarray, ndarray = xp.add, xp.asarray, xp.ndarray
+    add, ndarray = xp.add, xp.ndarray
     owned: set[Node] = set()
     grad: Any = True  # the root's; it is not looked at
     try:
         while True:
-            edges = node.next_edges
-            if general or node.extra is not None or grad is None:
+            edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
+            if general or node.extra is not None or grad is None or (info is not None and info.get(node) is not RUNS):
                 results, edges = evaluate(task, node, grad)
             else:
                 results = node.pull(xp, grad, edges, keep)
@@ -281,9 +345,9 @@ def _run(task: GraphTask, node: Node) -> None:
                     below = edge
                     if received is not None:
                         if type(received) is not ndarray:
-                            received = asarray(received)
+                            received = xp.asarray(received)  # looked up, as the first sparse array changes it
                         if received.dtype is not below.dtype or received.shape != below.shape:
-                            received = asarray(conform(node, index, received, below.shape, below.dtype, xp))
+                            received = xp.asarray(conform(node, index, received, below.shape, below.dtype, xp))
                     waiting = dependencies[below]
                 if waiting != 1:
                     if received is not None:
@@ -293,9 +357,12 @@ def _run(task: GraphTask, node: Node) -> None:
                         elif below in owned:
                             add(old, received, old)
                         else:
-                            not_ready[below] = asarray(add(old, received))
-                            if in_place:
+                            old = add(old, received)
+                            if type(old) is not ndarray:  # a number; or sparse, which a dense one would not fit into
+                                old = xp.asarray(old)
+                            elif in_place:
                                 owned.add(below)
+                            not_ready[below] = old
                         old = None
                     # counted up from below zero once the first of several has come: 1 always means the only one
                     dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
@@ -350,8 +417,10 @@ def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Any, unshared: boo
     extra = node.variable._extra
     if node.extra is not None or (extra is not None and extra.rare is not None):
         evaluate(task, node, grad, unshared)
+    elif task.exec_info is not None and not _capture(task, node, [grad]):
+        return
     elif grad is not None:
-        node.accumulate(grad, unshared)
+        node.accumulate(grad, unshared and task.exec_info is None)
 
 
 def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
@@ -415,7 +484,7 @@ def _post_hooks(node: Node) -> Any:
 def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshared: bool) -> None:
     """`unshared` is what is known of the array; a hook that returned it may have kept it."""
     if grads[0] is not None:
-        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= _UNSHARED + 2)
+        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= _UNSHARED_IN_LIST)
         node.run_post_accumulate_hooks()
 
 
@@ -428,9 +497,9 @@ def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...],
 
 
 def _wanted_edges(task: GraphTask, node: Node) -> tuple[Any, ...]:
-    if task.exec_info is None:
+    if task.wanted_edges is None:
         return node.next_edges
-    return tuple([e if e is not None and e[0] in task.exec_info else None for e in node.next_edges])
+    return task.wanted_edges.get(node) or (None,) * len(node.next_edges)
 
 
 def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:

@@ -3,6 +3,9 @@
 The first gradient of a slot is kept as it is, so it may belong to somebody else and is never changed; the second makes
 a sum of the buffer's own, into which the rest are added in place (out of place when the pass is recorded).
 
+A gradient may be sparse. Two sparse ones make a sparse sum, which is never added to in place: the next one may be
+dense, and then so is the sum. A sparse one is added to a dense sum in place.
+
 Note [Device order]: a gradient may come from another stream, or another device, than its receiver works on. It is kept
 and added on the stream that `accumulation_stream` names, after that has waited for the streams named with it:
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import namespace_of_array
+from undertow.backend.sparse import SparseArray
 from undertow.backend.streams import stream
 
 
@@ -48,7 +52,7 @@ class InputBuffer:
             self.slots[nr] = total = xp.add(old, grad)
             if in_place:
                 self.slots[nr] = xp.asarray(total)
-                self.owned[nr] = True
+                self.owned[nr] = type(total) is not SparseArray
 
     def received(self) -> list[Any] | None:
         """The gradients, or None when nothing flowed into any slot."""

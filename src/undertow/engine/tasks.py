@@ -60,6 +60,7 @@ class GraphTask:
     dependencies    node -> how many gradients it still waits for
     not_ready       node -> the gradient gathering for it; an InputBuffer if it has several outputs
     exec_info       None (everything runs), or node -> ExecInfo for a pass with chosen inputs
+    wanted_edges    None (all edges), or node -> its edges, None in the place of those that lead to nothing chosen
     captured_vars   the captured gradients
     final_callbacks what runs when the last node has
     node            the node being run by the general path, None between nodes
@@ -83,6 +84,7 @@ class GraphTask:
         self.dependencies: dict[Node, int] = {}
         self.not_ready: dict[Node, Any] = {}
         self.exec_info: dict[Node, ExecInfo] | None = None
+        self.wanted_edges: dict[Node, tuple[Any, ...]] | None = None
         self.captured_vars: list[Any] = []
         self.final_callbacks: list[Callable[[], None]] = []
         self.node: Node | None = None

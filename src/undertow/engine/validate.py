@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import DeviceArray, cpu, namespace_of_array
+from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse_kernels import sum_to
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
 
@@ -28,10 +30,10 @@ def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype
     Works on arrays and, when xp is the recorded namespace, on tensors.
     """
     if tuple(grad.shape) != tuple(shape):
-        if not is_expandable_to(shape, tuple(grad.shape)):
+        if shape and not is_expandable_to(shape, tuple(grad.shape)):
             problem = "got {} but expected shape compatible with {}"
             raise InvalidGradientError(producer.name(), index, problem, list(grad.shape), list(shape))
-        grad = xp.sum_to(grad, shape)
+        grad = xp.sum_to(grad, shape) if type(grad) is not SparseArray else sum_to(grad, shape)
     if dtype is not None and grad.dtype != dtype:
         if grad.dtype.kind == "c" and dtype.kind != "c":
             grad = xp.real(grad)

@@ -10,6 +10,8 @@ from undertow.autograd.vmap import vmap as vmap
 from undertow.func.forward import hessian as hessian
 from undertow.func.forward import jacfwd as jacfwd
 from undertow.func.forward import jvp as jvp
+from undertow.func.modules import functional_call as functional_call
+from undertow.func.modules import stack_module_state as stack_module_state
 from undertow.func.reverse import grad as grad
 from undertow.func.reverse import grad_and_value as grad_and_value
 from undertow.func.reverse import jacrev as jacrev

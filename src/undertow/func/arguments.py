@@ -9,6 +9,7 @@ from undertow.autograd import pytree
 from undertow.autograd.batched import physical
 from undertow.autograd.leaves import detach, get_requires_grad
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.node import Node
 from undertow.modes import current, no_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
@@ -64,17 +65,17 @@ def zeros_like(tensor: Tensor) -> Tensor:
 
 def reaches_others(tensors: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
     """Whether the tensors have a history beyond `own`: whether anybody else can differentiate them."""
-    ours = {id(gradient_edge(physical(t))[0]) for t in own if get_requires_grad(t)}
-    seen: set[int] = set()
+    ours = {gradient_edge(physical(t))[0] for t in own if get_requires_grad(t)}
+    seen: set[Node] = set()
     stack = [gradient_edge(physical(t))[0] for t in tensors if get_requires_grad(t)]
     while stack:
         node = stack.pop()
-        if id(node) in seen or id(node) in ours:
+        if node in seen or node in ours:
             # an alias of a tensor that requires grad is a node with edges of its own
-            if id(node) in ours and node.next_edges:
+            if node in ours and node.next_edges:
                 return True
             continue
-        seen.add(id(node))
+        seen.add(node)
         if type(node) is AccumulateGrad:
             return True
         stack.extend([edge[0] for edge in node.next_edges if edge is not None])

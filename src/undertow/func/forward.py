@@ -18,10 +18,19 @@ from undertow.tensor import Tensor
 Function = Callable[..., Any]
 
 
-def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+def jvp(
+    func: Function,
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+    track_tangent_grad: bool = True,
+) -> Any:
     """`func(*primals)`, and the product of its Jacobian with the tangents: (output, tangent[, more]).
 
-    strict  raise if an output does not depend on the primals, instead of returning zeros
+    strict              raise if an output does not depend on the primals, instead of returning zeros
+    track_tangent_grad  False: the tangent has no history, also where the output has one; saves memory
 
     >>> import undertow as ut
     >>> jvp(ut.sin, (ut.zeros(2),), (ut.tensor([1.0, 2.0]),))
@@ -41,15 +50,21 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
         )
     check_tensors(points, api, "primals")
     check_tensors(directions, api, "tangents")
-    output, tangent, aux = push(func, points, directions, spec, has_aux, strict)
+    output, tangent, aux = push(func, points, directions, spec, has_aux, strict, track_tangent_grad)
     return (output, tangent, aux) if has_aux else (output, tangent)
 
 
 def push(
-    func: Function, points: Sequence[Tensor], directions: Sequence[Tensor], spec: Any, has_aux: bool, strict: bool
+    func: Function,
+    points: Sequence[Tensor],
+    directions: Sequence[Tensor],
+    spec: Any,
+    has_aux: bool,
+    strict: bool,
+    track_tangent_grad: bool = True,
 ) -> tuple[Any, Any, Any]:
     """Call a function on dual tensors: outputs, their tangents, and what else it returns."""
-    with forward_ad.dual_level():
+    with forward_ad.dual_level(track_tangent_grad=track_tangent_grad):
         duals = [forward_ad.make_dual(p, t) for p, t in zip(points, directions, strict=True)]
         output, aux = split_aux(func(*spec.unflatten(duals)), has_aux, "jvp(f, primals, tangents)")
         leaves, out_spec = pytree.flatten(output)

@@ -6,14 +6,19 @@ The leaf knows its node weakly and the node its leaf strongly: the graph owns th
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.graph.node import LAST, Node, extra_on
+from undertow.backend.sparse import SparseArray, SparseConversionError
+from undertow.graph.node import LAST, Node, extra_on, install_leaf_edge, next_sequence_nr
 from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
+
+getrefcount = sys.getrefcount
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
 # of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
@@ -40,7 +45,7 @@ class AccumulateGrad(Node):
     variable: Tensor
 
     # the same for all, so that making one is short
-    next_edges = ()
+    recorded_edges = ()
     saved = ()
     params = ()
 
@@ -74,9 +79,15 @@ class AccumulateGrad(Node):
                 extra.grad = clone_gradient(grad) if old is None else add_gradients(old, grad)
             elif old is None:
                 extra.grad = Tensor(own_array(grad, variable, unshared), variable._xp)
-            elif old._edge is None and old._array.flags.writeable and _fits(grad, old._array):
-                variable._xp.add(old._array, grad, out=old._array)
-                counter_of(old).value += 1  # a graph may have saved this gradient
+            elif _add_exactly is not None and _add_exactly(variable, old, grad):
+                pass  # see engine/determinism.py
+            elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
+                try:
+                    variable._xp.add(old._array, grad, out=old._array)
+                except SparseConversionError:  # a sparse gradient and a dense one: the sum is dense
+                    extra.grad = Tensor(old._array + grad, old._xp)
+                else:
+                    counter_of(old).value += 1  # a graph may have saved this gradient
             else:
                 extra.grad = Tensor(old._xp.asarray(old._array + grad), old._xp)
 
@@ -91,7 +102,7 @@ class AccumulateGrad(Node):
                 )
 
 
-def _fits(grad: Any, array: Any) -> bool:
+def fits_in_place(grad: Any, array: Any) -> bool:
     """Whether `grad` can be added to `array` in place: real and complex do not mix, precisions do."""
     return grad.dtype is array.dtype or array.dtype.kind == grad.dtype.kind or array.dtype.kind == "c"
 
@@ -114,9 +125,37 @@ def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
     array = variable._array
     if unshared and grad.base is None and grad.strides == array.strides:
         return grad
+    if type(grad) is SparseArray:
+        return own_sparse(grad, unshared)
     if current().grad_layout:
         return copy_in_layout(grad, array, variable._xp)
     return grad if unshared and grad.base is None else grad.copy(order="K")
+
+
+def own_sparse(grad: SparseArray, unshared: bool) -> SparseArray:
+    """A sparse gradient that is the leaf's alone: `grad` itself, if nobody else holds it or its values."""
+    plain = grad.values.flags.c_contiguous and grad.values.flags.writeable
+    return grad if unshared and plain and is_sole(grad.values, _ONCE) else grad.copy()
+
+
+def is_sole(array: Any, once: int) -> bool:
+    """Whether the array belongs to one object only, and so does the memory that it shows."""
+    if array is None or type(array) is not cpu.ndarray:
+        return array is None
+    return getrefcount(array) <= once and is_sole(array.base, once)
+
+
+def _references(array: Any, once: int) -> int:
+    return getrefcount(array)
+
+
+def _once() -> int:
+    """What `getrefcount` says, in `is_sole`, of an array that belongs to one object."""
+    holder = Tensor(cpu.zeros(1), cpu)
+    return _references(holder._array, 0)
+
+
+_ONCE = _once()
 
 
 def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
@@ -133,6 +172,15 @@ def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
     for position, axis in enumerate(order):
         inverse[axis] = position
     return xp.ascontiguousarray(grad.transpose(order)).copy().transpose(inverse) if array.ndim > 1 else grad.copy()
+
+
+#: adds an array to a leaf's gradient without a rounding error, if it can; None: every addition is rounded
+_add_exactly: Callable[[Tensor, Tensor, Any], bool] | None = None
+
+
+def set_exact_addition(add_exactly: Callable[[Tensor, Tensor, Any], bool] | None) -> None:
+    global _add_exactly
+    _add_exactly = add_exactly
 
 
 def clone_gradient(grad: Tensor) -> Tensor:
@@ -173,6 +221,39 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
 
 
 new = object.__new__
+
+
+class FormerMemory:
+    """What a leaf was until `set_` gave it other memory: graphs recorded before lead there, by a node of their own."""
+
+    def __init__(self, leaf: Tensor) -> None:
+        extra = extra_of(leaf)
+        self.until = next_sequence_nr()
+        self.shape, self.dtype = leaf._array.shape, grad_dtype_of(leaf)
+        self.accumulate = extra.accumulate
+        extra.accumulate = None
+        extra.former = (*extra.former, self)
+
+    def edge(self, leaf: Tensor) -> AccumulateGrad:
+        with _lock:
+            node: AccumulateGrad | None = None if self.accumulate is None else self.accumulate()
+            if node is None:
+                node = AccumulateGrad(leaf)
+                node.shape, node.dtype = self.shape, self.dtype
+                self.accumulate = weakref.ref(node)
+        return node
+
+
+def leaf_edge_at(leaf: Tensor, sequence_nr: int) -> AccumulateGrad:
+    """The edge to a leaf's AccumulateGrad node for an operation with that number. See Note [Edges to leaves]."""
+    if leaf._extra is not None and leaf._extra.rare is not None:
+        for former in leaf._extra.rare.former:
+            if sequence_nr < former.until:
+                return former.edge(leaf)  # type: ignore[no-any-return]
+    return leaf_edge(leaf)
+
+
+install_leaf_edge(leaf_edge_at)
 
 
 def gradient_edge(tensor: Tensor) -> Any:

@@ -1,7 +1,8 @@
 """CopySlices: the history of a tensor after part of it was changed in place through a view.
 
 It wraps the node of the in-place operation and applies it to the slice alone: the gradient outside the slice passes
-unchanged, the gradient inside goes through the wrapped node.
+unchanged, the gradient inside goes through the wrapped node. As in PyTorch it runs once, whatever it wraps, unless the
+pass keeps the graph.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.graph.node import Node, extra_on, next_sequence_nr
+from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
 from undertow.modes import State, current, set_state
 from undertow.tensor import Tensor
 
@@ -56,9 +57,18 @@ class CopySlices(Node):
             set_state(outer)
 
     def release(self, freed: Any) -> None:
+        self.let_go(freed)
         self.node.release(freed)
 
+    def let_go(self, freed: Any) -> None:
+        """Forget the history that the slice had before it was changed, which only the wrapped node still leads to."""
+        self.saved = freed
+        edges, position = self.node.next_edges, self.position
+        self.node.next_edges = (*edges[:position], None, *edges[position + 1 :])
+
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        if type(self.saved) is not tuple:
+            raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):
             return self.pull_recorded(xp, grad, edges, keep)
         if getrefcount(grad) <= ONE_HOLDER and grad.base is None and grad.flags.writeable and self.layout is None:
@@ -92,6 +102,8 @@ class CopySlices(Node):
         own = node.next_edges[position] if edges[position] is not None else None
         edges = (*edges[:position], own, *edges[position + 1 :])
         results = list(node.pull(xp, [grad] if node.multiple_outputs else grad, edges, keep))
+        if not keep:
+            self.let_go(keep)
         inside, results[position] = results[position], None
         return results, inside
 

@@ -61,12 +61,8 @@ def refresh(tensor: Tensor, view: View, version: int) -> Any:
     """The edge of a view whose memory was changed through a relative: that of the same view of the base now."""
     if view.creation is not DEFAULT:
         raise RuntimeError(refusal(tensor, "its base or another view of its base has been"))
-    if tensor._array.size and not tensor._xp.may_share_memory(tensor._array, view.base._array):
-        raise RuntimeError(
-            "the base of this view was given other memory (by set_, resize_ or an assignment to .data) after the view "
-            "was made, and the memory was changed in place: the history of the view is lost. Take the view again, from "
-            "the tensor as it is now."
-        )
+    if not shares_memory(tensor, view.base):
+        raise RuntimeError(LOST)
     view.replay = current_replay(tensor)
     outer = current()
     set_state(State())
@@ -113,6 +109,23 @@ def recorded_edge(tensor: Tensor) -> Any:
 
 
 # ---- what cannot be followed
+
+#: why a view that shows other memory than its base's has no history of changes
+LOST = (
+    "this view, or its base, was given other memory (by set_, resize_ or an assignment to .data) after the view was "
+    "made, and then the memory of one of them was to be changed in place: the history of the view is lost. Take the "
+    "view again, from the tensor as it is now, or change a clone() of it."
+)
+
+
+def shares_memory(tensor: Tensor, base: Tensor) -> bool:
+    return not tensor._array.size or tensor._xp.may_share_memory(tensor._array, base._array)
+
+
+def shows_base(tensor: Tensor, base: Tensor) -> bool:
+    """Whether a view still shows the memory of its base."""
+    extra = base._extra
+    return extra is None or extra.rare is None or not extra.rare.moved or shares_memory(tensor, base)
 
 
 def operation_name(node: Node) -> str:

@@ -181,17 +181,19 @@ def run_pre_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
     if hooks is None or not hooks.pre:
         return grads
     recorded = xp.ndarray is Tensor
+    seen = getattr(type(node), "shown_outputs", None)  # not one that a Function put on ctx
     for hook in list(hooks.pre.values()):
-        shown = tuple([_shown(g, xp) for g in grads])
+        shown = tuple([_shown(g, xp) for g in grads[:seen]])
         result = hook(shown)
         if result is not None and result is not shown:
-            grads = _replaced(hook, shown, result, recorded)
+            grads = [*_replaced(hook, shown, result, recorded), *grads[len(shown) :]]
     return grads
 
 
 def run_post_hooks(node: Node, results: list[Any], grads: list[Any], xp: Any) -> list[Any]:
     """Hooks see the `results` as they will arrive at the tensors they are for."""
     recorded = xp.ndarray is Tensor
+    grads = grads[: getattr(type(node), "shown_outputs", None)]
     for hook in list(node.extra.hooks.post.values()):  # type: ignore[union-attr]
         shown = tuple([_shown(r, xp) for r in results])
         result = hook(shown, tuple([_shown(g, xp) for g in grads]))

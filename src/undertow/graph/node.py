@@ -11,6 +11,12 @@ Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> 
 output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
 yet most outputs never need any: whoever makes the counter first leaves it with the node (`counter_of_output`), and
 everybody else finds it there.
+
+Note [Edges to leaves]: a leaf's AccumulateGrad node is needed once somebody runs or walks the graph, and many graphs
+are dropped before. So an operation leaves its edges as a list in which the leaf itself stands for its node; reading
+`next_edges` puts the nodes into the list, and compute_dependencies does so for all nodes that are to run. That is
+dearer than finding a node that exists, so it is done once in a graph only: while the node that used a leaf so is alive
+(the leaf's `used_by`), the next operation makes the AccumulateGrad node.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
+from undertow.errors import GraphFreedError
 from undertow.graph.sites import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
@@ -55,6 +62,7 @@ class NodeExtra:
 
     hooks: Any = None
     metadata: dict[str, Any] | None = None
+    saved: dict[str, Any] | None = None  # values shown as `_saved_<name>`, beyond what the class saves
     counters: dict[int, tuple[VersionCounter, int]] | None = None
     wrapper: Any = None  # weak reference to the CopySlices that applies the node to a slice
     tangents: dict[int, Any] | None = None
@@ -74,7 +82,8 @@ class _DeviceOfNode:
 class Node:
     """A recorded operation. Its subclasses are compiled from the op declarations, or made by `Function`.
 
-    next_edges   one per differentiable input: None, or the edge to where that input came from (see OutputEdge)
+    next_edges   one per differentiable input: None, or the edge to where that input came from (see OutputEdge);
+                 kept in recorded_edges (Note [Edges to leaves])
     sequence_nr  when it was recorded; the engine runs later nodes first
     saved        the tensors its rules need (Note [When saved values die])
     params       the other values its rules need; kept
@@ -84,10 +93,10 @@ class Node:
     code,lasti   where in the program it was recorded (see sites.py); code is None if that was not taken
     """
 
-    __slots__ = ("__weakref__", "code", "dtype", "extra", "lasti", "next_edges", "params", "saved", "sequence_nr",
-                 "shape")  # fmt: skip
+    __slots__ = ("__weakref__", "code", "dtype", "extra", "lasti", "params", "recorded_edges", "saved",
+                 "sequence_nr", "shape")  # fmt: skip
 
-    next_edges: tuple[Any, ...]
+    recorded_edges: tuple[Any, ...] | list[Any]
     sequence_nr: int
     saved: Any
     params: tuple[Any, ...]
@@ -116,6 +125,17 @@ class Node:
         keep   True, or (falsy) the Freed that takes the place of the saved values, which are dropped
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how its gradient is computed")
+
+    @property
+    def next_edges(self) -> tuple[Any, ...]:
+        edges = self.recorded_edges
+        if type(edges) is list:
+            resolve_leaves(self, edges)
+        return tuple(edges)
+
+    @next_edges.setter
+    def next_edges(self, edges: tuple[Any, ...]) -> None:
+        self.recorded_edges = edges
 
     @property
     def _kept(self) -> Any:
@@ -272,9 +292,34 @@ def site_of(node: Node) -> str | None:
     return str(Site(code, node.lasti)) if isinstance(code, CodeType) else None  # a Function may have set ctx.code
 
 
+def freed_error(node: Node, freed: Any) -> GraphFreedError:
+    """The error for a node that is run again although a pass has freed it. See Note [When saved values die]."""
+    site = getattr(freed, "site", None)
+    return GraphFreedError(node.name(), site_of(node), None if site is None else str(site))
+
+
 def saved_attribute(node: Node, name: str, /) -> Any:
     """Set by graph/saved.py: reads `_saved_*` and `_raw_saved_*`."""
     raise AttributeError(name)
+
+
+def resolve_leaves(node: Node, edges: list[Any]) -> None:
+    """Put AccumulateGrad nodes where leaves stand for them. See Note [Edges to leaves]."""
+    for k, edge in enumerate(edges):
+        if isinstance(edge, Tensor):
+            extra = edge._extra
+            made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
+            edges[k] = leaf_edge(edge, node.sequence_nr) if made is None else made
+
+
+def leaf_edge(leaf: Tensor, sequence_nr: int) -> Node:
+    """Set by graph/accumulate.py: the AccumulateGrad node of a leaf for an operation recorded at that time."""
+    raise NotImplementedError("AccumulateGrad is not loaded")
+
+
+def install_leaf_edge(function: Callable[[Tensor, int], Node]) -> None:
+    global leaf_edge
+    leaf_edge = function  # type: ignore[assignment]
 
 
 def install_saved_attribute(reader: Callable[[Node, str], Any]) -> None:

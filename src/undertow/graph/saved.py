@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.history import operation_name
-from undertow.graph.node import Node, install_saved_attribute, node_extra, site_of
+from undertow.graph.node import InputMetadata, Node, freed_error, install_saved_attribute, node_extra, site_of
 from undertow.graph.sites import Site
 from undertow.modes import current, install_recorder, set_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
@@ -71,6 +71,11 @@ class CompiledNode(Node):
     __slots__ = ()
 
     saved_slots: tuple[str, ...] = ()
+    #: names beyond `saved_names` -> another name, or a function that reads the value off the node; see
+    #: ops/saved_names.py
+    further_names: dict[str, str | Callable[[Any], Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
+    #: how many outputs a user sees gradients of, if the last ones (indices) have none
+    shown_outputs: int | None = None
 
     @property
     def saved(self) -> tuple[Any, ...]:  # type: ignore[override,unused-ignore]
@@ -84,10 +89,33 @@ class CompiledNode(Node):
                 value.release()
             setattr(self, slot, freed)
 
+    @property
+    def _input_metadata(self) -> list[InputMetadata]:
+        return super()._input_metadata[: self.shown_outputs]
 
-def freed_error(node: Node, freed: Any) -> GraphFreedError:
-    site = getattr(freed, "site", None)
-    return GraphFreedError(node.name(), site_of(node), None if site is None else str(site))
+    def __dir__(self) -> list[str]:
+        unneeded = superfluous(self)
+        aliases = [name for name, known in self.further_names.items() if isinstance(known, str)]
+        further = [f"_saved_{name}" for name in [*noted(self), *self.further_names, *unneeded]]
+        numbers = [name for name in self.saved_names if stands_for_tensor(self, name)]
+        raw = [f"_raw_saved_{name}" for name in [*aliases, *unneeded, *numbers]]
+        return list(dict.fromkeys([*super().__dir__(), *further, *raw]))
+
+
+def noted(node: Node) -> dict[str, Any]:
+    """Values that a function of several operations left with the node of one, to be shown as `_saved_<name>`."""
+    return {} if node.extra is None or node.extra.saved is None else node.extra.saved
+
+
+def note(node: Node, name: str, value: Any) -> None:
+    node_extra(node).saved = {**noted(node), name: value}
+
+
+def superfluous(node: Node) -> list[str]:
+    """Tensors that the operation saves when it is given tensors only; this node's was given a number."""
+    op = getattr(node, "op", None)
+    names = {} if op is None else op.node_class.saved_names
+    return [name for name, (kind, _) in names.items() if kind != "value" and name not in node.saved_names]
 
 
 def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
@@ -98,12 +126,26 @@ def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
         return value.unpack(node)
     if version_of(value) != expected:
         raise_mutated(node, argument, value, expected)
-    if value._extra is not None and value._extra.detached_at > node.sequence_nr:
+    check_identity(node, argument, value)
+    return value
+
+
+def check_identity(node: Node, argument: str, value: Tensor) -> None:
+    """Raise if a saved tensor was made into another one since."""
+    rare = None if value._extra is None else value._extra.rare
+    if rare is None:
+        return
+    if rare.detached_at > node.sequence_nr:
         raise RuntimeError(
             f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(), after {node.name()} "
             "saved it. This is not supported, please use out-of-place `.detach()` instead"
         )
-    return value
+    if rare.resized_at > node.sequence_nr:
+        raise RuntimeError(
+            f"The size of tensor {argument!r} must match the one that {node.name()} saved: its .data was replaced by "
+            f"data of another shape, {list(value._array.shape)}, since. Run backward before the assignment, or compute "
+            "the result again after it."
+        )
 
 
 def unpack_output(node: Node, nr: int, argument: str, array: Any) -> Any:
@@ -233,6 +275,8 @@ class SavedTensor:
             return twin
         if self._tensor is not None and version_of(self._tensor) != self._expected:
             raise_mutated(node if node is not None else _Anonymous(), self._argument, self._tensor, self._expected)
+        if node is not None and self._tensor is not None:
+            check_identity(node, self._argument, self._tensor)
         return self._tensor  # type: ignore[no-any-return]
 
     def _unpack_hooked(self, node: Node | None) -> Tensor:
@@ -323,16 +367,34 @@ def saved_attribute(node: Node, name: str) -> Any:
     """`node._saved_self`, `node._raw_saved_self`, ... for a node compiled from a declaration."""
     raw = name.startswith("_raw_saved_")
     key = name.removeprefix("_raw_saved_" if raw else "_saved_")
-    if key not in node.saved_names:
-        op = getattr(node, "op", None)
-        if op is not None and key in op.node_class.saved_names:  # saved by the form that takes a tensor for the number
-            return SavedTensor(None, key) if raw else None
-        raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}: it saves {list_of(node)}")
+    if key in noted(node) and not raw:
+        return noted(node)[key]
+    further = node.further_names.get(key, key) if isinstance(node, CompiledNode) else key
+    if not isinstance(further, str) and not raw:
+        return further(node)
+    key = further if further in node.saved_names else key
+    if key in node.saved_names and not (raw and is_plain_value(node, key)):
+        return raw_value(node, key) if raw else saved_value(node, key)
+    if key in superfluous(node):
+        return SavedTensor(None, key) if raw else None
+    raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}: it saves {list_of(node)}")
+
+
+def is_plain_value(node: Node, key: str) -> bool:
+    return node.saved_names[key][0] == "value" and not stands_for_tensor(node, key)
+
+
+def stands_for_tensor(node: Node, key: str) -> bool:
+    """Whether a value is the number of an operation that takes tensors: then it is shown as a tensor."""
+    op = getattr(node, "op", None)
+    return op is not None and key == op.number and op.number_node_name == op.node_name
+
+
+def saved_value(node: Node, key: str) -> Any:
     kind, place = node.saved_names[key]
     if kind == "value":
-        return node.params[place]
-    if raw:
-        return raw_saved(node, key, kind, place)
+        value = node.params[place]
+        return Tensor(cpu.asarray(value), cpu) if stands_for_tensor(node, key) else value
     if type(node.saved) is Freed:
         raise freed_error(node, node._kept)
     if kind == "input":
@@ -343,6 +405,11 @@ def saved_attribute(node: Node, name: str) -> Any:
     return None if array is None else node.output_tensor(nr, array, cpu)
 
 
+def raw_value(node: Node, key: str) -> SavedTensor:
+    kind, place = node.saved_names[key]
+    return SavedTensor(saved_value(node, key), key) if kind == "value" else raw_saved(node, key, kind, place)
+
+
 def raw_saved(node: Node, key: str, kind: str, place: Any) -> SavedTensor:
     """The SavedTensor of one slot; it takes the slot's place, so it is the same object every time it is asked for."""
     slot = f"saved_{place if kind == 'input' else place[0]}"
@@ -350,6 +417,8 @@ def raw_saved(node: Node, key: str, kind: str, place: Any) -> SavedTensor:
     if type(value) is Freed:
         value = SavedTensor(None, key)
         value.release()
+    elif value is None:  # not saved; the slot stays empty
+        value = SavedTensor(None, key)
     elif type(value) is not SavedTensor:
         node_extra(node)  # the general path of the engine releases it with its node
         if kind == "input":

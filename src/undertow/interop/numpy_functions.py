@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import cpu
 from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
 
@@ -44,6 +45,31 @@ def counterpart(*functions: Any) -> Callable[[Any], Any]:
     return join
 
 
+def tensors(values: Any) -> list[Any]:
+    """The members of a sequence, numbers, arrays and lists among them as tensors too."""
+    example = next((v for v in values if isinstance(v, Tensor)), None)
+    xp = cpu if example is None else example._xp
+    return [v if isinstance(v, Tensor) else as_tensor_on(v, xp) for v in values]
+
+
+def as_tensor_on(value: Any, xp: Any) -> Any:
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
+        return ops.stack(tensors(value))
+    return Tensor(np.asarray(value), xp)
+
+
+def unwrapped(value: Any) -> Any:
+    """The array of a tensor; anything else as it is, lists of tensors included."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([unwrapped(v) for v in value])
+    return value._array if isinstance(value, Tensor) else value
+
+
+def flat(a: Any, axis: int) -> tuple[Any, int]:
+    """The flattened input, for functions that do so when no axis is given."""
+    return ops.reshape(a, (-1,)), axis
+
+
 # ---- the same leading arguments
 
 
@@ -52,32 +78,39 @@ def same(function: Any, name: str) -> None:
     FUNCTIONS[function] = lambda *args, **kwargs: getattr(ops, name)(*args, **kwargs)
 
 
-for _name in ("allclose", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "diff", "dstack",
-              "expand_dims", "fliplr", "flipud", "hstack", "imag", "isclose", "isneginf", "isposinf", "isreal", "kron",
-              "moveaxis", "ones_like", "real", "sinc", "swapaxes", "trapezoid", "vstack", "zeros_like"):  # fmt: skip
+for _name in ("allclose", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "dstack",
+              "expand_dims", "fliplr", "flipud", "isclose", "isneginf", "isposinf", "isreal", "kron",
+              "moveaxis", "ones_like", "real", "sinc", "trapezoid", "zeros_like"):  # fmt: skip
     same(getattr(np, _name), _name)
 
 
-def reduction(function: Any, name: str) -> None:
-    def reduce(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return getattr(ops, name)(a, axis, keepdim=keepdims)
-
-    FUNCTIONS[function] = reduce
+@counterpart(np.imag)
+def imag(val: Any) -> Any:
+    return ops.imag(val) if val._array.dtype.kind == "c" else ops.zeros_like(val)
 
 
-for _name in ("all", "any", "argmax", "argmin"):
-    reduction(getattr(np, _name), _name)
+@counterpart(np.swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return ops.swapaxes(a, axis1, axis2)
 
 
-def reduction_with_dtype(function: Any, name: str) -> None:
-    def reduce(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-        return getattr(ops, name)(a, axis, keepdim=keepdims, dtype=dtype)
-
-    FUNCTIONS[function] = reduce
+@counterpart(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    return _in_dtype(ops.hstack(tensors(tup)), dtype, casting)
 
 
-for _name in ("sum", "mean", "nansum", "nanmean"):
-    reduction_with_dtype(getattr(np, _name), _name)
+@counterpart(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    return _in_dtype(ops.vstack(tensors(tup)), dtype, casting)
+
+
+def _in_dtype(found: Any, dtype: Any, casting: Any) -> Any:
+    if dtype is None:
+        return found
+    if not np.can_cast(found._array.dtype, dtype, casting):
+        raise TypeError(f"Cannot cast array data from {found._array.dtype!r} to {np.dtype(dtype)!r} according to the "
+                        f"rule {casting!r}")  # fmt: skip
+    return ops.to_dtype(found, np.dtype(dtype))
 
 
 def with_diagonal(function: Any, name: str) -> None:
@@ -131,129 +164,131 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
     return ops.full_like(a, fill_value, dtype=dtype)
 
 
-# ---- reductions
+# ---- choices
 
 
-@counterpart(np.max, np.amax)
-def amax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return ops.amax(a, () if axis is None else axis, keepdim=keepdims)
+@counterpart(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    found = default
+    for condition, choice in list(zip(condlist, choicelist, strict=True))[::-1]:
+        (condition, _) = tensors((condition, choice))
+        found = ops.where(condition, choice, found)
+    return found
 
 
-@counterpart(np.min, np.amin)
-def amin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return ops.amin(a, () if axis is None else axis, keepdim=keepdims)
+@counterpart(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    masks = masks_of(x, condlist)
+    if len(funclist) == len(masks) + 1:
+        masks.append(~np.logical_or.reduce(masks))
+    found = ops.zeros_like(x)
+    for mask, function in zip(masks, funclist, strict=True):
+        index = Tensor(mask, x._xp)
+        found[index] = function(x[index], *args, **kw) if callable(function) else function
+    return found
 
 
-@counterpart(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    if axis is None and not keepdims:
-        return ops.prod(a, dtype=dtype)
-    axes = range(a._array.ndim) if axis is None else np.atleast_1d(axis).tolist()
-    for k in sorted([k % a._array.ndim for k in axes], reverse=True):
-        a = ops.prod(a, k, keepdim=keepdims, dtype=dtype)
+def masks_of(x: Any, condlist: Any) -> list[Any]:
+    """One boolean array for each condition."""
+    several = isinstance(condlist, (list, tuple)) and np.ndim(unwrapped(condlist[0])) == np.ndim(x._array)
+    several = several or (isinstance(condlist, Tensor) and condlist._array.ndim > x._array.ndim)
+    return [np.asarray(unwrapped(c), bool) for c in (condlist if several else [condlist])]
+
+
+@counterpart(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    bare = unwrapped(a)
+    return ops.real(a) if bare.dtype.kind == "c" and np.isrealobj(np.real_if_close(bare, tol)) else a
+
+
+@counterpart(np.iscomplex)
+def iscomplex(x: Any) -> Any:
+    return ops.logical_not(ops.isreal(x))
+
+
+@counterpart(np.fix)
+def fix(x: Any) -> Any:
+    return ops.trunc(x)
+
+
+@counterpart(np.i0)
+def i0(x: Any) -> Any:
+    return ops.i0(x)
+
+
+@counterpart(np.vander)
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    return ops.vander(x, N, increasing)
+
+
+@counterpart(np.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    return ops.clone(ops.to_dtype(x, np.dtype(dtype))) if copy else ops.to_dtype(x, np.dtype(dtype))
+
+
+@counterpart(np.modf)
+def modf(x: Any) -> Any:
+    return ops.sub(x, ops.trunc(x)), ops.trunc(x)
+
+
+@counterpart(np.divmod)
+def divmod_(x1: Any, x2: Any) -> Any:
+    return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
+
+
+# ---- one row after the other
+
+
+@counterpart(np.apply_along_axis)
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    axis %= arr._array.ndim
+    rows = ops.movedim(arr, axis, -1)
+    lead = rows._array.shape[:-1]
+    found = [func1d(row, *args, **kwargs) for row in ops.unbind(ops.reshape(rows, (-1, rows._array.shape[-1])), 0)]
+    stacked = ops.stack(tensors([*found, arr])[:-1])
+    result = ops.reshape(stacked, (*lead, *stacked._array.shape[1:]))
+    inner = range(len(lead), result._array.ndim)
+    return ops.movedim(result, tuple(inner), tuple(axis + k for k in range(len(inner))))
+
+
+@counterpart(np.apply_over_axes)
+def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    for axis in np.atleast_1d(axes).tolist():
+        found = func(a, axis)
+        a = found if found._array.ndim == a._array.ndim else ops.unsqueeze(found, axis % a._array.ndim)
     return a
 
 
-@counterpart(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None) -> Any:
-    return ops.count_nonzero(a, axis)
-
-
-@counterpart(np.var)
-def var(a: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    return ops.var(a, axis, correction=ddof, keepdim=keepdims)
-
-
-@counterpart(np.std)
-def std(a: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    return ops.std(a, axis, correction=ddof, keepdim=keepdims)
-
-
-@counterpart(np.ptp)
-def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return ops.sub(amax(a, axis, keepdims=keepdims), amin(a, axis, keepdims=keepdims))
-
-
-@counterpart(np.median)
-def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    # the mean of both middle values, where the operation `median` takes the lower one
-    return ops.quantile(a, 0.5, axis, keepdim=keepdims)
-
-
-@counterpart(np.nanmedian)
-def nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return ops.nanquantile(a, 0.5, axis, keepdim=keepdims)
-
-
-@counterpart(np.quantile)
-def quantile(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    return ops.quantile(a, like_input(q, a), axis, keepdim=keepdims, interpolation=method)
-
-
-@counterpart(np.percentile)
-def percentile(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    return quantile(a, np.asarray(unwrapped(q)) / 100, axis, method=method, keepdims=keepdims)
-
-
-def like_input(q: Any, a: Tensor) -> Any:
-    """Quantiles as a number or as a tensor of the input's dtype."""
-    array = np.asarray(unwrapped(q), dtype=a._array.dtype)
-    return float(array) if array.ndim == 0 else Tensor(array, a._xp)
-
-
-def unwrapped(value: Any) -> Any:
-    return value._array if isinstance(value, Tensor) else value
-
-
-@counterpart(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
-    if weights is None:
-        return ops.mean(a, axis, keepdim=keepdims)
-    if weights._array.shape != a._array.shape:
-        if axis is None:
-            raise TypeError("Axis must be specified when shapes of a and weights differ.")
-        weights = ops.reshape(weights, [-1 if k == axis % a._array.ndim else 1 for k in range(a._array.ndim)])
-    weights = ops.broadcast_to(weights, a._array.shape)
-    total = ops.sum(weights, axis, keepdim=keepdims)
-    return ops.true_divide(ops.sum(ops.mul(a, weights), axis, keepdim=keepdims), total)
-
-
-@counterpart(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return ops.cumsum(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
-
-
-@counterpart(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return ops.cumprod(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
-
-
-def flat(a: Any, axis: int) -> tuple[Any, int]:
-    """The flattened input, for functions that do so when no axis is given."""
-    return ops.reshape(a, (-1,)), axis
-
-
-@counterpart(np.sort)
-def sort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Any:
-    return ops.sort(*(flat(a, 0) if axis is None else (a, axis)))[0]
-
-
-@counterpart(np.argsort)
-def argsort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Any:
-    return ops.argsort(*(flat(a, 0) if axis is None else (a, axis)), stable=True)
-
-
-@counterpart(np.trace)
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return ops.sum(ops.diagonal(a, offset, axis1, axis2), -1)
-
-
-@counterpart(np.diagonal)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return ops.diagonal(a, offset, axis1, axis2)
-
-
 # ---- shapes
+
+
+@counterpart(np.matrix_transpose, np.linalg.matrix_transpose)
+def matrix_transpose(x: Any, /) -> Any:
+    return ops.swapaxes(x, -1, -2)
+
+
+@counterpart(np.hsplit)
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, 0 if ary._array.ndim == 1 else 1)
+
+
+@counterpart(np.vsplit)
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, 0)
+
+
+@counterpart(np.dsplit)
+def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, 2)
+
+
+@counterpart(np.meshgrid)
+def meshgrid(*xi: Any, indexing: str = "xy", copy: bool = True, sparse: bool = False) -> Any:
+    if sparse:
+        raise ops.Missing("meshgrid")
+    return tuple(ops.meshgrid(*tensors(xi), indexing=indexing))
 
 
 @counterpart(np.ravel)
@@ -320,12 +355,6 @@ def stack(arrays: Any, axis: int = 0) -> Any:
     return ops.stack(tensors(arrays), axis)
 
 
-def tensors(values: Any) -> list[Any]:
-    """The members of a sequence, numbers and lists among them as tensors too."""
-    example = next(v for v in values if isinstance(v, Tensor))
-    return [v if isinstance(v, Tensor) else Tensor(np.asarray(v), example._xp) for v in values]
-
-
 @counterpart(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return list(ops.tensor_split(ary, indices_or_sections, axis))
@@ -361,29 +390,12 @@ def as_index(indices: Any, a: Tensor) -> Tensor:
     return Tensor(array.astype(np.int64), a._xp)
 
 
-@counterpart(np.pad)
-def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    if mode != "constant" or not isinstance(constant_values, (int, float, complex)):
-        raise ops.Missing("pad")
-    widths = np.broadcast_to(np.asarray(pad_width), (array._array.ndim, 2))
-    return ops.constant_pad_nd(array, [int(n) for pair in widths[::-1] for n in pair], constant_values)
-
-
-@counterpart(np.meshgrid)
-def meshgrid(*xi: Any, indexing: str = "xy", copy: bool = True, sparse: bool = False) -> Any:
-    if sparse:
-        raise ops.Missing("meshgrid")
-    return tuple(ops.meshgrid(*tensors(xi), indexing=indexing))
-
-
-# ---- no derivative at all: computed on the bare arrays, whatever the arguments require
+# ---- no derivative at all: computed on the bare arrays, whatever the arguments require; all give integers or truths
 
 NONDIFFERENTIABLE = {
-    np.argpartition, np.argwhere, np.array_equal, np.array_equiv, np.bincount, np.digitize, np.flatnonzero,
-    np.histogram, np.isin, np.lexsort, np.ndim, np.nonzero, np.result_type, np.searchsorted, np.shape, np.size,
-    np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.unravel_index, np.empty_like, np.shares_memory,
-    np.may_share_memory, np.can_cast, np.iscomplexobj, np.isrealobj, np.array_repr, np.array_str, np.array2string,
+    np.argpartition, np.argwhere, np.array_equal, np.array_equiv, np.digitize, np.flatnonzero, np.isin, np.lexsort,
+    np.ndim, np.nonzero, np.result_type, np.searchsorted, np.shape, np.size, np.nanargmax, np.nanargmin,
+    np.unravel_index, np.empty_like, np.shares_memory, np.may_share_memory, np.can_cast, np.iscomplexobj,
+    np.isrealobj, np.array_repr, np.array_str, np.array2string, np.diag_indices_from, np.tril_indices_from,
+    np.triu_indices_from, np.einsum_path, np.common_type, np.min_scalar_type, np.linalg.matrix_rank,
 }  # fmt: skip
-
-#: functions that write into their first argument
-MUTATING = {np.copyto, np.fill_diagonal, np.put, np.place, np.putmask, np.put_along_axis}

@@ -10,28 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from undertow.autograd.transforms import active
 from undertow.backend import cpu
-from undertow.interop import numpy_linalg as _more_entries  # noqa: F401
-from undertow.interop.numpy_functions import FUNCTIONS, MUTATING, NONDIFFERENTIABLE, ops
+from undertow.interop import numpy_calculus, numpy_fft, numpy_linalg, numpy_reductions  # noqa: F401  (more entries)
+from undertow.interop import numpy_positions as positions
+from undertow.interop import numpy_ufuncs as ufuncs
+from undertow.interop.numpy_functions import FUNCTIONS, NONDIFFERENTIABLE, ops
 from undertow.modes import current
 from undertow.ops.data import adopt
-from undertow.ops.inplace import check_in_place
+from undertow.ops.inplace import check_in_place, copy_
 from undertow.tensor import Tensor, counter_of, current_edge
-
-#: ufunc -> operation, where the names differ
-UFUNCS = {
-    "absolute": "abs", "conjugate": "conj", "degrees": "rad2deg", "divide": "true_divide", "equal": "eq",
-    "fabs": "abs", "greater": "gt", "greater_equal": "ge", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
-    "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne", "power": "pow",
-    "radians": "deg2rad", "right_shift": "bitwise_right_shift", "rint": "round", "sign": "sgn", "subtract": "sub",
-}  # fmt: skip
-
-#: ufunc -> operation, for `ufunc.reduce` and `ufunc.accumulate`
-REDUCTIONS = {
-    "add": "sum", "multiply": "prod", "maximum": "amax", "minimum": "amin", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
-ACCUMULATIONS = {"add": "cumsum", "multiply": "cumprod"}
-
 
 # ---- to an array
 
@@ -45,6 +33,11 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for "
             "the tensor's array, in which its history would be lost.)"
         )
+    if any([level.concerns([self]) for level in active().duals]):
+        raise RuntimeError(
+            "Can't call numpy() on a Tensor that has a tangent: NumPy asked for the tensor's array, in which it would "
+            "be lost. Use tensor.detach().numpy() if the values alone matter."
+        )
     if dtype is None or np.dtype(dtype) == self._array.dtype:
         return self._array.copy() if copy else self._array.view()
     if copy is False:
@@ -57,35 +50,37 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
 
 def array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
     """`__array_ufunc__`: what NumPy calls for `np.add(t, u)` and for `array + t`."""
-    if out is not None:
-        return write_out(getattr(ufunc, method), ufunc.__name__, inputs, out, options)
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    if any(map(is_foreign, (*inputs, *(out or ())))):
+        return NotImplemented
     if method == "at":
-        return mutate(ufunc.at, f"{ufunc.__name__}.at", inputs, options)
-    operation = operation_of(ufunc, method)
-    known = () if method == "__call__" else ("axis", "keepdims")
-    if operation is None or not set(options) <= set(known):
-        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        return on_arrays(getattr(ufunc, method), name, inputs, options)
-    if method != "__call__":
-        options = {"dim": options.pop("axis", 0), **({"keepdim": True} if options.get("keepdims") else {})}
-    return operation(*map(as_operand, inputs), **options)
+        return change_at(ufunc, name, inputs)
+    if out is not None and not is_followed([inputs, options, out]):
+        return write_out(getattr(ufunc, method), name, inputs, out, options)
+    targets = checked_targets(name, out)
+    try:
+        base = {"base": targets[0]} if targets and options.get("where", True) is not True else {}
+        result = ufuncs.METHODS[method](ufunc, *inputs, **base, **options)
+    except ops.Missing:
+        return on_arrays(getattr(ufunc, method), name, inputs, {**options, **({"out": out} if out else {})})
+    return store(name, result, targets) if targets else result
 
 
-def operation_of(ufunc: Any, method: str) -> Any:
-    """The operation that computes what the method of the ufunc does, or None."""
-    name = ufunc.__name__
-    if method == "__call__":
-        return FUNCTIONS.get(ufunc) or ops.find(UFUNCS.get(name, name))
-    return ops.find({"reduce": REDUCTIONS, "accumulate": ACCUMULATIONS}.get(method, {}).get(name))
+def is_foreign(value: Any) -> bool:
+    """Whether it is of another library with rules of its own for ufuncs, which may know what to do with a tensor."""
+    known = isinstance(value, (Tensor, np.ndarray, np.generic, bool, int, float, complex, list, tuple, type(None)))
+    return not known and getattr(type(value), "__array_ufunc__", None) is not None
 
 
-def as_operand(value: Any) -> Any:
-    """A tensor for an array or a list, a Python number for a NumPy one."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return Tensor(adopt(np.asarray(value)), cpu)
-    return value
+def change_at(ufunc: Any, name: str, inputs: Any) -> None:
+    """`ufunc.at`: in place, recorded if a gradient is wanted of anything in it."""
+    if not is_followed(inputs):
+        mutate(ufunc.at, name, inputs, {})
+    elif isinstance(inputs[0], Tensor) and ufuncs.operation_of(ufunc) is not None:
+        check_in_place(inputs[0], name)
+        ufuncs.at(ufunc, *inputs)
+    else:
+        refuse_mutation(name)
 
 
 # ---- functions
@@ -94,11 +89,21 @@ def as_operand(value: Any) -> Any:
 def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """`__array_function__`: what NumPy calls for `np.sum(t)`, `np.concatenate([t, u])`, ..."""
     name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
-    if function in MUTATING:
-        return mutate(function, name, args, kwargs)
-    if kwargs.get("out") is not None:
-        out = kwargs.pop("out")
-        return write_out(function, name, args, out if isinstance(out, tuple) else (out,), kwargs)
+    if not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
+        return NotImplemented
+    if function in positions.MUTATING:
+        return change_first(function, name, args, kwargs)
+    out = kwargs.pop("out", None) if kwargs.get("out") is not None else None
+    if out is None:
+        return evaluate(function, name, args, kwargs)
+    out = out if isinstance(out, tuple) else (out,)
+    if not is_followed([args, kwargs, out]):
+        return write_out(function, name, args, out, kwargs)
+    targets = checked_targets(name, out)
+    return store(name, evaluate(function, name, args, kwargs), targets)
+
+
+def evaluate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     if function in FUNCTIONS:
         try:
             return FUNCTIONS[function](*map_arrays(args, as_tensor), **map_arrays(kwargs, as_tensor))
@@ -107,6 +112,17 @@ def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: A
     if function in NONDIFFERENTIABLE:
         return wrap(function(*unwrap(args), **unwrap(kwargs)))
     return on_arrays(function, name, args, kwargs)
+
+
+def change_first(function: Any, name: str, args: Any, kwargs: Any) -> None:
+    """A function that writes into its first argument, such as np.copyto."""
+    if not is_followed([args, kwargs]):
+        mutate(function, name, args, kwargs)
+    elif args and isinstance(args[0], Tensor):
+        check_in_place(args[0], name)
+        positions.rewrite(function, *args, **kwargs)
+    else:
+        refuse_mutation(name)
 
 
 def as_tensor(value: Any) -> Any:
@@ -143,16 +159,18 @@ def wrap(value: Any) -> Any:
 # ---- on bare arrays
 
 
-def needs_grad(value: Any) -> bool:
-    """Whether a gradient is wanted of any tensor in the arguments."""
-    found = []
-    map_arrays(value, lambda x: found.append(isinstance(x, Tensor) and current_edge(x) is not None))
-    return current().grad_enabled and any(found)
+def is_followed(value: Any) -> bool:
+    """Whether what happens to a tensor in the arguments is recorded: a gradient, a tangent or a batch depends on it."""
+    found: list[Any] = []
+    map_arrays(value, lambda x: found.append(x) if isinstance(x, Tensor) else None)
+    if current().grad_enabled and any([current_edge(x) is not None for x in found]):
+        return True
+    return any([level.concerns(found) for level in active().levels()])
 
 
 def on_arrays(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A NumPy function that undertow has no operation for."""
-    if needs_grad([args, kwargs]):
+    if is_followed([args, kwargs]):
         raise TypeError(
             f"np.{name} with these arguments has no derivative in undertow, and one of them requires grad: its "
             "gradient would be lost. Use operations of undertow, or pass tensor.detach() if no gradient is wanted."
@@ -160,13 +178,37 @@ def on_arrays(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     return wrap(function(*unwrap(args), **unwrap(kwargs)))
 
 
-def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Any:
-    """A NumPy function with `out=`: computed on the bare arrays, into memory that already exists."""
-    if needs_grad([args, kwargs, out]):
+# ---- into memory that exists
+
+
+def checked_targets(name: str, out: Any) -> Any:
+    """The tensors that results are to be written into."""
+    if out is None:
+        return None
+    if not all(isinstance(target, Tensor) for target in out):
         raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad. Leave out= away (and write `x = x + t` instead of `x += t` for an array x)."
+            f"{name}(): functions with out=... arguments don't support automatic differentiation where `out` is an "
+            "array, which has no history, but one of the arguments requires grad. Give a tensor as out=, or leave it "
+            "away (and write `x = x + t` instead of `x += t` for an array x)."
         )
+    for target in out:
+        check_in_place(target, name)
+    return out
+
+
+def store(name: str, result: Any, targets: tuple[Any, ...]) -> Any:
+    """Write results into tensors, as a recorded change in place."""
+    results = result if isinstance(result, tuple) else (result,)
+    for target, value in zip(targets, results, strict=True):
+        if not np.can_cast(value.dtype, target.dtype, "same_kind"):
+            raise TypeError(f"Cannot cast {name} output from {value.dtype} to {target.dtype} with rule 'same_kind'")
+    for target, value in zip(targets, results, strict=True):
+        copy_(target, value)
+    return targets if len(targets) > 1 else targets[0]
+
+
+def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Any:
+    """A NumPy function with `out=` of which no gradient is wanted: computed on the bare arrays."""
     announce_change(out, name)
     arrays = unwrap(out)
     function(*unwrap(args), out=arrays if len(arrays) > 1 else arrays[0], **unwrap(kwargs))
@@ -174,18 +216,19 @@ def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs:
     return out if len(out) > 1 else out[0]
 
 
-def mutate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """A NumPy function that writes into its first argument, such as np.copyto."""
-    if needs_grad([args, kwargs]):
-        raise TypeError(
-            f"np.{name} writes into an array, which autograd cannot follow, and one of its arguments requires grad. "
-            "Use an in-place operation of undertow (t.copy_(u), t[index] = u, ...), or tensor.detach()."
-        )
+def mutate(function: Any, name: str, args: Any, kwargs: Any) -> None:
+    """A NumPy function that writes into its first argument, of which no gradient is wanted."""
     changed = [*args, *kwargs.values()][:1]
     announce_change(changed, name)
-    result = function(*unwrap(args), **unwrap(kwargs))
+    function(*unwrap(args), **unwrap(kwargs))
     count_version(changed, name)
-    return result
+
+
+def refuse_mutation(name: str) -> None:
+    raise TypeError(
+        f"np.{name} writes into an array, which has no history, and one of its arguments requires grad: its gradient "
+        "would be lost. Write into a tensor (t.copy_(u), t[index] = u, ...), or pass tensor.detach()."
+    )
 
 
 def announce_change(changed: Any, name: str) -> None:

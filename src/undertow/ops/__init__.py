@@ -13,7 +13,21 @@ from undertow.ops.declare import REGISTRY
 #: the op tables, in reading order; a module joins by being named here
 TABLES = (
     # numbers
-    *("arithmetic", "elementwise", "powers", "special", "gamma", "bessel", "number_parts", "complex", "choices"),
+    *(
+        "arithmetic",
+        "elementwise",
+        "powers",
+        "special",
+        "gamma",
+        "bessel",
+        "normal_tails",
+        "zeta",
+        "polynomials",
+        "cylinder",
+        "number_parts",
+        "complex",
+        "choices",
+    ),
     *("comparison",),
     # along dimensions
     *("reductions", "extrema", "scans", "sorting", "statistics", "norms"),
@@ -25,10 +39,14 @@ TABLES = (
     *("einsum", "matmul", "addmm", "linalg", "decompositions", "eigen", "matrix_norms"),
     *("covariance", "least_squares", "triangular", "lu", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
     # networks
-    *("activations", "softmax", "normalization", "losses", "classification", "similarity"),
-    *("convolution", "conv", "folding", "pooling", "pool", "resampling", "shuffling", "bags"),
+    *("activations", "gaussian", "softmax", "normalization", "losses", "classification", "similarity"),
+    *("convolution", "conv", "folding", "pooling", "pool", "resampling", "grids", "shuffling", "bags"),
     # new tensors
     *("creation", "ranges", "likeness", "random"),
+    # made of the others
+    *("copies", "windows", "bounds", "checked", "partial_eigen"),
+    # only what is not zero
+    *("sparse", "sparse_products"),
 )
 
 for _table in TABLES:
@@ -42,7 +60,7 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-from undertow.ops import out_variants, strided, view_inplace  # noqa: E402, F401  (they need the tables)
+from undertow.ops import out_variants, saved_names, strided, view_inplace  # noqa: E402, F401  (they need the tables)
 
 install_recorded(clone=inplace.copy_into_new, add=REGISTRY["add"].function)
 install_in_place(

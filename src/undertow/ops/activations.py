@@ -1,4 +1,4 @@
-"""Activation functions, applied to every element. Softmax and its kin are in softmax.py.
+"""Activation functions, applied to every element. Softmax and its kin are in softmax.py, gelu in gaussian.py.
 
 At a kink the derivative is the one PyTorch takes: that of the flat (or left) side, unless noted.
 """
@@ -19,8 +19,6 @@ from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import Tensor
 
-SQRT_HALF = math.sqrt(0.5)
-SQRT_TWO_OVER_PI = math.sqrt(2 / math.pi)
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
@@ -354,30 +352,6 @@ def mish_gradient(xp: Any, g: Any, input: Any) -> Any:
 
 mish = unary("mish", forward=tanh_of_softplus, vjp=mish_gradient, promote=None)
 
-
-def gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
-    require_kinds("GeluKernelImpl", input, "f")
-    if approximate == "none":
-        return input * 0.5 * (1 + special.erf(input * SQRT_HALF))
-    if approximate == "tanh":
-        return input * 0.5 * (1 + xp.tanh(gelu_inner(input)))
-    raise RuntimeError(f"approximate argument must be either none or tanh. (got {approximate!r})")
-
-
-def gelu_inner(x: Any) -> Any:
-    return (x + x * x * x * 0.044715) * SQRT_TWO_OVER_PI
-
-
-def gelu_gradient(xp: Any, g: Any, input: Any, approximate: str) -> Any:
-    if approximate == "none":
-        density = xp.exp(input * input * -0.5) * (1 / math.sqrt(2 * math.pi))
-        return g * ((xp.erf(input * SQRT_HALF) + 1) * 0.5 + input * density)
-    t = xp.tanh(gelu_inner(input))
-    slope = (1 + input * input * (3 * 0.044715)) * SQRT_TWO_OVER_PI
-    return g * ((t + 1) * 0.5 + input * (1 - t * t) * slope * 0.5)
-
-
-gelu = unary("gelu", forward=gaussian_linear, vjp=gelu_gradient, promote=None)
 
 # ---- made of others
 

@@ -166,6 +166,7 @@ lerp = primitive(
     number_node="LerpBackward0",
     promote="same",
     number="weight",
+    number_edge=False,
 )
 
 # ---- quotients
@@ -208,7 +209,10 @@ def whole_quotient(xp: Any, input: Any, other: Any, rounding_mode: str) -> Any:
 _div_rounded = primitive(
     "_div_rounded",
     forward=whole_quotient,
-    vjp={"input": lambda xp, g: xp.zeros_like(g), "other": lambda xp, g: xp.zeros_like(g)},
+    vjp={
+        "input": lambda xp, g, rounding_mode: xp.zeros_like(g),
+        "other": lambda xp, g, rounding_mode: xp.zeros_like(g),
+    },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="DivBackward2",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arithmetic import mul
 from undertow.ops.declare import composite
+from undertow.ops.examples import example_by_example
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.reshaping import reshape
@@ -20,6 +22,7 @@ MODES = ("sum", "mean", "max")
 
 
 @composite
+@example_by_example
 def embedding_bag(
     input: Any,
     weight: Any,
@@ -45,6 +48,16 @@ def embedding_bag(
     [[1.0, 0.0, 1.0]]
     """
     input, weight = as_operand("embedding_bag", "input", input), as_operand("embedding_bag", "weight", weight)
+    offsets, per_sample_weights = [
+        None if t is None else as_operand("embedding_bag", "offsets", t) for t in (offsets, per_sample_weights)
+    ]
+    if weight.dtype == dtypes.int64 and input.dtype.kind == "f":
+        warnings.warn(
+            "Argument order of embedding_bag was changed: `embedding_bag(weight, input, ...)` is deprecated. Use "
+            "`embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        input, weight = weight, input
     check_arguments(input, weight, offsets, max_norm, mode, per_sample_weights)
     starts = bag_starts(input, offsets, include_last_offset)
     bags, indices = bag_of_each(input, starts), reshape(input, (-1,))

@@ -208,8 +208,12 @@ def upper_bound(name: str, **options: Any) -> Any:
     )
 
 
-clamp_min = lower_bound("clamp_min", node="ClampMinBackward1", number_node="ClampMinBackward0", number="min")
-clamp_max = upper_bound("clamp_max", node="ClampMaxBackward1", number_node="ClampMaxBackward0", number="max")
+clamp_min = lower_bound(
+    "clamp_min", node="ClampMinBackward1", number_node="ClampMinBackward0", number="min", number_edge=False
+)
+clamp_max = upper_bound(
+    "clamp_max", node="ClampMaxBackward1", number_node="ClampMaxBackward0", number="max", number_edge=False
+)
 _clamp_below = lower_bound("_clamp_below", node="ClampBackward0")
 _clamp_above = upper_bound("_clamp_above", node="ClampBackward0")
 
@@ -285,6 +289,7 @@ copysign = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     number_node="CopysignBackward1",
+    number_edge=False,
     promote="float",
     number="other",
 )

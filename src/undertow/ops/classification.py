@@ -15,9 +15,10 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.modes import current
+from undertow.ops import rows
 from undertow.ops.choices import where
 from undertow.ops.comparison import ne
-from undertow.ops.declare import composite, primitive
+from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.losses import as_tensors, check_reduction
 from undertow.ops.operands import require_kinds, type_name
 from undertow.ops.recorded import recorded
@@ -219,7 +220,7 @@ nll_of_classes = primitive(
     "_nll_of_classes",
     forward=class_losses("nll_loss_out_frame", negative_score),
     vjp={
-        "input": lambda xp, g, target, coefficients, input_shape, ignore_index: xp._put_class(
+        "input": lambda xp, g, target, weight, coefficients, input_shape, ignore_index: xp._put_class(
             -g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index
         ),
         "target": None,
@@ -239,30 +240,78 @@ nll_of_classes = primitive(
 
 
 def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
+    if input.ndim == 2 and rows.has_long_rows(xp, input):
+        return rows.cross_entropies(input, input[place])
     axis = class_axis(input.shape)
     scores = input - xp.maximum.reduce(input, axis=axis, keepdims=True)
     own = scores[place]
     return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
 
 
+def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    check_reduction(reduction)
+    require_kinds("log_softmax", input, "f")
+    check_shapes(input, target, weight)
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    losses = cross_entropies(xp, input, place_of(xp, target))
+    if kept is not None or weight is not None:
+        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        losses = (losses if kept is None else xp.where(kept, losses, 0)) * coefficients
+        return reduced(xp, losses, reduction)
+    total = reduced(xp, losses, reduction)
+    return total / losses.size if reduction == "mean" and losses.size else total
+
+
+def target_coefficients(
+    xp: Any, target: Any, weight: Any, classes: int, ignore_index: int, reduction: str, dtype: Any
+) -> Any:
+    target, kept = known_classes(xp, target, classes, ignore_index)
+    return coefficients_of(xp, target, kept, weight, reduction, dtype)
+
+
+coefficients_for = nondifferentiable(
+    "_target_coefficients", forward=target_coefficients, inputs=("target", "weight"), optional=("weight",)
+)
+
+
+def coefficients_again(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """What every target counted in the loss. Computing it anew is cheaper than a second output."""
+    classes = input.shape[class_axis(input.shape)]
+    return xp._target_coefficients(target, weight, classes, ignore_index, reduction, input.dtype)
+
+
+def batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    *tensors, weight, ignore_index, reduction = args
+    if in_dims[2] is not None:
+        return loop(op, args, in_dims)
+    losses, _ = batch_classes(lambda x, t: op(x, t, weight, ignore_index, "none"), tensors, in_dims[:2])
+    rest = tuple(range(1, losses.ndim))
+    total = sum(losses, rest) if reduction != "none" and rest else losses
+    if reduction != "mean":
+        return total, 0
+    counted, _ = batch_classes(lambda x, t: nll_of_classes(x, t, weight, ignore_index, "none")[1], tensors, in_dims[:2])
+    return total / (sum(counted, rest) if rest else counted), 0
+
+
 cross_entropy_of_classes = primitive(
     "_cross_entropy_of_classes",
-    forward=class_losses("log_softmax", cross_entropies),
+    forward=cross_entropy_forward,
     vjp={
-        "input": lambda xp, g, input, target, coefficients, ignore_index: xp.cross_entropy_backward(
-            g * coefficients, target, input, ignore_index
+        "input": lambda xp, g, input, target, weight, ignore_index, reduction: xp.cross_entropy_backward(
+            g * coefficients_again(xp, input, target, weight, ignore_index, reduction), target, input, ignore_index
         ),
         "target": None,
         "weight": None,
     },
     jvp={
-        "input": lambda xp, t, input, target, coefficients, ignore_index, reduction: total_tangent(
-            xp, coefficients * above_chosen(xp, t, input, target, ignore_index), reduction
-        )
+        "input": lambda xp, t, input, target, weight, ignore_index, reduction: total_tangent(
+            xp,
+            coefficients_again(xp, input, target, weight, ignore_index, reduction)
+            * above_chosen(xp, t, input, target, ignore_index),
+            reduction,
+        )[0]
     },
-    batch=batch_losses,
-    outputs=("loss", "coefficients"),
-    nondifferentiable=("coefficients",),
+    batch=batch_cross_entropy,
     optional=("weight",),
     node="CrossEntropyBackward0",
 )
@@ -276,9 +325,12 @@ def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) ->
 
 def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
     target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
-    out = xp.softmax(input, class_axis(input.shape))
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
-    out *= grad_output[:, None] if target.ndim else grad_output
+    if input.ndim == 2 and rows.has_long_rows(xp, input):
+        out = rows.scaled_softmax(input, grad_output)
+    else:
+        out = xp.softmax(input, class_axis(input.shape))
+        out *= grad_output[:, None] if target.ndim else grad_output
     out[place_of(xp, target)] -= grad_output
     return out
 
@@ -371,7 +423,7 @@ def cross_entropy(
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     check_weight("nll_loss_forward", weight)
     if label_smoothing == 0:
-        return cross_entropy_of_classes(input, target, weight, ignore_index, reduction)[0]
+        return cross_entropy_of_classes(input, target, weight, ignore_index, reduction)
     return _smoothed_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 

@@ -182,8 +182,8 @@ def check_parts(real: Any, imag: Any) -> None:
 
 def joined(xp: Any, real: Any, imag: Any) -> Any:
     check_parts(real, imag)
-    out = xp.empty(xp.broadcast(real, imag).shape, dtypes.complex_of(real.dtype))
-    out.real, out.imag = real, imag
+    out = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.complex_of(real.dtype))
+    out.real[...], out.imag[...] = real, imag
     return out
 
 

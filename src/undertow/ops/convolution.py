@@ -201,7 +201,7 @@ convolve_kernel = primitive(
         "weight": lambda xp, g, input, weight_shape, stride, padding, dilation, groups: xp._convolve_weight(
             xp.conj(input), g, weight_shape[2:], stride, padding, dilation, groups
         ),
-        "bias": lambda xp, g: summed(xp, g),
+        "bias": lambda xp, g, bias_shape: summed(xp, g),
     },
     jvp={
         "input": lambda xp, t, weight, stride, padding, dilation, groups: xp._convolve(
@@ -225,7 +225,7 @@ convolve_transposed_kernel = primitive(
         "weight": lambda xp, g, input, weight_shape, stride, padding, dilation, groups: xp._convolve_weight(
             g, xp.conj(input), weight_shape[2:], stride, padding, dilation, groups
         ),
-        "bias": lambda xp, g: summed(xp, g),
+        "bias": lambda xp, g, bias_shape: summed(xp, g),
     },
     jvp={
         "input": lambda xp, t, weight, output_size, stride, padding, dilation, groups: xp._convolve_transposed(

@@ -9,20 +9,22 @@ from undertow.backend import dtypes
 from undertow.ops.arithmetic import mul, sub, true_divide
 from undertow.ops.choices import clamp
 from undertow.ops.complex import complex as complex_of
-from undertow.ops.declare import composite
+from undertow.ops.declare import composite, primitive
 from undertow.ops.elementwise import sqrt
+from undertow.ops.examples import example_by_example
 from undertow.ops.matmul import matmul
-from undertow.ops.norms import vector_norm
+from undertow.ops.norms import norm_forward, norm_gradient, norm_tangent
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import sum as sum_of
 from undertow.ops.reshaping import reshape, to_dtype
-from undertow.ops.selecting import index_select
+from undertow.ops.rules import LINEAR, LOOP
 from undertow.ops.views import squeeze
 from undertow.tensor import Tensor
 
 
 @composite
+@example_by_example
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """The covariances of the rows of `input`, whose columns are observations.
 
@@ -116,6 +118,59 @@ def corrcoef(input: Any) -> Tensor:
     return clamp(ratios, -1, 1)
 
 
+# ---- distances
+
+
+def differences(xp: Any, input: Any) -> Any:
+    """Every row minus every later one."""
+    first, second = xp.triu_indices(input.shape[0], 1)
+    return input[first] - input[second]
+
+
+def spread_differences(xp: Any, grad: Any, rows: int) -> Any:
+    first, second = xp.triu_indices(rows, 1)
+    out = xp.zeros((rows, grad.shape[1]), grad.dtype)
+    xp.add.at(out, first, grad)
+    xp.subtract.at(out, second, grad)
+    return out
+
+
+pair_differences = primitive(
+    "_pair_differences",
+    forward=differences,
+    vjp={"input": lambda xp, g, input_shape: xp._pair_differences_backward(g, input_shape[0])},
+    jvp=LINEAR,
+    batch=LOOP,
+)
+
+pair_differences_backward = primitive(
+    "_pair_differences_backward",
+    forward=spread_differences,
+    vjp={"grad": lambda xp, g: xp._pair_differences(g)},
+    jvp=LINEAR,
+    batch=LOOP,
+)
+
+
+def distances_gradient(xp: Any, g: Any, input: Any, out: Any, p: float) -> Any:
+    slopes = norm_gradient(xp, g, xp._pair_differences(input), out, p, -1, False)
+    return xp._pair_differences_backward(slopes, input.shape[0])
+
+
+pair_distances = primitive(
+    "_pdist",
+    forward=lambda xp, input, p: norm_forward(xp, differences(xp, input), p, -1),
+    vjp={"input": distances_gradient},
+    jvp={
+        "input": lambda xp, t, input, out, p: norm_tangent(
+            xp, xp._pair_differences(t), xp._pair_differences(input), out, p, -1, False
+        )
+    },
+    batch=LOOP,
+    node="PdistBackward0",
+)
+
+
 @composite
 def pdist(input: Any, p: float = 2.0) -> Tensor:
     """The distance of every row to every later one.
@@ -131,6 +186,4 @@ def pdist(input: Any, p: float = 2.0) -> Tensor:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    xp = input._xp
-    first, second = [Tensor(k, xp) for k in xp.triu_indices(input.shape[0], 1)]
-    return vector_norm(sub(index_select(input, 0, first), index_select(input, 0, second)), p, -1)
+    return pair_distances(input, float(p))

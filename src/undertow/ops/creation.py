@@ -359,7 +359,7 @@ def empty_strided(
         raise RuntimeError(f"Storage size calculation overflowed: strides must not be negative, got {strides}")
     needed = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     in_bytes = [s * dtype.itemsize for s in strides]
-    return leaf(xp.ndarray(shape, dtype, xp.empty(needed, dtype), strides=in_bytes), xp, requires_grad)
+    return leaf(xp.lib.stride_tricks.as_strided(xp.empty(needed, dtype), shape, in_bytes), xp, requires_grad)
 
 
 @composite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import DeviceArray, cpu, dtypes
 from undertow.ops.generator import Generator
 from undertow.ops.operands import type_name
 
@@ -62,6 +62,11 @@ def keep_below(values: Any, low: float, high: float) -> Any:
     return cpu.asarray(cpu.minimum(values, last))
 
 
+def on_host(parameter: Any) -> Any:
+    """Random numbers are drawn on the CPU, so parameters that lie on a device come there."""
+    return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
+
+
 def standard_normal(generator: Generator, shape: Any, dtype: Any) -> Any:
     """Normal with mean 0 and variance 1; the parts of a complex number share the variance."""
     if dtype.kind == "c":
@@ -73,6 +78,7 @@ def standard_normal(generator: Generator, shape: Any, dtype: Any) -> Any:
 
 def normal(generator: Generator, shape: Any, dtype: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
     """Normal; mean and std are numbers or arrays that broadcast to the shape."""
+    mean, std = on_host(mean), on_host(std)
     if isinstance(std, cpu.ndarray):
         if std.dtype.kind == "c":
             raise RuntimeError("normal expects standard deviation to be non-complex")
@@ -118,6 +124,7 @@ def check_continuous(name: str, dtype: Any) -> None:
 
 def bernoulli(generator: Generator, shape: Any, dtype: Any, p: Any) -> Any:
     """1 with probability p (a number or an array), else 0."""
+    p = on_host(p)
     if dtype.kind == "c":
         raise unsupported("bernoulli_scalar_cpu_", dtype)
     if isinstance(p, cpu.ndarray):
@@ -140,6 +147,7 @@ def geometric(generator: Generator, shape: Any, dtype: Any, p: float) -> Any:
 
 
 def poisson(generator: Generator, rate: Any) -> Any:
+    rate = on_host(rate)
     if rate.dtype.kind != "f":
         raise unsupported("poisson_cpu", rate.dtype)
     if not (rate >= 0).all():
@@ -148,6 +156,7 @@ def poisson(generator: Generator, rate: Any) -> Any:
 
 
 def binomial(generator: Generator, count: Any, prob: Any) -> Any:
+    count, prob = on_host(count), on_host(prob)
     for name, array in (("count", count), ("prob", prob)):
         if array.dtype.kind != "f":
             raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")

@@ -46,6 +46,13 @@ rsqrt = unary(
     vjp=lambda xp, g, out: g * xp.conj(out * out * out) * -0.5,
 )
 
+# NumPy's; PyTorch has none
+cbrt = unary(
+    "cbrt",
+    forward=lambda xp, input: xp.cbrt(input),
+    vjp=lambda xp, g, out: g / (out * out * 3),
+)
+
 # np.reciprocal of integers divides integers
 reciprocal = unary(
     "reciprocal",

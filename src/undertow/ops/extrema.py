@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
@@ -273,7 +273,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
     >>> ut.max(ut.tensor([[1.0, 3.0], [4.0, 2.0]]), dim=1).values
     tensor([3., 4.])
     """
-    if other is not None or isinstance(dim, Tensor):
+    if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
         return recorded.maximum(input, dim if other is None else other)
     if dim is None and not keepdim:
         return max_all(input)
@@ -284,7 +284,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 @numpy_spelling
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements."""
-    if other is not None or isinstance(dim, Tensor):
+    if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
         return recorded.minimum(input, dim if other is None else other)
     if dim is None and not keepdim:
         return min_all(input)

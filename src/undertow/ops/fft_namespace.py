@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from undertow.ops.declare import REGISTRY
+from undertow.ops.out_variants import namespace_function
 
 #: the operations registered as `fft_<name>`
 NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")}
 
-globals().update({name: REGISTRY[op].function for name, op in NAMES.items()})
+#: those that take no `out`
+WITHOUT_OUT = {"fftshift", "ifftshift"}
+
+globals().update(
+    {name: REGISTRY[op].function if name in WITHOUT_OUT else namespace_function(op) for name, op in NAMES.items()}
+)
 __all__ = sorted(NAMES)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.graph.saved import note
+from undertow.modes import current
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import copy_, fill_, in_place, zero_
 from undertow.ops.operands import NUMBERS
@@ -39,12 +41,22 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
             function(tensor, *[arg[k] if is_list(arg) else arg for arg in args], **kwargs)
             for k, tensor in enumerate(tensors)
         ]
+        for arg in args:
+            if is_list(arg) and current().grad_enabled and all(isinstance(number, NUMBERS) for number in arg):
+                note_scalars(results, list(arg))
         return results if changes else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = f"_foreach_{name}"
     foreach.__doc__ = f"`{name}` of every tensor of a list."
     foreach.__module__ = "undertow"
     return foreach
+
+
+def note_scalars(results: list[Any], scalars: list[Any]) -> None:
+    """The list is shown by every result's node, as `_saved_scalars`."""
+    for result in results:
+        if isinstance(result, Tensor) and result.grad_fn is not None:  # type: ignore[attr-defined]
+            note(result.grad_fn, "scalars", scalars)  # type: ignore[attr-defined]
 
 
 def is_list(value: Any) -> bool:

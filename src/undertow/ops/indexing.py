@@ -54,8 +54,14 @@ def getitem(input: Any, index: Any) -> Any:
         return alias(input)
     result, indices, places = split(input, index)
     if indices:
-        return index_op(len(indices))(result, *indices, places)
+        return index_op(len(indices))(result, *beside(result, indices), places)
     return alias(input) if result is input else result
+
+
+def beside(input: Tensor, indices: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The index tensors, those of the CPU copied to the tensor's device: they may index a tensor of any."""
+    xp = input._xp
+    return indices if xp is cpu else [Tensor(xp.take_over(i._array), xp) if i._xp is cpu else i for i in indices]
 
 
 def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
@@ -282,6 +288,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if index is False:
         return
     view, indices, places = split(self, index)
+    indices = beside(view, indices)
     if not is_recorded(view, value):
         write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:

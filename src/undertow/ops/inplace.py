@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
-from undertow.graph.history import STALE, rebase_history, refusal
+from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
 from undertow.ops.creation import convert
 from undertow.ops.declare import REGISTRY, primitive
@@ -98,6 +98,7 @@ fill = primitive(
     node="FillBackward1",
     number="value",
     number_node="FillBackward0",
+    number_edge=False,
 )
 
 
@@ -125,6 +126,8 @@ def check_history(tensor: Tensor, name: str) -> None:
     view = None if tensor._extra is None else tensor._extra.view
     if view is not None and view.creation is not DEFAULT:
         raise RuntimeError(refusal(tensor, "is being"))
+    if view is not None and not shows_base(tensor, view.base):
+        raise RuntimeError(LOST)
     if view is not None and tensor._edge is None and view.base._edge is not None:
         view.version = STALE  # its version was preserved, though its base has a history by now
     edge = current_edge(tensor)

@@ -197,9 +197,6 @@ class InPlaceBuild(Build):
         self.add("if _view is not None or input_edge is LEAF:")
         self.add(f"check_history(input, {self.shown!r})", 2)
         self.add("input_edge = own_edge(input)", 2)
-        for i in self.edges:
-            if i != "input":
-                self.write_leaf_edge(i)
         if "input" in self.saved_inputs:
             unused = self.saving_condition("input")
             depth = 2 if unused else 1

@@ -8,8 +8,10 @@ from itertools import combinations_with_replacement
 from math import prod
 from typing import Any
 
+from undertow.backend.sparse import is_sparse
 from undertow.ops.declare import REGISTRY, adapter, composite, variadic
 from undertow.ops.dims import wrap_dim
+from undertow.ops.operands import as_operand
 from undertow.ops.reshaping import atleast_1d, atleast_2d, atleast_3d, flatten, reshape, view
 from undertow.ops.rules import LINEAR, LOOP
 from undertow.ops.rules.front import batch_size, expanded
@@ -54,7 +56,7 @@ def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
 
 def row_major(xp: Any, array: Any) -> Any:
     """The array with its elements in the order of its dimensions: NumPy follows the order of what it joins."""
-    return array if array.flags.c_contiguous else xp.ascontiguousarray(array)
+    return array if array.flags.c_contiguous or is_sparse(array) else xp.ascontiguousarray(array)
 
 
 def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
@@ -165,6 +167,7 @@ def dstack(tensors: Sequence[Any]) -> Any:
 @composite
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`cat` along columns; vectors are columns."""
+    tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
     return cat([t if t.ndim > 1 else reshape(t, (prod(t.shape), 1)) for t in tensors], 1)
 
 
@@ -238,6 +241,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 @composite
 def cartesian_prod(*tensors: Any) -> Any:
     """Every way to take one element of each vector, one per row."""
+    tensors = tuple([as_operand("cartesian_prod", "tensors", t) for t in tensors])
     for t in tensors:
         check_vector(t)
     return tensors[0] if len(tensors) == 1 else stack([flatten(g) for g in meshgrid(*tensors)], 1)
@@ -246,6 +250,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 @composite
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """Every way to take `r` elements of a vector, in order, one per row."""
+    input = as_operand("combinations", "input", input)
     check_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")

@@ -8,6 +8,7 @@ from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.decompositions import adjoint, batch_matrices, check_matrices
+from undertow.ops.examples import example_by_example
 from undertow.ops.matmul import matmul
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
@@ -141,6 +142,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @composite
+@example_by_example
 def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that minimises the length of A X - B: (solution, residuals, rank, singular_values).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from undertow.backend import dtypes, namespace_of
+from undertow.backend import cpu, dtypes, namespace_of
 from undertow.ops.creation import as_number, empty, empty_strided, fit, full, leaf, new_from, ones, zeros
 from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.ops.rules import ELEMENTWISE
@@ -57,6 +57,8 @@ def made_like(
     name: str, input: Any, make: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
     """`make(dtype, order)`, with the dtype of `input` unless another is given."""
+    if isinstance(input, cpu.ndarray):
+        input = Tensor(input, cpu)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if device is not None and namespace_of(device) is not input._xp:

@@ -55,6 +55,10 @@ trace_backward = primitive(
 # ---- cross and Kronecker products
 
 
+#: the three directions, each moved on by one and by two
+TURNED = [1, 2, 0], [2, 0, 1]
+
+
 def cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
@@ -62,8 +66,9 @@ def cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
     if input.ndim == 0 or input.shape[axis] != 3 or other.shape[axis] != 3:
         sizes = [x.shape[axis] if x.ndim else 1 for x in (input, other)]
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and {sizes[1]}")
+    first, second = TURNED  # xp.cross takes five times as long for a single vector
     try:
-        return xp.cross(input, other, axis=axis)
+        return input.take(first, axis) * other.take(second, axis) - input.take(second, axis) * other.take(first, axis)
     except ValueError:
         raise RuntimeError(
             f"linalg.cross: the shapes {list(input.shape)} and {list(other.shape)} do not broadcast"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from undertow.ops.declare import REGISTRY
+from undertow.ops.out_variants import namespace_function
 
 #: the operations registered as `linalg_<name>`, and the ones torch.linalg shares with the package itself
 NAMES: dict[str, str] = {
@@ -10,5 +11,10 @@ NAMES: dict[str, str] = {
 }
 NAMES |= {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("linalg_")}
 
-globals().update({name: REGISTRY[op].function for name, op in NAMES.items()})
+#: those that take no `out`
+WITHOUT_OUT = {"diagonal", "lstsq", "matrix_exp", "vander"}
+
+globals().update(
+    {name: REGISTRY[op].function if name in WITHOUT_OUT else namespace_function(op) for name, op in NAMES.items()}
+)
 __all__ = sorted(NAMES)

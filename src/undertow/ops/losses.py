@@ -174,7 +174,8 @@ def huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", de
 
 
 def huber_slope(xp: Any, x: Any, delta: float) -> Any:
-    return xp.where(xp.less_equal(xp.abs(x), delta), x, xp.sign(x) * delta)
+    # on the border both are the same, and the second derivative is that of the line, as in PyTorch
+    return xp.where(xp.less(xp.abs(x), delta), x, xp.sign(x) * delta)
 
 
 huber_loss = primitive(

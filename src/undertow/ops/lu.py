@@ -11,6 +11,7 @@ from undertow.ops.arithmetic import add
 from undertow.ops.declare import composite, primitive
 from undertow.ops.decompositions import adjoint, batch_matrices, check_matrices
 from undertow.ops.eigen import columns, rows
+from undertow.ops.examples import example_by_example
 from undertow.ops.matmul import matmul
 from undertow.ops.operands import as_operand
 from undertow.ops.padding import constant_pad_nd
@@ -134,6 +135,7 @@ def require_pivoting(pivot: bool) -> None:
 
 
 @composite
+@example_by_example
 def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots)."""
     require_pivoting(pivot)
@@ -170,6 +172,7 @@ def permutations(xp: Any, pivots: Any, m: int) -> Any:
 
 
 @composite
+@example_by_example
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
     LU_data, LU_pivots = as_operand("lu_unpack", "LU_data", LU_data), as_operand("lu_unpack", "LU_pivots", LU_pivots)
@@ -191,6 +194,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 
 @composite
+@example_by_example
 def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`."""
     turn = recorded.swapaxes

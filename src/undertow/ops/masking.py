@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, namespace_of
 from undertow.ops.declare import composite, nondifferentiable, primitive
-from undertow.ops.operands import NUMBERS
+from undertow.ops.examples import example_by_example
+from undertow.ops.operands import NUMBERS, as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.front import loop
 from undertow.ops.selecting import cast_number
@@ -174,7 +175,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     if not as_tuple:
         return _nonzero(input)
     input = input if input.ndim else input.reshape(1)
-    return tuple([Tensor(i, cpu) for i in _nonzero(input)._array.T])
+    return tuple([Tensor(i, input._xp) for i in _nonzero(input)._array.T])
 
 
 @composite
@@ -186,16 +187,16 @@ def argwhere(input: Any) -> Any:
 # ---- indices without a tensor
 
 
-def triangle(row: int, col: int, dtype: Any, chosen: Any) -> Tensor:
+def triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tensor:
     for name, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name} must be non-negative, got{n}")
-    found = cpu.argwhere(chosen(cpu.ones((row, col), bool))).T
-    return Tensor(cpu.ascontiguousarray(found).astype(dtype or dtypes.int64), cpu)
+    xp, found = namespace_of(device), cpu.argwhere(chosen(cpu.ones((row, col), bool))).T
+    return Tensor(xp.asarray(cpu.ascontiguousarray(found).astype(dtype or dtypes.int64)), xp)
 
 
 @composite
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Any:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
     """The indices (rows, then columns) of the lower triangle of a matrix.
 
     >>> import undertow as ut
@@ -203,16 +204,17 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> A
     tensor([[0, 1, 1],
             [0, 0, 1]])
     """
-    return triangle(row, col, dtype, lambda ones: cpu.tril(ones, offset))
+    return triangle(row, col, dtype, device, lambda ones: cpu.tril(ones, offset))
 
 
 @composite
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Any:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
     """The indices (rows, then columns) of the upper triangle of a matrix."""
-    return triangle(row, col, dtype, lambda ones: cpu.triu(ones, offset))
+    return triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
 
 
 @composite
+@example_by_example
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Flat positions as one index tensor for each dimension of `shape`.
 
@@ -220,8 +222,9 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     >>> ut.unravel_index(ut.tensor([1, 5]), (2, 3))
     (tensor([0, 1]), tensor([1, 2]))
     """
-    array = indices._array
+    indices = as_operand("unravel_index", "indices", indices)
+    xp, array = indices._xp, indices._array
     if array.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {array.dtype}")
     shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
-    return tuple([Tensor(cpu.asarray(i), indices._xp) for i in cpu.unravel_index(array, shape)])
+    return tuple([Tensor(xp.asarray(i), xp) for i in xp.unravel_index(array, shape)])

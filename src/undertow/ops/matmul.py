@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.sparse import SparseConversionError
+from undertow.backend.sparse_kernels import product
 from undertow.modes import current
 from undertow.ops.arithmetic import add, mul
 from undertow.ops.declare import adapter, composite, primitive
@@ -126,7 +128,10 @@ def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
         check_mm(input, mat2)
     if mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
         return times_transposed(xp, input, mat2.T)
-    return input.dot(mat2)
+    try:
+        return input.dot(mat2)
+    except SparseConversionError:  # NumPy's dot knows nothing of sparse arrays
+        return product(input, mat2)
 
 
 def times_transposed(xp: Any, input: Any, weight: Any) -> Any:

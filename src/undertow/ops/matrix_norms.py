@@ -14,6 +14,7 @@ from undertow.ops.dims import numpy_spelling, wrap_dim
 from undertow.ops.eigen import linalg_svdvals
 from undertow.ops.elementwise import abs as absolute
 from undertow.ops.elementwise import reciprocal
+from undertow.ops.examples import example_by_example
 from undertow.ops.extrema import amax, amin
 from undertow.ops.norms import linalg_vector_norm
 from undertow.ops.operands import as_operand
@@ -117,6 +118,7 @@ def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False,
 
 
 @composite
+@example_by_example
 def linalg_cond(A: Any, p: Any = None) -> Tensor:
     """The condition number of matrices: how much solving with them can enlarge an error.
 

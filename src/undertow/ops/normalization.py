@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.modes import no_grad
+from undertow.ops import rows
 from undertow.ops.arithmetic import mul
 from undertow.ops.choices import clamp_min
-from undertow.ops.declare import composite, primitive
+from undertow.ops.declare import Joint, composite, primitive
 from undertow.ops.dims import reduced_axes, wrap_dims
 from undertow.ops.elementwise import rsqrt, sqrt
 from undertow.ops.inplace import write_array
@@ -19,6 +20,7 @@ from undertow.ops.random import bernoulli
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean
 from undertow.ops.rules import REDUCTION
+from undertow.ops.rules.front import batch_size, expanded, padded
 from undertow.ops.statistics import var_mean
 
 # ---- zero mean, unit variance
@@ -69,6 +71,95 @@ def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
+# ---- over the last dimensions, in one step
+
+
+def last_dims(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm_forward(
+    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    require_kinds("LayerNormKernelImpl", input, "f")
+    if rows.has_long_rows(xp, input) and all(x is None or x.dtype is input.dtype for x in (weight, bias)):
+        out, mean, rstd = rows.layer_norm(input, math.prod(normalized_shape), weight, bias, eps)
+        shape = input.shape[: input.ndim - len(normalized_shape)] + (1,) * len(normalized_shape)
+        return out, mean.reshape(shape), rstd.reshape(shape)
+    axes = last_dims(normalized_shape)
+    mean = xp.mean(input, axis=axes, keepdims=True)
+    centred = input - mean
+    rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    return scaled_and_shifted(centred * rstd, weight, bias), mean, rstd
+
+
+def layer_norm_gradients(
+    xp: Any,
+    g: Any,
+    needs: tuple[bool, bool, bool],
+    input: Any,
+    weight: Any,
+    bias_shape: Any,
+    mean: Any,
+    rstd: Any,
+    normalized_shape: Sequence[int],
+    eps: float,
+) -> list[Any]:
+    if xp is not recorded and rows.has_long_rows(xp, input) and (weight is None or weight.dtype is input.dtype):
+        width = math.prod(normalized_shape)
+        found = rows.layer_norm_gradient(g, input, mean.reshape(-1), rstd.reshape(-1), weight, width, needs)
+        return [found[0], *[x if x is None else x.reshape(normalized_shape) for x in found[1:]]]
+    axes = last_dims(normalized_shape)
+    if xp is recorded:  # mean and rstd were saved as plain numbers, but depend on the input
+        result, rstd = xp._standardize(input, axes, eps)
+    else:
+        result = (input - mean) * rstd
+    inner = rstd * tangential(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
+    return [inner, g * result if needs[1] else None, g if needs[2] else None]
+
+
+def layer_norm_tangent(
+    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
+) -> Any:
+    axes, total = last_dims(normalized_shape), None
+    result, rstd = xp._standardize(input, axes, eps)
+    if "input" in tangents:
+        total = rstd * tangential(xp, tangents["input"], result, axes)
+        total = total if weight is None else total * weight
+    if "weight" in tangents:
+        total = result * tangents["weight"] + (0 if total is None else total)
+    if "bias" in tangents:
+        total = tangents["bias"] + (0 if total is None else total)
+    return total
+
+
+def batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    """The last dimensions stay the last; weights that differ from example to example are applied afterwards."""
+    input, normalized_shape, weight, bias, eps = args
+    size = batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[2] is None and in_dims[3] is None:
+        return op(input, normalized_shape, weight, bias, eps), 0
+    out, mean, rstd = op(input, normalized_shape, None, None, eps)
+    weight, bias = [
+        None if x is None else padded(expanded(x, dim, size), input.ndim - 1)
+        for x, dim in ((weight, in_dims[2]), (bias, in_dims[3]))
+    ]
+    return (scaled_and_shifted(out, weight, bias), mean, rstd), 0
+
+
+native_layer_norm = primitive(
+    "native_layer_norm",
+    forward=layer_norm_forward,
+    vjp=Joint(("input", "weight", "bias"), layer_norm_gradients),
+    jvp=layer_norm_tangent,
+    batch=batch_layer_norm,
+    outputs=("result", "mean", "rstd"),
+    nondifferentiable=("mean", "rstd"),
+    optional=("weight", "bias"),
+)
+
+
 @composite
 def layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
@@ -76,7 +167,7 @@ def layer_norm(
     """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
     input = as_operand("layer_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, bias)
-    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
+    return native_layer_norm(input, tuple(input.shape[dims[0] :]), weight, bias, eps)[0]
 
 
 def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
@@ -156,7 +247,8 @@ def _move_statistics(input: Any, dims: Sequence[int], running_mean: Any, running
         found = var_mean(input, dims)
         for running, now in ((running_var, found[0]), (running_mean, found[1])):
             if running is not None:
-                write_array(running, (running * (1 - momentum) + now * momentum)._array, "batch_norm")
+                kept: Any = as_operand("batch_norm", "running_mean", running)
+                write_array(kept, (kept * (1 - momentum) + now * momentum)._array, "batch_norm")
 
 
 @composite
@@ -191,7 +283,8 @@ def _move_instance_statistics(input: Any, dims: Any, running_mean: Any, running_
         found = var_mean(input, dims)
         for running, now in ((running_var, found[0]), (running_mean, found[1])):
             if running is not None:
-                write_array(running, (running * (1 - momentum) + mean(now, 0) * momentum)._array, "instance_norm")
+                kept: Any = as_operand("instance_norm", "running_mean", running)
+                write_array(kept, (kept * (1 - momentum) + mean(now, 0) * momentum)._array, "instance_norm")
 
 
 @composite

@@ -9,7 +9,7 @@ from undertow.backend import dtypes
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.dims import Dims, numpy_spelling, reduced_axes, restore
 from undertow.ops.extrema import share
-from undertow.ops.operands import type_name
+from undertow.ops.operands import as_operand, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import cast
 from undertow.ops.rules import LOOP, REDUCTION
@@ -57,7 +57,7 @@ def require_largest(ord: float, shape: tuple[int, ...], axes: tuple[int, ...]) -
 def norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
     """The derivative of the norm (given with its dimensions kept) with respect to each element.
 
-    Zero at zero, as PyTorch has it. Second derivatives that do not exist there come out as NaN.
+    Zero at zero, as PyTorch has it. There second derivatives are NaN for ord up to 2, and zero for larger ones.
     """
     if ord == 0:
         return xp.zeros_like(input)
@@ -72,7 +72,7 @@ def norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
     powers = magnitude ** (ord - 1)
     if ord < 1:
         return xp.sgn(input) * xp.where(xp.equal(input, 0), 0.0, powers) * norm ** (1 - ord)
-    return xp.sgn(input) * powers * xp.where(xp.equal(norm, 0), 0.0, norm ** (1 - ord))
+    return xp.sgn(input) * powers * xp.where(xp.equal(norm, 0), 1.0, norm) ** (1 - ord)
 
 
 def norm_gradient(xp: Any, g: Any, input: Any, out: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
@@ -176,6 +176,7 @@ def check_points(x1: Any, x2: Any, p: float) -> None:
 @composite
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distance of every row of x1 to every row of x2, batch by batch."""
+    x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)
     check_points(x1, x2, p)
     rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
     columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))

@@ -14,6 +14,7 @@ from undertow.backend import dtypes
 from undertow.modes import Interceptor, current, set_state
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, write_array
+from undertow.ops.return_types import ReturnType
 from undertow.ops.templates import function_with_out, install_write_out
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -44,7 +45,7 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         fit(target, value._array, name)
     for target, value in zip(targets, results, strict=True):
         write_array(target, value._array, name)
-    return type(result)(targets) if hasattr(result, "_fields") else out
+    return type(result)(targets) if isinstance(result, ReturnType) else out
 
 
 def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -88,6 +89,12 @@ def fit(target: Tensor, array: Any, name: str) -> None:
     target._array = target._xp.empty(array.shape, mine.dtype)
 
 
+def namespace_function(name: str) -> Callable[..., Any]:
+    """The operation as a function of a namespace (linalg, fft, special), all of which take `out`."""
+    op = REGISTRY[name]
+    return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
+
+
 def public_function(name: str) -> Callable[..., Any]:
     """The operation as a function of the package: with an argument `out`, if PyTorch's has one."""
     op = REGISTRY[name]
@@ -99,11 +106,15 @@ def public_function(name: str) -> Callable[..., Any]:
 #: functions made of several operations that take `out`
 COMPOSITES = set(
     """
-    all amax amin aminmax any arange cat clamp clip column_stack concat concatenate conj_physical cross cummax cummin
-    diag diff div divide dstack empty eye float_power full ger hstack inner inverse kron linspace logspace logsumexp
-    matmul matrix_power max mean median min msort nanmean nanmedian nanquantile nansum nonzero norm normal ones outer
-    polygamma prod quantile rand randint randn randperm scatter scatter_add slogdet square stack std sum take_along_dim
-    tensordot threshold var vstack where zeros
+    alias_copy all amax amin aminmax any arange as_strided_copy bucketize cat cholesky cholesky_inverse
+    cholesky_solve clamp clip column_stack concat concatenate conj_physical cross cummax cummin detach_copy diag
+    diff div divide dstack empty expand_copy eye float_power frexp frobenius_norm full ger histogram hstack inner
+    inverse kron kthvalue linspace logspace logsumexp lu_solve lu_unpack matmul matrix_power max mean median min
+    mode msort nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal nuclear_norm ones orgqr outer
+    permute_copy polygamma prod quantile rand randint randn randperm renorm row_stack scatter scatter_add
+    searchsorted select_copy slice_copy slogdet sort square squeeze_copy stack std sum svd t_copy take_along_dim
+    tensordot threshold topk transpose_copy triangular_solve unfold_copy unsqueeze_copy var view_as_complex_copy
+    view_as_real_copy view_copy vstack where zeros
     """.split()
 )
 
@@ -112,7 +123,8 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return function(*args, **kwargs)
+            # as most are called, and a third faster than with the star
+            return function(args[0]) if len(args) == 1 and not kwargs else function(*args, **kwargs)
         return write_out(function, args, kwargs, out)
 
     return wrapped

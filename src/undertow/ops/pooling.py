@@ -160,16 +160,26 @@ max_pool_backward = primitive(
 )
 
 
-def pooling_by_choice(name: str, forward: Any, dims: int, node: str) -> Any:
+def chosen_gradient(dims: int) -> Any:
+    return lambda xp, g, input_shape, indices: xp.max_pool_backward(
+        g, indices, tuple(input_shape[len(input_shape) - dims :])
+    )
+
+
+def largest_gradient(dims: int) -> Any:
+    """The same; the windows are named for those who look at the node."""
+    gradient = chosen_gradient(dims)
+    return lambda xp, g, input_shape, indices, kernel_size, stride, padding, dilation, ceil_mode: gradient(
+        xp, g, input_shape, indices
+    )
+
+
+def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
     """A primitive that returns chosen elements of the input, and their positions."""
     return primitive(
         name,
         forward=forward,
-        vjp={
-            "input": lambda xp, g, input_shape, indices: xp.max_pool_backward(
-                g, indices, tuple(input_shape[len(input_shape) - dims :])
-            )
-        },
+        vjp={"input": rule},
         jvp={"input": lambda xp, t, indices: picked(xp, t, indices, dims)},
         batch=shifted(),
         outputs=("values", "indices"),
@@ -178,9 +188,14 @@ def pooling_by_choice(name: str, forward: Any, dims: int, node: str) -> Any:
     )
 
 
-MAX_POOLS = {n: pooling_by_choice(f"_max_pool{n}d", largest, n, f"MaxPool{n}DWithIndicesBackward0") for n in (2, 3)}
+MAX_POOLS = {
+    n: pooling_by_choice(f"_max_pool{n}d", largest, largest_gradient(n), n, f"MaxPool{n}DWithIndicesBackward0")
+    for n in (2, 3)
+}
 ADAPTIVE_MAX_POOLS = {
-    n: pooling_by_choice(f"_adaptive_max_pool{n}d", adaptive_largest, n, f"AdaptiveMaxPool{n}DBackward0")
+    n: pooling_by_choice(
+        f"_adaptive_max_pool{n}d", adaptive_largest, chosen_gradient(n), n, f"AdaptiveMaxPool{n}DBackward0"
+    )
     for n in (2, 3)
 }
 

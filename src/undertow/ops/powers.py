@@ -189,6 +189,7 @@ xlogy = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     number_node="XlogyBackward2",
+    number_edge=False,
     promote="float",
     number="other",
 )

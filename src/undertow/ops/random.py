@@ -234,7 +234,7 @@ _zero = lambda xp, g: xp.zeros_like(g)
 
 def _bernoulli(xp: Any, input: Any, p: Any = None, *, generator: Any = None) -> Any:
     source = as_generator("bernoulli", generator)
-    return draw.bernoulli(source, input.shape, input.dtype, input if p is None else p)
+    return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input if p is None else p))
 
 
 #: bernoulli(input): 1 with the probabilities in `input`; bernoulli(input, p): with probability p, in the shape of input
@@ -242,7 +242,7 @@ bernoulli = primitive("bernoulli", _bernoulli, vjp={"input": _zero}, jvp=ELEMENT
 
 poisson = primitive(
     "poisson",
-    forward=lambda xp, input, generator=None: draw.poisson(as_generator("poisson", generator), input),
+    forward=lambda xp, input, generator=None: xp.asarray(draw.poisson(as_generator("poisson", generator), input)),
     vjp={"input": _zero},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -250,8 +250,8 @@ poisson = primitive(
 
 binomial = primitive(
     "binomial",
-    forward=lambda xp, count, prob, generator=None: draw.binomial(
-        as_generator("binomial", generator), *xp.broadcast_arrays(count, prob)
+    forward=lambda xp, count, prob, generator=None: xp.asarray(
+        draw.binomial(as_generator("binomial", generator), *xp.broadcast_arrays(count, prob))
     ),
     vjp={"count": _zero, "prob": _zero},
     jvp=ELEMENTWISE,
@@ -269,8 +269,8 @@ multinomial = nondifferentiable(
 
 _normal_of_mean = primitive(
     "_normal_of_mean",
-    forward=lambda xp, mean, std, *, generator=None: draw.normal(
-        as_generator("normal", generator), mean.shape, mean.dtype, mean, std
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(as_generator("normal", generator), mean.shape, mean.dtype, mean, std)
     ),
     vjp={"mean": _zero},
     jvp=ELEMENTWISE,
@@ -280,8 +280,8 @@ _normal_of_mean = primitive(
 
 _normal_of_std = primitive(
     "_normal_of_std",
-    forward=lambda xp, mean, std, *, generator=None: draw.normal(
-        as_generator("normal", generator), std.shape, std.dtype, mean, std
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(as_generator("normal", generator), std.shape, std.dtype, mean, std)
     ),
     vjp={"std": _zero},
     jvp=ELEMENTWISE,
@@ -291,8 +291,10 @@ _normal_of_std = primitive(
 
 _normal_of_both = primitive(
     "_normal_of_both",
-    forward=lambda xp, mean, std, *, generator=None: draw.normal(
-        as_generator("normal", generator), xp.broadcast_shapes(mean.shape, std.shape), mean.dtype, mean, std
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(
+            as_generator("normal", generator), xp.broadcast_shapes(mean.shape, std.shape), mean.dtype, mean, std
+        )
     ),
     vjp={"mean": _zero, "std": _zero},
     jvp=ELEMENTWISE,
@@ -321,6 +323,7 @@ def normal(
     >>> ut.normal(ut.zeros(3), 1.0).shape
     undertow.Size([3])
     """
+    mean, std = [Tensor(v, cpu) if isinstance(v, cpu.ndarray) else v for v in (mean, std)]
     tensors = isinstance(mean, Tensor), isinstance(std, Tensor)
     if any(tensors) != (size is None):
         raise TypeError(

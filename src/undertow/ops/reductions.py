@@ -64,7 +64,7 @@ def sum_all_forward(xp: Any, input: Any) -> Any:
     if ones is None:
         return in_dtype_of(input, accumulate(xp.add, input, None))
     if input.size <= 32 and xp is cpu:
-        return input.ravel().dot(ones[input.size])
+        return (input if input.ndim == 1 else input.ravel()).dot(ones[input.size])
     return xp.add.reduce(input, axis=None)
 
 
@@ -90,7 +90,12 @@ sum_dims = primitive(
 
 sum_all = primitive(
     "_sum_all",
-    forward=sum_all_forward,
+    # the commonest case stands here to be inlined (see inline.py); sum_all_forward knows it too, for `mean`
+    forward=lambda xp, input: (
+        input.dot(FEW_ONES[input.dtype][input.size])
+        if xp is cpu and input.ndim == 1 and input.size <= 32 and input.dtype in FEW_ONES
+        else sum_all_forward(xp, input)
+    ),
     vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
     jvp=LINEAR,
     batch=over_rows(sum_dims),
@@ -114,6 +119,8 @@ def sum(
     >>> ut.sum(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
     tensor([3., 7.])
     """
+    if dim is axis is dtype is None and not keepdim and not keepdims:
+        return sum_all(input)
     if axis is not None:
         dim = axis
     if keepdims is not None:
@@ -122,7 +129,8 @@ def sum(
         dim = tuple(dim)
     if dtype is not None:
         input = cast(input, dtype)
-    return sum_all(input) if dim is None and not keepdim else sum_dims(input, dim, keepdim)
+    total = sum_all(input) if dim is None and not keepdim else sum_dims(input, dim, keepdim)
+    return cast(total, dtype)  # integers are summed up as int64
 
 
 def batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
@@ -254,7 +262,7 @@ nansum_dims = primitive(
 @numpy_spelling
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, with NaN counted as zero."""
-    return nansum_dims(cast(input, dtype), dim, keepdim)
+    return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
 @composite
@@ -339,12 +347,12 @@ def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = No
     """
     input = cast(input, dtype)
     if dim is None and not keepdim:
-        return prod_all(input)
+        return cast(prod_all(input), dtype)
     if not isinstance(dim, Iterable) and dim is not None:
-        return prod_dim(input, dim, keepdim)
+        return cast(prod_dim(input, dim, keepdim), dtype)
     for d in sorted(wrap_dims(dim, input.ndim), reverse=True):
         input = prod_dim(input, d, keepdim)
-    return input
+    return cast(input, dtype)
 
 
 # ---- logsumexp

@@ -13,6 +13,7 @@ from undertow.errors import IncompatibleViewError
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
+from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.shifted import shifted
 from undertow.ops.sizes import infer_sizes, ints
@@ -35,6 +36,7 @@ clone = primitive(
 @composite
 def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
     """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
+    input = as_operand("contiguous", "input", input)
     return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
 
 
@@ -52,7 +54,9 @@ _to_copy = primitive(
 def to_dtype(input: Any, dtype: Any) -> Any:
     """The tensor in another dtype; the tensor itself if it has that dtype."""
     dtype = dtypes.dtype(dtype)
-    return input if input.dtype == dtype else _to_copy(input, dtype)
+    if input.dtype != dtype:
+        return _to_copy(input, dtype)
+    return as_operand("to_dtype", "input", input)
 
 
 adapter("astype")(to_dtype)
@@ -161,7 +165,10 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
         size = sizes
     else:
         size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
-    array = input._array
+    try:
+        array = input._array
+    except AttributeError:  # an array; asking first would cost every call 40 ns
+        return reshape(as_operand("reshape", "input", input), size)
     if array.flags.c_contiguous or array.ndim != input.ndim or is_viewable(array.shape, array.strides, size):
         try:
             return _view(input, size)
@@ -178,6 +185,7 @@ def reshape_as(input: Any, other: Any) -> Any:
 @composite
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
+    input = as_operand("flatten", "input", input)
     ndim = input.ndim
     start, end = wrap_dim(start_dim, ndim), wrap_dim(end_dim, ndim)
     if start > end:
@@ -223,10 +231,9 @@ def on_each(one: Any) -> Any:
     """A function of one tensor that also takes several, or a sequence of them."""
 
     def several(*tensors: Any) -> Any:
-        if len(tensors) == 1:
-            given = tensors[0]
-            return tuple([one(t) for t in given]) if isinstance(given, (list, tuple)) else one(given)
-        return tuple([one(t) for t in tensors])
+        listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+        given = [as_operand(one.__name__, "tensors", t) for t in (tensors[0] if listed else tensors)]
+        return tuple([one(t) for t in given]) if listed or len(tensors) != 1 else one(given[0])
 
     several.__name__ = several.__qualname__ = one.__name__
     several.__doc__ = one.__doc__

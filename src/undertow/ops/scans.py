@@ -9,7 +9,7 @@ from undertow.backend import dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.dims import numpy_spelling, wrap_dim
-from undertow.ops.operands import require_kinds, require_order
+from undertow.ops.operands import as_operand, require_kinds, require_order
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import ACCUMULATOR, in_dtype_of
 from undertow.ops.rules import LINEAR, REDUCTION
@@ -296,6 +296,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, a
     >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
     tensor([3., 5.])
     """
+    input = as_operand("diff", "input", input)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     if input.ndim == 0:
@@ -349,6 +350,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
     >>> ut.trapezoid(ut.tensor([1.0, 5.0, 10.0]))
     tensor(10.5000)
     """
+    y = as_operand("trapezoid", "y", y)
     check_samples("trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)
     if not y.shape[dim]:
@@ -369,6 +371,7 @@ def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
 @numpy_spelling
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoidal rule."""
+    y = as_operand("cumulative_trapezoid", "y", y)
     check_samples("cumulative_trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)
     if x is None:

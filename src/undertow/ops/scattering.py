@@ -58,13 +58,17 @@ def gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, 
     return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
 
 
+def gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not sparse_grad:
+        return xp.gather_backward(g, input_shape, dim, index)
+    places = xp._gather_places(index, input_shape, wrap_dim(dim, len(input_shape)))
+    return xp._sparse_coo(xp.reshape(g, (-1,)), places, input_shape)
+
+
 gather = primitive(
     "gather",
     forward=gather_array,
-    vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp.gather_backward(g, input_shape, dim, index),
-        "index": None,
-    },
+    vjp={"input": gather_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1),
 )
@@ -82,6 +86,7 @@ gather_backward = primitive(
 def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
+    input, indices = [as_operand("take_along_dim", "input", t) for t in (input, indices)]
     if indices.dtype.kind not in "iu":
         name = type_name(indices)
         raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {name}")

@@ -80,7 +80,7 @@ def slices(input: Any, dim: int, index: Any) -> tuple[Any, ...]:
     return (ALL,) * dim + (index.reshape(-1),) if input.ndim else (Ellipsis,)
 
 
-def index_select_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+def index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     check_vector("index_select", index)
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
@@ -94,13 +94,18 @@ def index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim:
     return add_at(xp, out, slices(out, wrap_dim(dim, out.ndim), index), grad) if out.ndim else grad.copy()
 
 
+def index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not sparse_grad:
+        return xp.index_select_backward(g, input_shape, dim, index)
+    dim = wrap_dim(dim, len(input_shape))
+    blocks = xp.reshape(g, (-1, *input_shape[dim + 1 :]))
+    return xp._sparse_coo(blocks, xp._slice_places(index, input_shape, dim), input_shape)
+
+
 index_select = primitive(
     "index_select",
     forward=index_select_array,
-    vjp={
-        "input": lambda xp, g, input_shape, dim, index: xp.index_select_backward(g, input_shape, dim, index),
-        "index": None,
-    },
+    vjp={"input": index_select_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
 )
@@ -347,14 +352,39 @@ def embedding_array(
 
 
 def embedding_gradient(
-    xp: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
+    xp: Any,
+    g: Any,
+    indices: Any,
+    weight_shape: tuple[int, ...],
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
 ) -> Any:
+    if sparse:
+        return embedding_sparse_gradient(xp, g, indices, weight_shape, padding_idx, scale_grad_by_freq)
     if padding_idx >= 0:
         g = xp._masked_fill_number(g, xp._index_is(indices, padding_idx), 0)
     if scale_grad_by_freq:
         g = g / xp._index_frequency(indices, weight_shape[0], g.dtype)
     rows = xp.reshape(g, (-1, weight_shape[1])) if g.ndim != 2 else g
     return xp.index_select_backward(rows, weight_shape, 0, xp._flat_index(indices))
+
+
+def embedding_sparse_gradient(
+    xp: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The rows of g, each at the place that its index names; those of the padding are left out."""
+    if scale_grad_by_freq:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients. Pass sparse=False, or leave "
+            "scale_grad_by_freq out."
+        )
+    rows = xp.reshape(g, (-1, weight_shape[1])) if g.ndim != 2 else g
+    index = xp._flat_index(indices)
+    if padding_idx >= 0:
+        kept = xp._kept_places(index, padding_idx)
+        rows, index = xp.index_select(rows, 0, kept), xp.index_select(index, 0, kept)
+    return xp._sparse_coo(rows, xp._slice_places(index, weight_shape, 0), weight_shape)
 
 
 embedding = primitive(

@@ -77,6 +77,7 @@ def repeat_interleave(
     Given only numbers, the index of each, as often as it says.
     """
     dim = axis if dim is None else dim
+    input = as_operand("repeat_interleave", "input", input)
     if repeats is None:
         return index_tensor(input, repeated_indices(input, prod(input.shape)))
     if dim is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.ops import rows
 from undertow.ops.arithmetic import neg
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import reduced_axes, wrap_dim
@@ -33,11 +34,17 @@ def below_largest(xp: Any, input: Any, axis: Any) -> Any:
     return input - xp.maximum.reduce(input, axis, None, None, True)
 
 
+def in_rows(xp: Any, x: Any, dim: int) -> bool:
+    return rows.is_last(dim, x.ndim) and rows.has_long_rows(xp, x)
+
+
 # ---- softmax
 
 
 def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("softmax", input, dtype)
+    if in_rows(xp, input, dim):
+        return rows.softmax(input)
     axis = axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
@@ -57,6 +64,8 @@ softmax = primitive(
 
 
 def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    if in_rows(xp, output, dim):
+        return rows.softmax_gradient(grad_output, output)
     product = grad_output * output
     return product - output * xp.add.reduce(product, axis_of(dim, output.ndim), None, None, True)
 
@@ -92,6 +101,8 @@ def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("log_softmax", input, dtype)
+    if in_rows(xp, input, dim):
+        return rows.log_softmax(input)
     axis = axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
@@ -110,6 +121,8 @@ log_softmax = primitive(
 
 
 def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    if in_rows(xp, output, dim):
+        return rows.log_softmax_gradient(grad_output, output)
     return grad_output - xp.exp(output) * xp.add.reduce(grad_output, axis_of(dim, output.ndim), None, None, True)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from undertow.backend import ArrayNamespace, dtypes
-from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare import REGISTRY, adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
 from undertow.ops.operands import type_name
@@ -20,7 +20,7 @@ from undertow.tensor import Tensor
 
 # zeros like part of a gradient, for rules: in place of what did not arrive
 ArrayNamespace.define("zeros_of", lambda xp, like, shape: xp.zeros(shape, like.dtype))
-adapter("zeros_of")(lambda like, shape: Tensor(like._xp.zeros(shape, like.dtype), like._xp))
+adapter("zeros_of")(lambda like, shape: REGISTRY["_zeros_for"].function(like, shape))
 
 
 def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
     known = next(part for part in g if part is not None)
-    return xp.stack([xp.zeros_like(known) if part is None else part for part in g], dim)
+    return xp.stack([xp.zeros_of(known, known.shape) if part is None else part for part in g], dim)
 
 
 unbind = declare_view(

@@ -6,10 +6,11 @@ import math
 import warnings
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.examples import example_by_example
 from undertow.ops.extrema import SELECTING, of_all, require_elements, with_values
 from undertow.ops.operands import as_operand, require_kinds, type_name
 from undertow.ops.recorded import recorded
@@ -375,6 +376,7 @@ def quantiles(
     name: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
 ) -> Any:
     input = as_operand(name, "input", input)
+    q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
     check_quantile(name, input, q, interpolation)
     gone = reduced_axes(dim, input.ndim)
     ordered = REGISTRY["sort"].function(rows_along(input, dim))[0]
@@ -389,6 +391,7 @@ def quantiles(
 
 
 @composite
+@example_by_example
 @numpy_spelling
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -403,6 +406,7 @@ def quantile(
 
 
 @composite
+@example_by_example
 @numpy_spelling
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"

@@ -6,21 +6,24 @@ linecache, so that a traceback shows their lines.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, namespace_of_array
+from undertow.backend import cpu, dtypes, namespace_of_array
 from undertow.graph import sites
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.saved import CompiledNode, Freed, unpack_input, unpack_output
 from undertow.modes import current
+from undertow.ops.inline import formula
 from undertow.ops.lazy import lazy_function
 from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Tensor, version_of
+from undertow.tensor import LEAF, Tensor, extra_of, version_of
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -49,13 +52,15 @@ def install_write_out(function: Any) -> None:
 
 
 SCOPE = {
+    "FLOAT32": dtypes.float32, "FLOAT64": dtypes.float64,
     "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
     "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array,
+    "extra_of": extra_of, "ref": weakref.ref, "leaf_edge": leaf_edge,
     "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor,
     "as_operands": as_operands, "attach_view": attach_view,
     "current": current, "current_edge": recorded_edge, "explain": explain,
-    "float_array": float_array, "leaf_edge": leaf_edge, "new": new,
+    "float_array": float_array, "new": new,
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
     "recorded": recorded, "same_device": same_device, "unpack_input": unpack_input,
     "unpack_output": unpack_output,
@@ -73,6 +78,7 @@ def build(op: Op) -> None:
 def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
     build = Build(op, (), takes_out=True)
+    build.scope = op.function.__globals__
     function = lazy_function(build.name, f"<undertow {build.name}>", op.function.__globals__, build.function_source)
     function.__qualname__ = function.__name__ = op.name
     signature = op.signature()
@@ -93,6 +99,8 @@ class Build:
         self.all_edges = op.edges if op.number_edge else self.edges
         self.name = op.name + ("_number" if numbers else "_or_out" if takes_out else "")
         self.takes_out = takes_out
+        self.scope: dict[str, Any] = {}  # the globals of the function
+        self.node_scope: dict[str, Any] = {}  # the globals of `pull`
         self.lines: list[str] = []
         self.plan_saving()
 
@@ -119,7 +127,7 @@ class Build:
 
     def compile(self) -> None:
         op = self.op
-        scope = {**SCOPE, "forward": op.forward}
+        scope = self.scope = {**SCOPE, "forward": op.forward}
         sites.take_sites_in(scope)
         scope.update({f"default_{n}": d for n, d in op.defaults.items()})
         if self.edges:
@@ -226,33 +234,40 @@ class Build:
             self.add(f"if {same}:")
             self.add(f"{', '.join(arrays)} = promote(({', '.join(taking_part)}), {op.promote!r})", 2)
 
+    def forward_expression(self) -> str:
+        """The forward's formula on the arrays, or a call of it."""
+        given = {n: f"{n}_array" if n in self.inputs else n for n in self.ordered_arguments()}
+        taken = {"_state", "_xp", *given, *given.values()}
+        text = formula(self.op.forward, {"xp": "_xp", **given}, self.scope, taken)
+        if text is not None:
+            return text
+        arguments = [f"{n}={v}" if n in self.op.keyword_only else v for n, v in given.items()]
+        return f"forward(_xp, {', '.join(arguments)})"
+
     def write_forward(self) -> None:
         op = self.op
-        arguments = ", ".join(
-            (f"{n}=" if n in op.keyword_only else "") + (f"{n}_array" if n in self.inputs else n)
-            for n in self.ordered_arguments()
-        )
+        forward = self.forward_expression()
         if op.batch is ELEMENTWISE:
             self.add("try:")
-            self.add(f"_out = forward(_xp, {arguments})", 2)
+            self.add(f"_out = {forward}", 2)
             self.add("except (OverflowError, TypeError, ValueError) as _error:")
             self.add(f"explain(_error, {op.name!r}, ({''.join(i + '_array, ' for i in self.inputs)}))", 2)
             self.add("raise", 2)
         else:
-            self.add(f"_out = forward(_xp, {arguments})")
+            self.add(f"_out = {forward}")
         if op.promote and self.edges:
             first = self.edges[0] + "_array"
             if self.numbers:
                 number = self.numbers[0]
                 self.add(f"if _out.dtype is not {first}.dtype:")
                 self.add(f"{first} = promote_number({first}, {number}, {op.promote!r})", 2)
-                self.add(f"_out = forward(_xp, {arguments})", 2)
+                self.add(f"_out = {forward}", 2)
             elif op.promote == "float":
                 taking_part = [f"{i}_array" for i in self.edges if i not in op.optional]
                 self.add(f"if _out.dtype is not {first}.dtype and {first}.dtype.kind not in 'fc':")
                 for a in taking_part:
                     self.add(f"{a} = float_array({a})", 2)
-                self.add(f"_out = forward(_xp, {arguments})", 2)
+                self.add(f"_out = {forward}", 2)
         if op.moves_to:
             self.add(f"_xp = {op.moves_to}")
         if op.outputs is None:
@@ -278,17 +293,8 @@ class Build:
         unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fc'" if op.check_output else no_edge
         self.add(f"if {unrecorded}:")
         self.write_plain_result(2, "None")
-        for i in self.edges:
-            self.write_leaf_edge(i)
         self.write_node()
         self.write_recorded_result()
-
-    def write_leaf_edge(self, i: str) -> None:
-        # the common case of leaf_edge(): the leaf's AccumulateGrad node exists
-        self.add(f"if {i}_edge is LEAF:")
-        self.add(f"_extra = {i}._extra", 2)
-        self.add(f"{i}_edge = None if _extra is None or _extra.accumulate is None else _extra.accumulate()", 2)
-        self.add(f"if {i}_edge is None: {i}_edge = leaf_edge({i})", 2)
 
     def write_plain_result(self, depth: int, extra: str) -> None:
         op = self.op
@@ -321,9 +327,8 @@ class Build:
     def write_node(self) -> None:
         op = self.op
         self.add("_node = new(Backward)")
-        next_edges = "".join((f"{i}_edge, " if i not in self.numbers else "None, ") for i in self.all_edges)
-        self.add(f"_node.next_edges = ({next_edges})")
         self.add("_node.sequence_nr = next_sequence_nr()")
+        self.write_edges()
         for n in self.saved_inputs:
             # the version is 0 unless somebody changed the tensor, or shares its memory
             version = (
@@ -355,12 +360,34 @@ class Build:
         self.write_site()
         self.add("if _state.record is not None: _state.record(_node, _state)")
 
+    def write_edges(self) -> None:
+        """See Note [Edges to leaves]."""
+        edges = "".join((f"{i}_edge, " if i not in self.numbers else "None, ") for i in self.all_edges)
+        self.add("if " + " or ".join([f"{i}_edge is LEAF" for i in self.edges]) + ":")
+        for i in self.edges:
+            self.add(f"if {i}_edge is LEAF:", 2)
+            self.add(f"_extra = {i}._extra", 3)
+            self.add(f"if _extra is None: _extra = extra_of({i})", 3)
+            self.add(f"{i}_edge = None if _extra.accumulate is None else _extra.accumulate()", 3)
+            self.add(f"if {i}_edge is None:", 3)
+            self.add("_user = None if _extra.used_by is None else _extra.used_by()", 4)
+            self.add("if _user is None or _user is _node:", 4)
+            self.add(f"{i}_edge = {i}", 5)
+            self.add("_extra.used_by = ref(_node)", 5)
+            self.add(f"else: {i}_edge = leaf_edge({i})", 4)
+        standing = " or ".join([f"{i}_edge is {i}" for i in self.edges])
+        self.add(f"_node.recorded_edges = [{edges}] if {standing} else ({edges})", 2)
+        self.add("if _xp is not cpu: _node.next_edges  # a node on a device keeps the stream that is current now", 2)
+        self.add(f"else: _node.recorded_edges = ({edges})")
+
     def write_site(self) -> None:
-        # the number form is called by the main form, which is called by the program
-        self.add(f"_frame = getframe({2 if self.numbers else 1})")
-        # most often it is a function of ours that the program called: one step out, without a call
+        # The number form is called by the main form, and a private operation by a public one. Frames that are not
+        # asked for are not made: looking two steps out costs no more than one.
+        self.add(f"_frame = getframe({1 + bool(self.numbers) + self.op.name.startswith('_')})")
+        # most often it is a function of ours, or two, that the program called: steps out, without a call
         self.add("if id(_frame.f_code) in INTERNAL:")
         self.add("_frame = _frame.f_back", 2)
+        self.add("if id(_frame.f_code) in INTERNAL: _frame = _frame.f_back or _frame", 2)
         self.add("if id(_frame.f_code) in INTERNAL: _frame = user_frame(_frame)", 2)
         self.add("_node.code = _frame.f_code")
         self.add("_node.lasti = _frame.f_lasti")
@@ -408,6 +435,7 @@ class Build:
         op = self.op
         rules = {"*": op.vjp.rule} if hasattr(op.vjp, "rule") else op.vjp
         node_scope = {**scope, **{f"rule_{'joint' if i == '*' else i}": rule for i, rule in rules.items()}}
+        self.node_scope = node_scope
         pull = lazy_function("pull", f"<undertow {self.name} backward>", node_scope, self.pull_source)
         slots = [f"saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs]]
         versions = [f"version_{n}" for n in self.saved_inputs]
@@ -435,7 +463,7 @@ class Build:
         for n in self.saved_outputs:
             found["result" if n == "out" else n] = "output", (n, self.output_nr(n))
         for k, n in enumerate(self.values):
-            if n.endswith("_shape"):
+            if n.endswith("_shape") and n not in self.op.params:
                 found[public_name(n.removesuffix("_shape")) + "_sym_sizes"] = "value", k
             else:
                 found[public_name(n)] = "value", k
@@ -466,11 +494,17 @@ class Build:
             if i in self.numbers:
                 gradients.append("None")
                 continue
-            call = f"rule_{i}(xp, g{''.join(', ' + n for n in names[i])})"
-            if is_identity(op.vjp[i]):  # type: ignore[index]
-                call = "g"
-            gradients.append(call if len(self.edges) == 1 else f"None if {i}_edge is None else {call}")
+            gradient = self.rule_expression(i, names[i])
+            gradients.append(gradient if len(self.edges) == 1 else f"None if {i}_edge is None else {gradient}")
         self.add(f"return [{', '.join(gradients)}]")
+
+    def rule_expression(self, i: str, names: Sequence[str]) -> str:
+        """The formula of an input's rule, or a call of it."""
+        rule = self.op.vjp[i]  # type: ignore[index]
+        arrays = [*self.saved_inputs, *self.saved_outputs]
+        taken = {"self", "edges", "keep", "_extra", *[f"{e}_edge" for e in self.all_edges], *arrays, *self.values}
+        text = formula(rule, {n: n for n in ("xp", "g", *names)}, self.node_scope, taken, arrays)
+        return f"rule_{i}(xp, g{''.join(', ' + n for n in names)})" if text is None else f"({text})"
 
     def single_gradient(self) -> int | None:
         """The number of the only differentiable output, if there is just one."""
@@ -502,16 +536,6 @@ class Build:
                 self.add(f"if xp is recorded and {n} is not None: {n} = self.output_tensor({nr}, {n}, xp.arrays)")
         released = " = ".join(f"self.saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs])
         self.add(f"if not keep: {released} = keep")
-
-
-def is_identity(rule: Any) -> bool:
-    """Whether a rule is `lambda xp, g: g`, which need not be called."""
-    code = getattr(rule, "__code__", None)
-    return code is not None and code.co_code == _IDENTITY.__code__.co_code and code.co_varnames == ("xp", "g")
-
-
-def _IDENTITY(xp: Any, g: Any) -> Any:
-    return g
 
 
 def public_name(name: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 from undertow.backend import cpu
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
-from undertow.graph.node import Node, extra_on, next_sequence_nr
-from undertow.graph.saved import Freed, SavedTensor, freed_error
+from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
+from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.sites import caller_site, is_site_recording_enabled, register_code
 from undertow.modes import current
 from undertow.ops.operands import as_operand, promote, same_device

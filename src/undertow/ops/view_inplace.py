@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.errors import NotDifferentiableError
-from undertow.graph.accumulate import gradient_edge
+from undertow.graph.accumulate import FormerMemory, gradient_edge
 from undertow.graph.error_node import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
@@ -23,9 +23,17 @@ from undertow.ops.inplace import check_in_place, described
 from undertow.ops.sizes import ints
 from undertow.ops.strided import Geometry, _as_strided, geometry_of, layout_of, memory_of
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
+from undertow.tensor.conversions import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    is_laid_out,
+    memory_format,
+    preserve_format,
+)
 from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
-from undertow.tensor.views import Replay, install_by_memory
+from undertow.tensor.views import Replay, current_replay, install_by_memory
 
 # ---- another look at the same memory
 
@@ -117,7 +125,7 @@ def by_memory(tensor: Tensor) -> Replay:
         return retyped(tensor, view)
     xp = tensor._xp
     mine, source = geometry_of(xp, tensor._array), geometry_of(xp, base._array)
-    return Replay(((_as_strided, (mine.shape, mine.strides, mine.offset, source), None),))
+    return Replay(None, _as_strided, (mine.shape, mine.strides, mine.offset, source), None)
 
 
 def retyped(tensor: Tensor, view: Any) -> Replay:
@@ -160,7 +168,8 @@ def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
     extra = extra_of(self)
     if extra.view is not None:
         extra.counter, extra.view = counter_of(self), None
-    extra.accumulate = None  # graphs recorded so far lead to what the tensor was
+    if self._edge is LEAF:
+        FormerMemory(self)
     self._array, self._xp = source._array, source._xp
     if recorded:
         set_edge(self, undefined_history(self, source))
@@ -174,10 +183,11 @@ def undefined_history(tensor: Tensor, source: Tensor) -> Any:
     return OutputEdge((Error(error, edges, [array.shape], [array.dtype]), 0))
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = None) -> Tensor:
     """Give the tensor other sizes, in place: its elements in memory order, and zeros where there are too few.
 
-    Counts as a change only if the sizes change. Tensors of which a gradient is asked cannot be resized.
+    `memory_format` says in which order the new sizes go through the memory. Counts as a change only if it changes
+    anything. Tensors of which a gradient is asked cannot be resized.
     """
     size = ints(sizes)
     if requires_grad(self) and not current().inference:
@@ -186,10 +196,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         )
     if any(n < 0 for n in size):
         raise RuntimeError(f"resize_: sizes must not be negative, got {list(size)}")
-    if size == self._array.shape:
+    if size == self._array.shape and memory_format is None:
+        return self
+    array = resized(self._xp, self._array, size, memory_format)
+    if array.shape == self._array.shape and array.strides == self._array.strides:
         return self
     check_in_place(self, "resize_")
-    array = resized(self._xp, self._array, size)
     version = count_change(self, "resize_")
     self._array = array  # a smaller one shows the memory that was there
     extra = extra_of(self)
@@ -200,7 +212,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-def resized(xp: Any, array: Any, size: tuple[int, ...]) -> Any:
+def resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
     start = geometry_of(xp, array).offset
@@ -209,12 +221,48 @@ def resized(xp: Any, array: Any, size: tuple[int, ...]) -> Any:
         larger = xp.zeros(count, array.dtype)
         larger[: memory.size] = memory
         memory = larger
-    return memory[:count].reshape(size)
+    return in_format(memory[:count], size, contiguous_format if format is None else format)
 
 
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """`resize_` to the sizes of another tensor."""
-    return resize_(self, tuple(the_template.shape))
+def in_format(memory: Any, size: tuple[int, ...], format: memory_format) -> Any:
+    """Consecutive elements under the given sizes, the dimensions nested as the format has them."""
+    if format is preserve_format:
+        raise RuntimeError("Unsupported memory format preserve_format: resize_ must be told in which order to read")
+    if format.dims is None:
+        return memory.reshape(size)
+    if len(size) != len(format.dims):
+        raise RuntimeError(f"required rank {len(format.dims)} tensor to use {format.name} format, got {list(size)}")
+    nested = memory.reshape([size[d] for d in format.dims])
+    return nested.transpose(sorted(range(len(size)), key=format.dims.__getitem__))
 
 
-METHODS |= {"resize_": resize_, "resize_as_": resize_as_, "set_": set_}
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """`resize_` to the sizes of another tensor; with `preserve_format`, to its memory format, too."""
+    if memory_format is preserve_format:
+        memory_format = next((f for f in CHANNELS_LAST if is_laid_out(the_template._array, f)), contiguous_format)
+    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
+
+
+CHANNELS_LAST = (channels_last, channels_last_3d)
+
+
+# ---- the same view of another tensor
+
+
+def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+    """The same view of another tensor; None if this is no view, or the tensor does not lie in memory as its base does.
+
+    >>> import undertow as ut
+    >>> row = ut.zeros(2, 3)[1]
+    >>> row._view_func(ut.ones(2, 3))
+    tensor([1., 1., 1.])
+    """
+    if not is_view(self):
+        return None
+    base = self._extra.view.base  # type: ignore[union-attr]
+    if geometry_of(base._xp, base._array) != geometry_of(new_base._xp, new_base._array):
+        return None
+    return current_replay(self)(new_base)
+
+
+METHODS |= {"_view_func": view_func, "resize_": resize_, "resize_as_": resize_as_, "set_": set_}

@@ -283,7 +283,7 @@ _squeeze_all = view(
 _squeeze_dim = view(
     "_squeeze_dim",
     forward=lambda xp, input, dim: squeeze_array(xp, input, (wrap_dim(dim, input.ndim),)),
-    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
     batch=shifted(dims=(1,)),
     node="SqueezeBackward1",
 )
@@ -291,7 +291,7 @@ _squeeze_dim = view(
 _squeeze_dims = view(
     "_squeeze_dims",
     forward=lambda xp, input, dim: squeeze_array(xp, input, wrap_dims(dim, input.ndim)),
-    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
     batch=shifted(dims=(1,)),
     node="SqueezeBackward2",
 )

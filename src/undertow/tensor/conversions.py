@@ -300,6 +300,15 @@ def get_device(self: Tensor) -> int:
 
 # ---- to methods
 
+
+def is_on(kind: str) -> property:
+    """`is_cpu`, `is_cuda`: whether the tensor's device is of this kind."""
+    return property(lambda self: self.device.type == kind)
+
+
+#: kinds of tensors that there are none of here
+NEVER = property(lambda self: False)
+
 #: attribute -> function or property; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
     "__bool__": to_bool,
@@ -316,12 +325,19 @@ METHODS: dict[str, Any] = {
     "get_device": get_device,
     "is_complex": is_complex,
     "is_contiguous": is_contiguous,
+    "is_cpu": is_on("cpu"),
+    "is_cuda": is_on("cuda"),
     "is_floating_point": is_floating_point,
+    "is_meta": NEVER,
+    "is_nested": NEVER,
     "is_nonzero": to_bool,
+    "is_quantized": NEVER,
     "is_same_size": is_same_size,
     "is_signed": is_signed,
+    "is_sparse_csr": NEVER,
     "item": item,
     "itemsize": property(element_size),
+    "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None
     "nbytes": property(nbytes),
     "ndimension": dim,
     "nelement": numel,

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.sparse import SparseArray
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 
@@ -189,11 +190,33 @@ def write_row(row: Any, indent: int, summarize: bool, style: Any) -> str:
 def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Any = None) -> str:
     """`repr(tensor)`. grad_fn: the name to show instead of the tensor's own; tangent: its forward gradient."""
     prefix = "tensor(" if type(tensor) is Tensor else f"{type(tensor).__name__}("
-    text = prefix + write_array(tensor._array, tensor._xp, len(prefix))
-    notes = [*data_notes(tensor), *gradient_notes(tensor, grad_fn)]
+    if type(tensor._array) is SparseArray:
+        text, notes = write_sparse(tensor, prefix), [*sparse_notes(tensor), *gradient_notes(tensor, grad_fn)]
+    else:
+        text = prefix + write_array(tensor._array, tensor._xp, len(prefix))
+        notes = [*data_notes(tensor), *gradient_notes(tensor, grad_fn)]
     if tangent is not None:
         notes.append(f"tangent={tangent}")
     return add_notes(text, notes, len(prefix))
+
+
+def write_sparse(tensor: Tensor, prefix: str) -> str:
+    """The indices and values of a sparse tensor, each as a tensor of its own, and its size."""
+    text, between = prefix, ",\n" + " " * len(prefix)
+    for name in ("indices", "values"):
+        array = getattr(tensor._array, name)
+        start = f"{name}=tensor("
+        text += start + write_array(array, tensor._xp, len(prefix) + len(start))
+        text += (f", size={array.shape}" if not array.size else "") + ")" + between
+    return text + f"size={tensor._array.shape}"
+
+
+def sparse_notes(tensor: Tensor) -> Iterator[str]:
+    array, default = tensor._array, dtypes.get_default_dtype()
+    yield f"nnz={array.nnz}"
+    if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
+        yield f"dtype=undertow.{array.dtype.name}"
+    yield "layout=undertow.sparse_coo"
 
 
 def data_notes(tensor: Tensor) -> Iterator[str]:

@@ -78,6 +78,11 @@ class VersionCounter:
             frame = frame.f_back
         self.code, self.lasti = frame.f_code, frame.f_lasti
 
+    def note(self, operation: str, code: Any, lasti: int) -> None:
+        """Count a change, made by `operation` at a line that is known already."""
+        self.value += 1
+        self.operation, self.code, self.lasti = operation, code, lasti
+
     def last_change(self) -> str | None:
         """The operation and the line that made the last change, or None."""
         if self.code is None:
@@ -98,6 +103,9 @@ class NoCounter(VersionCounter):
         self.lasti = 0
 
     def bump(self, operation: str | None = None) -> None:
+        pass
+
+    def note(self, operation: str, code: Any, lasti: int) -> None:
         pass
 
     @property
@@ -150,7 +158,10 @@ class Rare:
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
     detached_at = -1  # the sequence number at which detach_() cut its history
     tangents: Any = None  # forward mode: a Tangents, dual level -> tangent (None: cut off from its base's)
+    former: tuple[Any, ...] = ()  # what a leaf was before set_: FormerMemory of graph/accumulate.py
     reshaped_at = -1  # the version at which an in-place view operation last gave a base another shape
+    moved = False  # whether .data gave a base, or one of its views, other memory: views may not show the base any more
+    resized_at = -1  # the sequence number at which .data last gave it another shape
 
 
 class Tangents(dict[Any, Any]):
@@ -183,17 +194,19 @@ class Extra:
     counter     the version counter of its memory, once anybody needs one
     view        the View, if the tensor is one
     accumulate  weak reference to a leaf's AccumulateGrad node
+    used_by     weak reference to the node that lets the leaf stand for its AccumulateGrad node (graph/node.py)
     grad        the accumulated gradient
     rare        None, or the Rare that holds the properties below
     """
 
     # slots, because every recorded op on a leaf or view reads the first three
-    __slots__ = ("accumulate", "counter", "grad", "rare", "view")
+    __slots__ = ("accumulate", "counter", "grad", "rare", "used_by", "view")
 
     def __init__(self) -> None:
         self.counter: VersionCounter | None = None
         self.view: View | None = None
         self.accumulate: Any = None
+        self.used_by: Any = None
         self.grad: Tensor | None = None
         self.rare: Rare | None = None
 
@@ -204,7 +217,10 @@ class Extra:
     grad_dtype = _rare("grad_dtype")
     detached_at = _rare("detached_at")
     tangents = _rare("tangents")
+    former = _rare("former")
     reshaped_at = _rare("reshaped_at")
+    moved = _rare("moved")
+    resized_at = _rare("resized_at")
 
     @property
     def inference(self) -> bool:

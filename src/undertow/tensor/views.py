@@ -11,59 +11,54 @@ from undertow.tensor.tensor import Tensor, version_of
 
 
 class Replay:
-    """A chain of view operations; calling it on a tensor shaped as the base gives the same view of that tensor.
+    """How to take a view again: `function(tensor, *arguments)[output]`, after the steps that led to the tensor.
 
-    steps  (function, arguments, output number or None): `function(tensor, *arguments)[output]`
+    Linked, so that a view of a view adds one step and copies none; walked in loops, because chains may be long.
+
+    before  the Replay of the tensor that the view was taken of; None if that is the base
+    output  which output of the function it is; None if it has but one
     """
 
-    __slots__ = ("steps",)
+    __slots__ = ("arguments", "before", "function", "output")
 
-    def __init__(self, steps: tuple[Any, ...]) -> None:
-        self.steps = steps
+    def __init__(self, before: Replay | None, function: Any, arguments: tuple[Any, ...], output: int | None) -> None:
+        self.before = before
+        self.function = function
+        self.arguments = arguments
+        self.output = output
+
+    def steps(self) -> list[Replay]:
+        """The steps from the base to the view."""
+        found, step = [self], self.before
+        while step is not None:
+            found.append(step)
+            step = step.before
+        return found[::-1]
 
     def __call__(self, base: Tensor) -> Tensor:
-        for function, arguments, output in self.steps:
-            base = function(base, *arguments)
-            if output is not None:
-                base = base[output]  # type: ignore[index]
+        """The same view of another tensor that is shaped as the base."""
+        for step in self.steps():
+            base = step.function(base, *step.arguments)
+            if step.output is not None:
+                base = base[step.output]  # type: ignore[index]
         return base
 
     def of_array(self, xp: Any, array: Any) -> Any:
         """The same part of a bare array, sharing its memory."""
-        for function, arguments, output in self.steps:
-            op = getattr(function, "op", None)
+        for step in self.steps():
+            op = getattr(step.function, "op", None)
             if op is None:
-                array = function(Tensor(array, xp), *arguments)._array
+                array = step.function(Tensor(array, xp), *step.arguments)._array
             else:
-                array = op.forward(xp, array, *arguments)
-            if output is not None:
-                array = array[output]
+                array = op.forward(xp, array, *step.arguments)
+            if step.output is not None:
+                array = array[step.output]
         return array
 
     def sees_memory(self) -> bool:
         """Whether the view depends on how its base lies in memory, and not only on its elements: as_strided does."""
-        return any([getattr(function, "op", None) is not None and function.op.name == "_as_strided"
-                    for function, _, _ in self.steps])  # fmt: skip
-
-
-class PartReplay(Replay):
-    """`base[key]`, where key is of ints and slices: the view that an assignment writes to, if it is to a base."""
-
-    __slots__ = ("key", "part")
-
-    def __init__(self, part: Any, key: Any) -> None:
-        self.part = part
-        self.key = key
-
-    @property
-    def steps(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return ((self.part, (self.key,), None),)
-
-    def of_array(self, xp: Any, array: Any) -> Any:
-        return array[self.key]
-
-    def sees_memory(self) -> bool:
-        return False
+        ops = [getattr(step.function, "op", None) for step in self.steps()]
+        return any([op is not None and op.name == "_as_strided" for op in ops])
 
 
 def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any) -> None:
@@ -73,19 +68,19 @@ def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any
         if extra is not None and extra.counter is NO_COUNTER:
             share_inference(result)
             return
-        base, steps, former = source, (), DEFAULT
+        base, before, former = source, None, DEFAULT
     else:
-        base, steps, former = extra.view.base, current_replay(source).steps, extra.view.creation
+        base, before, former = extra.view.base, current_replay(source), extra.view.creation
     version = 0 if base._extra is None else version_of(base)
     several = type(result) is tuple
     creation = creation_in(state, several, former)
     if several:
         for nr, tensor in enumerate(result):
             extra = tensor._extra = Extra()
-            extra.view = View(base, Replay((*steps, (function, arguments, nr))), creation, version)
+            extra.view = View(base, Replay(before, function, arguments, nr), creation, version)
         return
     extra = result._extra = Extra()
-    extra.view = View(base, Replay((*steps, (function, arguments, None))), creation, version)
+    extra.view = View(base, Replay(before, function, arguments, None), creation, version)
 
 
 def creation_in(state: Any, several: bool, former: str) -> str:
@@ -105,11 +100,11 @@ def share_inference(result: Any) -> None:
 
 
 def current_replay(tensor: Tensor) -> Replay:
-    """How to look at a view again, given the shape that its base has now."""
+    """How to look at a view again, given the shape that its base, and the memory that it, has now."""
     view = tensor._extra.view  # type: ignore[union-attr]
     assert view is not None
-    base_extra = view.base._extra
-    if base_extra is not None and base_extra.rare is not None and base_extra.rare.reshaped_at > view.version:
+    rare = None if view.base._extra is None else view.base._extra.rare
+    if rare is not None and (rare.moved or rare.reshaped_at > view.version):
         return by_memory(tensor)
     return view.replay  # type: ignore[no-any-return]
 

@@ -19,6 +19,7 @@ from undertow.autograd.functional.arguments import (
     unpacked,
 )
 from undertow.autograd.functional.products import OUTPUTS, check_scalar
+from undertow.autograd.functional.sparse import Wanted, sparse_hessian, sparse_jacobian
 from undertow.autograd.leaves import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.modes import enable_grad
@@ -34,23 +35,37 @@ def jacobian(
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
-    strategy: str = "reverse-mode",
+    strategy: str | None = None,
     *,
     chunk_size: int | None = None,
+    sparsity: Any = None,
+    verify: bool = True,
+    triplets: bool = False,
 ) -> Any:
     """The Jacobian of `func` at `inputs`: of shape (*output.shape, *input.shape), in a tuple for each tuple involved.
 
     create_graph  let the Jacobian be differentiated
     strict        raise if an output does not depend on an input, instead of returning zeros
     vectorize     compute all rows (or columns) at once, by vmap
-    strategy      "reverse-mode" takes a pass for each element of the outputs, "forward-mode" for each of the inputs
+    strategy      "reverse-mode" takes a pass for each element of the outputs, "forward-mode" for each of the inputs;
+                  None is reverse mode, or with a sparsity whichever takes fewer passes
     chunk_size    with vectorize: how many rows (columns) to compute at a time
+
+    sparsity      where the Jacobian, as a matrix with a row for each element of all outputs and a column for each of
+                  all inputs, may have entries: a matrix (dense, or a sparse array of SciPy), a pair (rows, columns),
+                  or what `sparsity_pattern` found; "detect" calls that. Then rows (columns) without a common place
+                  share a pass, and the result is a matrix, a sparse array of SciPy
+    verify        raise if there are entries outside of the pattern; takes one pass more
+    triplets      return (rows, columns, values) as tensors instead of a sparse array, with history if create_graph
 
     >>> import undertow as ut
     >>> jacobian(lambda x: x.sum(), ut.ones(2))
     tensor([1., 1.])
+    >>> jacobian(lambda x: x[1:] * x[:-1], ut.tensor([1.0, 2.0, 3.0]), sparsity=ut.eye(2, 3) + ut.eye(3)[1:]).toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]], dtype=float32)
     """
-    if strategy not in STRATEGIES:
+    if strategy is not None and strategy not in STRATEGIES:
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
             'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
@@ -62,6 +77,9 @@ def jacobian(
             f"jacobian: `strict=True` and {other} are not supported together. Please either set `strict=False` or "
             "leave the other out."
         )
+    if sparsity is not None:
+        wanted = _wanted("jacobian", create_graph, strict, vectorize, strategy, chunk_size, verify, triplets)
+        return sparse_jacobian(func, given, several, sparsity, wanted)
     if strategy == "forward-mode":
         several_outputs, rows = _forward(func, given, create_graph, vectorize, chunk_size)
     else:
@@ -79,11 +97,15 @@ def hessian(
     outer_jacobian_strategy: str = "reverse-mode",
     *,
     chunk_size: int | None = None,
+    sparsity: Any = None,
+    verify: bool = True,
+    triplets: bool = False,
 ) -> Any:
     """The Hessian of a function that returns a single element: the Jacobian of its gradient, for each pair of inputs.
 
     outer_jacobian_strategy  "reverse-mode" or "forward-mode" for the outer derivative; the inner one is reverse mode
-    The other arguments are those of `jacobian`.
+    The other arguments are those of `jacobian`. The symmetry of the matrix saves passes, so that a `sparsity` may leave
+    out one of two entries that mirror each other.
 
     >>> import undertow as ut
     >>> hessian(lambda x: (x**3).sum(), ut.tensor([1.0, 2.0]))
@@ -108,8 +130,28 @@ def hessian(
         check_first_gradients(found, strict, INDEPENDENT_JACOBIAN)
         return found
 
+    if sparsity is not None:
+        wanted = _wanted(
+            "hessian", create_graph, strict, vectorize, outer_jacobian_strategy, chunk_size, verify, triplets
+        )
+        return sparse_hessian(gradient, given, several, sparsity, wanted)
     found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy, chunk_size=chunk_size)
     return unpacked(tuple([unpacked(row, several) for row in found]), several)
+
+
+def _wanted(api: str, create_graph: bool, strict: bool, *rest: Any) -> Wanted:
+    """How a sparse matrix is wanted, checked."""
+    wanted = Wanted(create_graph, *rest)
+    if strict:
+        raise RuntimeError(
+            f"{api}: `strict=True` and `sparsity` are not supported together: `verify` checks a pattern."
+        )
+    if create_graph and not wanted.triplets:
+        raise RuntimeError(
+            f"{api}: a sparse array cannot be differentiated, which `create_graph=True` asks for. Use `triplets=True`, "
+            "whose values are a tensor."
+        )
+    return wanted
 
 
 def _requiring_grad(tensor: Tensor) -> Tensor:

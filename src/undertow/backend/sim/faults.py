@@ -93,7 +93,8 @@ class Failure:
 
 
 def meet_failures(space: Any, operation: str) -> None:
-    """Raise the failure that waits for this operation, if there is one."""
+    """Raise the failure that waits for this operation, if there is one; or keep it, if launches do not block."""
+    raise_late_failure(space)
     if not space.failures:
         return
     with LOCK:
@@ -102,7 +103,20 @@ def meet_failures(space: Any, operation: str) -> None:
             return
         if not due.sticky:
             space.failures.remove(due)
-    raise DeviceFailure(space.device, operation) if due.error is None else due.error
+        error = DeviceFailure(space.device, operation) if due.error is None else due.error
+        if not space.options.launch_blocking:
+            space.late_failure = error
+            return
+    raise error
+
+
+def raise_late_failure(space: Any) -> None:
+    """Raise what went wrong on a device since somebody last asked it for something. See Options.launch_blocking."""
+    if space.late_failure is not None:
+        with LOCK:
+            error, space.late_failure = space.late_failure, None
+        if error is not None:
+            raise error
 
 
 def is_due(failure: Failure, operation: str) -> bool:

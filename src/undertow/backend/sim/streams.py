@@ -9,6 +9,7 @@ from typing import Any
 
 from undertow.backend.interface import Device
 from undertow.backend.sim.clocks import HOST, LOCK, Clock, merge
+from undertow.backend.sim.faults import raise_late_failure
 from undertow.backend.streams import chosen_streams
 
 _next_id = count().__next__
@@ -85,13 +86,13 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.clock: Clock = {}
         self.time = 0.0
-        self.recorded = False
+        self.stream: Any = None  # the one it was last recorded on
 
     def record(self, stream: Any = None) -> None:
         """Mark the present end of a stream (default: the current one of sim:0)."""
         stream = current_stream() if stream is None else stream
         with LOCK:
-            self.clock, self.time, self.recorded = dict(stream.clock), max(stream.time, HOST.time), True
+            self.clock, self.time, self.stream = dict(stream.clock), max(stream.time, HOST.time), stream
 
     def wait(self, stream: Any = None) -> None:
         """Let a stream wait for this event."""
@@ -102,6 +103,8 @@ class Event:
         with LOCK:
             merge(HOST.clock, self.clock)
             HOST.time = max(HOST.time, self.time)
+        if self.stream is not None:
+            raise_late_failure(self.stream.namespace)
 
     def query(self) -> bool:
         """Whether the event has happened. To ask takes a moment, so a loop that asks comes to an end."""
@@ -114,7 +117,7 @@ class Event:
 
     def elapsed_time(self, end: Event) -> float:
         """Simulated milliseconds between this event and a later one."""
-        if not (self.recorded and end.recorded):
+        if self.stream is None or end.stream is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end.time - self.time) * 1000
 

@@ -1,16 +1,7 @@
-"""`torch.nn.parallel`: without GPUs, DataParallel calls the module it wraps."""
+"""`torch.nn.parallel`: undertow's."""
 
-from __future__ import annotations
+from ..._undertow import forward, late
 
-from typing import Any
+__getattr__ = forward("nn.parallel.")
 
-from ..module import Module
-
-
-class DataParallel(Module):
-    def __init__(self, module: Any):
-        super().__init__()
-        self.module = module
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.module(*args, **kwargs)
+DataParallel = late("nn.DataParallel")

@@ -1,0 +1,32 @@
+"""Examples in batches: datasets, samplers, and a loader with threads and a progress bar."""
+
+from undertow.data.collate import default_collate
+from undertow.data.datasets import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from undertow.data.loader import DataLoader
+from undertow.data.progress import Progress
+from undertow.data.samplers import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from undertow.data.workers import WorkerInfo, get_worker_info
+
+__all__ = [
+    # where examples come from
+    "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "ChainDataset", "random_split",
+    # in which order
+    "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
+    # in batches
+    "DataLoader", "default_collate", "get_worker_info", "WorkerInfo", "Progress",
+]  # fmt: skip

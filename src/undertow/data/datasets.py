@@ -1,0 +1,174 @@
+"""Where examples come from: by number (Dataset), or one after the other (IterableDataset)."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.ops.generator import Generator
+from undertow.tensor import Tensor
+
+
+class Dataset:
+    """Examples with numbers: a subclass defines `__getitem__`, and `__len__` where the loader chooses the numbers.
+
+    A subclass may define `__getitems__(numbers)`, too, which gives the examples of one batch as a list.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: Any) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset):
+    """Examples in the order in which they come: a subclass defines `__iter__`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
+
+    def __add__(self, other: Any) -> Any:
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset):
+    """Example i is row i of each tensor.
+
+    >>> import undertow as ut
+    >>> data = ut.data.TensorDataset(ut.arange(6.0).reshape(3, 2), ut.tensor([0, 1, 2]))
+    >>> data[1]
+    (tensor([2., 3.]), tensor(1))
+    """
+
+    def __init__(self, *tensors: Any) -> None:
+        if any(len(tensor) != len(tensors[0]) for tensor in tensors):
+            raise AssertionError(
+                f"Size mismatch between tensors: their first dimensions are {[len(t) for t in tensors]}, and one "
+                "example takes a row of each"
+            )
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def rows(self, numbers: Sequence[int]) -> list[Any]:
+        """A batch in one step: what collating the examples of these numbers gives."""
+        return [tensor[list(numbers)] for tensor in self.tensors]
+
+
+class ConcatDataset(Dataset):
+    """The examples of several datasets, one dataset after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset: chain those with ChainDataset")
+        self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        if index < 0:
+            if -index > len(self):
+                raise ValueError("absolute value of index should not exceed dataset length")
+            index += len(self)
+        which = bisect.bisect_right(self.cumulative_sizes, index)
+        if which == len(self.datasets):
+            raise IndexError(f"index {index} is out of range: the datasets have {len(self)} examples together")
+        return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
+
+
+class ChainDataset(IterableDataset):
+    """The examples of several iterable datasets, one dataset after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)
+
+
+class Subset(Dataset):
+    """The examples of a dataset that have these numbers."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        return examples(self.dataset, [self.indices[i] for i in numbers])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def examples(dataset: Any, numbers: Sequence[int]) -> list[Any]:
+    """The examples of these numbers, by the dataset's own `__getitems__` where it has one."""
+    if hasattr(dataset, "__getitems__"):
+        found: list[Any] = dataset.__getitems__(numbers)
+        if len(found) != len(numbers):
+            raise ValueError(
+                f"__getitems__ of {type(dataset).__name__} returned {len(found)} examples for {len(numbers)} numbers"
+            )
+        return found
+    return [dataset[number] for number in numbers]
+
+
+def rows(dataset: Any, numbers: Sequence[int]) -> list[Any] | None:
+    """The batch of a TensorDataset, or of subsets of one, in one step; None for every other dataset."""
+    while type(dataset) is Subset:
+        numbers = [dataset.indices[i] for i in numbers]
+        dataset = dataset.dataset
+    whole = type(dataset) is TensorDataset and all(isinstance(t, Tensor) for t in dataset.tensors)
+    return dataset.rows(numbers) if whole else None
+
+
+def random_split(dataset: Any, lengths: Sequence[int | float], generator: Generator | None = None) -> list[Subset]:
+    """Cut a dataset at random into subsets of these lengths, or of these shares if they sum to 1.
+
+    >>> import undertow as ut
+    >>> parts = ut.data.random_split(range(10), [0.7, 0.3], generator=ut.Generator().manual_seed(0))
+    >>> [len(part) for part in parts], sorted(i for part in parts for i in part)
+    ([7, 3], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    counts = _counts(lengths, len(dataset))
+    if sum(counts) != len(dataset):
+        raise ValueError(
+            f"Sum of input lengths does not equal the length of the input dataset: {sum(counts)} and {len(dataset)}"
+        )
+    order = ops.randperm(sum(counts), generator=generator).tolist()
+    ends = itertools.accumulate(counts)
+    return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+
+
+def _counts(lengths: Sequence[int | float], total: int) -> list[int]:
+    if not (math.isclose(sum(lengths), 1) and sum(lengths) <= 1):
+        return [int(n) for n in lengths]
+    for number, share in enumerate(lengths):
+        if not 0 <= share <= 1:
+            raise ValueError(f"Fraction at index {number} is not between 0 and 1: {share}")
+    counts = [math.floor(total * share) for share in lengths]
+    for number in range(total - sum(counts)):  # what rounding down left over goes to the first ones, one each
+        counts[number % len(counts)] += 1
+    return counts

@@ -1,0 +1,204 @@
+"""Batches of examples, in order or shuffled, prepared by threads if asked."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from undertow import ops
+from undertow.data.collate import default_collate
+from undertow.data.datasets import IterableDataset, examples, rows
+from undertow.data.progress import Progress
+from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler
+from undertow.data.workers import prepared
+from undertow.ops.generator import Generator
+
+#: batches that each worker prepares ahead, as in PyTorch
+PREFETCH = 2
+
+
+class DataLoader:
+    """Iterates over a dataset in batches; each `for` loop over it is one pass.
+
+    batch_size       examples in a batch; None: the examples themselves, not collated
+    shuffle          take the examples in a new random order in each pass
+    sampler          gives the numbers of the examples instead
+    batch_sampler    gives the lists of numbers instead
+    num_workers      threads that prepare batches ahead; 0: the thread that runs the loop does it
+    collate_fn       makes a batch of a list of examples (`default_collate`)
+    drop_last        leave the last batch out if it is not full
+    generator        where the order (and the seeds of the workers) come from; the default generator if None
+    prefetch_factor  batches that each worker prepares ahead (2)
+    progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error, or a stream
+
+    The order depends on the generator alone, not on the number of workers. An IterableDataset is read by one thread,
+    whatever their number, so that no example comes twice.
+
+    >>> import undertow as ut
+    >>> data = ut.data.TensorDataset(ut.arange(5.0), ut.arange(5))
+    >>> for x, y in ut.data.DataLoader(data, batch_size=2):
+    ...     print(x.tolist(), y.tolist())
+    [0.0, 1.0] [0, 1]
+    [2.0, 3.0] [2, 3]
+    [4.0] [4]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        generator: Generator | None = None,
+        prefetch_factor: int | None = None,
+        progress: bool | TextIO = False,
+    ) -> None:
+        _check_workers(num_workers, prefetch_factor)
+        self.is_iterable = isinstance(dataset, IterableDataset)
+        if self.is_iterable:
+            _check_iterable(shuffle, sampler, batch_sampler)
+        _check_choices(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.dataset, self.num_workers, self.generator, self.progress = dataset, num_workers, generator, progress
+        self.prefetch_factor = PREFETCH if prefetch_factor is None and num_workers else prefetch_factor
+        self.batch_size = batch_size if batch_sampler is None else None
+        self.drop_last = drop_last
+        if not self.is_iterable and sampler is None and batch_sampler is None:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if not self.is_iterable and batch_sampler is None and batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else _unchanged)
+        self.note = ""
+
+    def __len__(self) -> int:
+        if not self.is_iterable:
+            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        if self.batch_size is None:
+            return len(self.dataset)
+        return len(BatchSampler(range(len(self.dataset)), self.batch_size, self.drop_last))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._pass(_drawn_seed(self.generator))
+
+    def _pass(self, seed: int) -> Iterator[Any]:
+        with contextlib.ExitStack() as cleanup:
+            batches = self._batches(seed)
+            if self.num_workers:
+                cleanup.callback(batches.close)  # type: ignore[attr-defined]
+            bar = self._bar()
+            cleanup.callback(bar.close)
+            for done, batch in enumerate(batches, 1):
+                if batch is END:
+                    return
+                yield batch
+                bar.update(done, self.note)
+
+    def _bar(self) -> Any:
+        if not self.progress:
+            return _Quiet()
+        stream = sys.stderr if self.progress is True else self.progress
+        try:
+            total: int | None = len(self)
+        except TypeError:
+            total = None
+        return Progress(total, stream, unit="batches")
+
+    def _batches(self, seed: int) -> Iterator[Any]:
+        workers, ahead = self.num_workers, self.prefetch_factor or PREFETCH
+        work: Callable[[Any], Any]
+        if self.is_iterable:
+            work, tasks = _Stream(self).next_batch, itertools.repeat(None)
+            workers, ahead = min(1, workers), ahead * workers
+        else:
+            work, tasks = self._fetch, iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        return prepared(work, tasks, workers, ahead, seed, self.dataset) if workers else map(work, tasks)
+
+    def _fetch(self, numbers: Any) -> Any:
+        if self.batch_sampler is None:
+            return self.collate_fn(self.dataset[numbers])
+        whole = rows(self.dataset, numbers) if self.collate_fn is default_collate else None
+        return self.collate_fn(examples(self.dataset, numbers)) if whole is None else whole
+
+
+END = object()
+
+
+class _Stream:
+    """Reads batches from an iterable dataset; only one thread does."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader, self.ended = loader, False
+        self.source: Any = None
+
+    def next_batch(self, _: None) -> Any:
+        """The next batch, or END."""
+        if self.source is None:  # in the thread that reads, because __iter__ may ask for its worker
+            self.source = iter(self.loader.dataset)
+        size = self.loader.batch_size
+        found = [] if self.ended else list(itertools.islice(self.source, size or 1))
+        self.ended = len(found) < (size or 1)
+        if not found or (self.ended and self.loader.drop_last):
+            return END
+        return self.loader.collate_fn(found[0] if size is None else found)
+
+
+class _Quiet:
+    """The progress of a loader that shows none."""
+
+    def update(self, done: int, note: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _unchanged(example: Any) -> Any:
+    return example
+
+
+def _drawn_seed(generator: Generator | None) -> int:
+    return ops.randint(0, 2**62, (), generator=generator).item()
+
+
+# ---- what cannot be asked for
+
+
+def _check_workers(num_workers: int, prefetch_factor: int | None) -> None:
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable the threads")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError("prefetch_factor option could only be specified in multiprocessing: let num_workers > 0")
+    if prefetch_factor is not None and prefetch_factor <= 0:
+        raise ValueError("prefetch_factor option should be positive")
+
+
+def _check_iterable(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:
+    for name, value in (("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}; the "
+                "dataset itself decides about the order"
+            )
+
+
+def _check_choices(
+    batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    if shuffle not in (None, False, True):
+        raise ValueError(f"DataLoader: expected shuffle to be a bool or None, but got shuffle={shuffle!r}")
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+    if batch_sampler is None and batch_size is None and drop_last:
+        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0):
+        raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")

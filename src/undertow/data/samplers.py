@@ -1,0 +1,142 @@
+"""In which order the examples are taken: samplers give numbers, a batch sampler gives lists of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any
+
+from undertow import ops
+from undertow.backend import dtypes
+from undertow.ops.generator import Generator
+
+
+class Sampler:
+    """Gives the numbers of examples: a subclass defines `__iter__`, and `__len__` where it is known."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError("Subclasses of Sampler should implement __iter__.")
+
+
+class SequentialSampler(Sampler):
+    """0, 1, 2, ..."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """The numbers in random order; with `replacement` each is drawn from all.
+
+    num_samples  how many numbers to give: the size of the data if None
+    generator    where the randomness comes from: the default generator if None
+
+    >>> import undertow as ut
+    >>> order = ut.data.RandomSampler(range(5), generator=ut.Generator().manual_seed(1))
+    >>> sorted(order)
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if not isinstance(replacement, bool):
+            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self._num_samples = num_samples
+        if not isinstance(self.num_samples, int) or self.num_samples < 0:
+            raise ValueError(f"num_samples should be a non-negative integer value, but got num_samples={num_samples}")
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.data_source)
+        if size == 0:
+            return iter(())
+        if self.replacement:
+            return iter(ops.randint(0, size, (self.num_samples,), generator=self.generator).tolist())
+        return itertools.islice(self._permutations(size), self.num_samples)
+
+    def _permutations(self, size: int) -> Iterator[int]:
+        while True:
+            yield from ops.randperm(size, generator=self.generator).tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler):
+    """The given numbers in random order."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        for position in ops.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[position]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """`num_samples` numbers, each drawn with a probability proportional to its weight."""
+
+    def __init__(
+        self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
+    ) -> None:
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.weights = ops.as_tensor(weights, dtype=dtypes.float64)
+        if self.weights.ndim != 1:
+            raise ValueError(
+                f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
+            )
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = ops.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """The numbers of another sampler in lists of `batch_size`; `drop_last` leaves a shorter last one out.
+
+    >>> import undertow as ut
+    >>> list(ut.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        numbers = iter(self.sampler)
+        while batch := list(itertools.islice(numbers, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)

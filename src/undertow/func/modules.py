@@ -1,0 +1,78 @@
+"""Modules as functions of their parameters, for the transformations: functional_call, stack_module_state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from undertow.autograd.aliases import differentiable_alias
+from undertow.autograd.leaves import get_requires_grad
+from undertow.modes import no_grad
+from undertow.nn.utils import stateless
+from undertow.ops import REGISTRY
+from undertow.tensor import Tensor
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`module(*args, **kwargs)` with other tensors in the place of its parameters and buffers, by their dotted names.
+
+    tie_weights  what is one tensor under two names stays one if a tensor is given for either
+    strict       every parameter and buffer must be given
+
+    >>> import undertow as ut
+    >>> from undertow.func import functional_call, grad
+    >>> layer = ut.nn.Linear(2, 1, bias=False)
+    >>> grad(lambda p: functional_call(layer, p, ut.ones(2)).sum())({"weight": ut.zeros(1, 2)})
+    {'weight': tensor([[1., 1.]])}
+    """
+    given = parameter_and_buffer_dicts
+    parts = [given] if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else [given]
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise ValueError(
+                f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(part)}"
+            )
+    repeated = [name for name, times in Counter([name for part in parts for name in part]).items() if times > 1]
+    if repeated:
+        raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+    return stateless.functional_call(module, parts, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters of modules of the same kind, stacked by name, and their buffers: an ensemble for `vmap`.
+
+    >>> import undertow as ut
+    >>> from undertow.func import functional_call, stack_module_state, vmap
+    >>> models = [ut.nn.Linear(3, 1) for _ in range(5)]
+    >>> params, buffers = stack_module_state(models)
+    >>> vmap(lambda p: functional_call(models[0], p, ut.ones(3)))(params).shape
+    undertow.Size([5, 1])
+    """
+    members = list(models)
+    if not members:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(type(m) is not type(members[0]) for m in members):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    if any(m.training != members[0].training for m in members):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    return _stacked([dict(m.named_parameters()) for m in members]), _stacked([dict(m.named_buffers()) for m in members])
+
+
+def _stacked(states: list[dict[str, Any]]) -> dict[str, Tensor]:
+    return {name: _new_leaf([state[name] for state in states]) for name in states[0]}
+
+
+def _new_leaf(tensors: list[Any]) -> Tensor:
+    """One tensor of all; a leaf that requires grad if they do."""
+    with no_grad():
+        stacked: Tensor = REGISTRY["stack"].function(tensors)
+    return differentiable_alias(stacked, connected=False) if all(map(get_requires_grad, tensors)) else stacked

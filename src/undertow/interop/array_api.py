@@ -1,0 +1,347 @@
+"""The Python array API standard (2024.12) on tensors: what `tensor.__array_namespace__()` returns.
+
+Most functions are NumPy's, which follow the standard and become recorded operations when they are given tensors (see
+numpy_protocol.py). Here are the functions that make tensors, and those for which the standard and PyTorch's rules
+differ: dtypes of two arrays are promoted alike whatever their number of dimensions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import Device, dtypes
+from undertow.interop.dlpack import from_dlpack as from_dlpack
+from undertow.interop.numpy_functions import ops
+from undertow.tensor import Tensor
+
+__array_api_version__ = "2024.12"
+
+e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
+
+bool = np.dtype("bool")
+int8, int16, int32, int64 = (np.dtype(f"i{n}") for n in (1, 2, 4, 8))
+uint8, uint16, uint32, uint64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
+float32, float64, complex64, complex128 = (np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
+
+DTYPES = {
+    "bool": (bool,),
+    "signed integer": (int8, int16, int32, int64),
+    "unsigned integer": (uint8, uint16, uint32, uint64),
+    "real floating": (float32, float64),
+    "complex floating": (complex64, complex128),
+}
+
+
+# ---- NumPy's functions
+
+
+def numpy_function(name: str, module: Any = np) -> Any:
+    """NumPy's function of this name, which hands tensors over to undertow."""
+    function = getattr(module, name)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+UNARY = """
+abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log
+log10 log1p log2 logical_not negative positive real reciprocal round sign signbit sin sinh sqrt square tan tanh trunc
+""".split()
+
+BINARY = """
+add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide
+greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply
+nextafter not_equal pow remainder subtract
+""".split()
+
+OTHERS = """
+all any argmax argmin broadcast_shapes count_nonzero diff expand_dims flip matrix_transpose max
+mean min moveaxis nonzero permute_dims repeat reshape roll searchsorted squeeze stack std take take_along_axis
+tile tril triu unique_all unique_counts unique_inverse unique_values unstack var
+""".split()
+
+globals().update({name: numpy_function(name) for name in [*UNARY, *OTHERS]})
+
+
+def promoted(*values: Any) -> list[Any]:
+    """The tensors among the values, in their common dtype."""
+    found = {v.dtype for v in values if isinstance(v, Tensor)}
+    if len(found) < 2:
+        return list(values)
+    common = np.result_type(*found)
+    return [ops.to_dtype(v, common) if isinstance(v, Tensor) else v for v in values]
+
+
+def binary(name: str) -> Any:
+    function = getattr(np, name)
+
+    @functools.wraps(function)
+    def call(x1: Any, x2: Any, /) -> Any:
+        return function(*promoted(x1, x2))
+
+    return call
+
+
+globals().update({name: binary(name) for name in BINARY})
+
+
+def product(name: str, module: Any = np) -> Any:
+    """A function whose first two arguments are multiplied in their common dtype."""
+    function = getattr(module, name)
+
+    @functools.wraps(function)
+    def call(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
+        return function(*promoted(x1, x2), **kwargs)
+
+    return call
+
+
+matmul, tensordot, vecdot = product("matmul"), product("tensordot"), product("vecdot")
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    return list(ops.broadcast_tensors(*arrays))
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+    return list(np.meshgrid(*arrays, indexing=indexing))  # type: ignore[call-overload]
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    if min is None and max is None:
+        return ops.clone(x)
+    dtype = x.dtype
+    limits = [v if v is None else ops.to_dtype(v, dtype) if isinstance(v, Tensor) else v for v in (min, max)]
+    return ops.to_dtype(np.clip(x, *limits), dtype)
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+    return np.where(condition, *promoted(x1, x2))
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+    return np.concatenate(promoted(*arrays), axis)
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:
+    return ops.sort(x, axis, descending, stable=stable)[0]
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:
+    return ops.argsort(x, axis, descending, stable=stable)
+
+
+# ---- sums: small integers are summed up in the default integer dtype
+
+
+def wide(x: Any, dtype: Any) -> Any:
+    if dtype is not None or x.dtype.kind not in "biu":
+        return dtype
+    return uint64 if x.dtype.kind == "u" else int64
+
+
+def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+    return np.sum(x, axis=axis, dtype=wide(x, dtype), keepdims=keepdims)
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+    return np.prod(x, axis=axis, dtype=wide(x, dtype), keepdims=keepdims)
+
+
+def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Any:
+    return np.cumulative_sum(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
+
+
+def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Any:
+    return np.cumulative_prod(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
+
+
+# ---- new tensors
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
+    if isinstance(obj, Tensor):
+        result = obj if dtype is None else ops.to_dtype(obj, dtype)
+        if copy is False and result is not obj:
+            raise ValueError("asarray: another dtype needs a copy")
+        return ops.clone(result) if copy and result is obj else result
+    if isinstance(obj, np.ndarray) and not copy and dtype in (None, obj.dtype):
+        return ops.from_numpy(obj)
+    if copy is False:
+        raise ValueError("asarray: Python data cannot become a tensor without a copy")
+    return ops.tensor(obj, dtype=dtype, device=device)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+    if stop is None:
+        start, stop = 0, start
+    values = np.arange(start, stop, step)
+    made = ops.asarray(values.astype(dtype or (int64 if values.dtype.kind in "iu" else default_dtype())))
+    return made if device is None else made.to(device)
+
+
+def default_dtype() -> Any:
+    return dtypes.get_default_dtype()
+
+
+def linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: Any = True) -> Any:
+    kind = complex128 if isinstance(start, complex) or isinstance(stop, complex) else float64
+    if dtype is None:
+        dtype = default_dtype() if kind == float64 else (complex64 if default_dtype() == float32 else complex128)
+    return ops.asarray(np.linspace(start, stop, num, endpoint=endpoint, dtype=kind).astype(dtype))
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.empty(shape, dtype=dtype, device=device)
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.zeros(shape, dtype=dtype, device=device)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.ones(shape, dtype=dtype, device=device)
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    shape = (shape,) if isinstance(shape, int) else shape
+    return ops.full(shape, fill_value, dtype=dtype, device=device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.empty_like(x, dtype=dtype, device=device)
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.zeros_like(x, dtype=dtype, device=device)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.ones_like(x, dtype=dtype, device=device)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return ops.full_like(x, fill_value, dtype=dtype, device=device)
+
+
+def eye(n_rows: int, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+    return ops.asarray(np.eye(n_rows, n_cols, k, default_dtype() if dtype is None else dtype))
+
+
+# ---- dtypes
+
+
+def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+    result = ops.to_dtype(x, dtype)
+    return ops.clone(result) if copy and result is x else result
+
+
+def broadcast_to(x: Any, /, shape: Any) -> Any:
+    return ops.broadcast_to(x, tuple(shape))
+
+
+def can_cast(from_: Any, to: Any, /) -> Any:
+    return np.can_cast(from_.dtype if isinstance(from_, Tensor) else from_, to)
+
+
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    return np.result_type(*[v.dtype if isinstance(v, Tensor) else v for v in arrays_and_dtypes])
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    return np.isdtype(dtype, kind)
+
+
+def finfo(type: Any, /) -> Any:
+    """The limits of a floating-point dtype, as Python's floats."""
+    dtype = type.dtype if isinstance(type, Tensor) else np.dtype(type)
+    found: Any = np.finfo(dtype)
+    names = ("eps", "max", "min", "smallest_normal")
+    return SimpleNamespace(bits=found.bits, dtype=found.dtype, **{n: float(getattr(found, n)) for n in names})
+
+
+def iinfo(type: Any, /) -> Any:
+    found: Any = np.iinfo(type.dtype if isinstance(type, Tensor) else np.dtype(type))
+    return SimpleNamespace(bits=found.bits, dtype=found.dtype, max=found.max, min=found.min)
+
+
+# ---- linear algebra, Fourier transforms
+
+LINALG = """
+cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose
+outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm
+""".split()
+FFT = "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft fftshift ifftshift".split()
+
+linalg = SimpleNamespace(**{name: numpy_function(name, np.linalg) for name in LINALG})
+linalg.__dict__.update({n: product(n, np.linalg) for n in ("cross", "matmul", "outer", "solve", "tensordot", "vecdot")})
+fft = SimpleNamespace(**{name: numpy_function(name, np.fft) for name in FFT})
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    return ops.asarray(np.fft.fftfreq(n, d).astype(default_dtype() if dtype is None else dtype))
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    return ops.asarray(np.fft.rfftfreq(n, d).astype(default_dtype() if dtype is None else dtype))
+
+
+fft.fftfreq, fft.rfftfreq = fftfreq, rfftfreq
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.linalg.trace(x, offset=offset, dtype=wide(x, dtype))
+
+
+linalg.trace = trace
+
+
+# ---- inspection
+
+
+class __array_namespace_info__:
+    """What the namespace offers."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> Any:
+        return Device("cpu")
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        real = default_dtype()
+        pair = complex64 if real == float32 else complex128
+        return {"real floating": real, "complex floating": pair, "integral": int64, "indexing": int64}
+
+    def devices(self) -> list[Any]:
+        return [Device("cpu")]
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        every = [d for group in DTYPES.values() for d in group]
+        return {d.name: d for d in every if kind is None or np.isdtype(d, kind)}
+
+
+def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """`__array_namespace__`: the functions of the array API standard on tensors."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"undertow offers the array API standard of 2024.12, not of {api_version}")
+    return sys.modules[__name__]
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The array API's name of `to`."""
+    if stream is not None:
+        raise ValueError("to_device() takes no stream on this device")
+    return self.to(device)
+
+
+METHODS = {"__array_namespace__": array_namespace, "to_device": to_device}

@@ -1,0 +1,213 @@
+"""Reductions of what a mask leaves: `masked.sum(input, dim, mask=mask)` and its kin, on ordinary tensors.
+
+A mask is True where an element counts, and is broadcast to the shape of the input. Elements that do not count are
+replaced by the number that changes nothing (0 in a sum, 1 in a product, -inf in a maximum) before the reduction runs;
+they get no gradient. Of a slice in which nothing counts, the result is that number, or nan where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.backend import cpu, dtypes
+from undertow.ops.dims import reduced_axes
+from undertow.tensor import Tensor
+
+
+def counted(input: Tensor, mask: Any) -> Any:
+    """The mask in the shape of the input."""
+    if mask is None:
+        return Tensor(cpu.ones(input.shape, bool), cpu)
+    if mask.dtype != dtypes.bool_:
+        raise TypeError(f"mask must have dtype bool, got {mask.dtype}. Compare it with something: mask != 0.")
+    return ops.broadcast_to(mask, tuple(input.shape))
+
+
+def filled(input: Tensor, mask: Any, value: float) -> Any:
+    return input if mask is None else ops.where(counted(input, mask), input, value)
+
+
+def cast(input: Tensor, dtype: Any) -> Tensor:
+    return input if dtype is None else ops.to_dtype(input, dtype)
+
+
+def as_floats(input: Tensor, dtype: Any) -> Any:
+    input = cast(input, dtype)
+    return input if input.dtype.kind in "fc" else ops.to_dtype(input, dtypes.get_default_dtype())
+
+
+def largest(dtype: Any) -> Any:
+    """What no number of the dtype exceeds."""
+    return math.inf if dtype.kind in "fc" else int(cpu.iinfo(dtype).max)
+
+
+def smallest(dtype: Any) -> Any:
+    return -math.inf if dtype.kind in "fc" else int(cpu.iinfo(dtype).min)
+
+
+def dims_of(input: Tensor, dim: Any) -> tuple[int, ...]:
+    return tuple(reduced_axes(dim, input.ndim))
+
+
+def output_mask(mask: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """Where at least one element counts."""
+    return Tensor(cpu.asarray(mask._array.any(axis=dims_of(mask, dim), keepdims=keepdim)), cpu)
+
+
+# ---- reductions
+
+
+def sum(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The sum of the elements that count.
+
+    >>> import undertow as ut
+    >>> x = ut.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> ut.masked.sum(x, 1, mask=ut.tensor([[True, True], [True, False]]))
+    tensor([3., 3.])
+    """
+    return ops.sum(filled(cast(input, dtype), mask, 0), dims_of(input, dim), keepdim)
+
+
+def prod(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The product of the elements that count."""
+    input = filled(cast(input, dtype), mask, 1)
+    for d in sorted(dims_of(input, dim), reverse=True):
+        input = ops.prod(input, d, keepdim)
+    return input
+
+
+def mean(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The mean of the elements that count; nan if there are none."""
+    input = as_floats(input, dtype)
+    return ops.true_divide(sum(input, dim, keepdim=keepdim, mask=mask), count(input, dim, keepdim, mask))
+
+
+def count(input: Tensor, dim: Any, keepdim: bool, mask: Any) -> Tensor:
+    """How many elements count, in the dtype of the input."""
+    number = counted(input, mask)._array.sum(axis=dims_of(input, dim), keepdims=keepdim)
+    return Tensor(cpu.asarray(number.astype(input.dtype)), cpu)
+
+
+def amin(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The smallest of the elements that count."""
+    input = cast(input, dtype)
+    return ops.amin(filled(input, mask, largest(input.dtype)), dims_of(input, dim), keepdim)
+
+
+def amax(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The largest of the elements that count."""
+    input = cast(input, dtype)
+    return ops.amax(filled(input, mask, smallest(input.dtype)), dims_of(input, dim), keepdim)
+
+
+def argmin(
+    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """Where the smallest of the elements that count is."""
+    input = cast(input, dtype)
+    return ops.argmin(filled(input, mask, largest(input.dtype)), dim, keepdim)
+
+
+def argmax(
+    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """Where the largest of the elements that count is."""
+    input = cast(input, dtype)
+    return ops.argmax(filled(input, mask, smallest(input.dtype)), dim, keepdim)
+
+
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """The variance of the elements that count, divided by one less than their number if `unbiased`."""
+    input = as_floats(input, dtype)
+    center: Any = mean(input, dim, keepdim=True, mask=mask)
+    distance = filled(input - center, mask, 0)
+    squares = ops.real(distance * ops.conj(distance)) if input.dtype.kind == "c" else distance * distance
+    number = count(squares, dim, keepdim, mask)
+    divisor = cpu.maximum(number._array - int(unbiased), 0)
+    return ops.sum(squares, dims_of(input, dim), keepdim) / Tensor(cpu.asarray(divisor), cpu)
+
+
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """The square root of `var`."""
+    return ops.sqrt(var(input, dim, unbiased, keepdim=keepdim, dtype=dtype, mask=mask))
+
+
+def norm(
+    input: Tensor,
+    ord: float = 2.0,
+    dim: Any = None,
+    *,
+    keepdim: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Tensor:
+    """The vector norm of the elements that count."""
+    neutral = math.inf if ord == -math.inf else 0
+    return ops.linalg_vector_norm(filled(as_floats(input, dtype), mask, neutral), ord, dims_of(input, dim), keepdim)
+
+
+def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The median of the elements that count, along one dimension."""
+    values: Tensor = ops.nanmedian(filled(as_floats(input, dtype), mask, math.nan), dim, keepdim).values
+    return values
+
+
+def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """log(sum(exp(x))) over the elements that count."""
+    return ops.logsumexp(filled(as_floats(input, dtype), mask, -math.inf), dims_of(input, dim), keepdim)
+
+
+# ---- of the same shape as the input
+
+
+def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """exp(x), divided by its sum over the elements that count; 0 for the others.
+
+    >>> import undertow as ut
+    >>> ut.masked.softmax(ut.zeros(3), 0, mask=ut.tensor([True, True, False]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
+    return ops.softmax(filled(as_floats(input, dtype), mask, -math.inf), dim)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return ops.log_softmax(filled(as_floats(input, dtype), mask, -math.inf), dim)
+
+
+def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """softmax of -x."""
+    return ops.softmax(-filled(as_floats(input, dtype), mask, math.inf), dim)
+
+
+def normalize(
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """Divided by the norm of the elements that count, or by `eps` if that is larger; 0 for the others."""
+    input = as_floats(input, dtype)
+    size = ops.clamp_min(norm(input, ord, dim, keepdim=True, mask=mask), eps)
+    return filled(input, mask, 0) / size
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """Sums from the beginning, of the elements that count."""
+    return ops.cumsum(filled(cast(input, dtype), mask, 0), dim)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """Products from the beginning, of the elements that count."""
+    return ops.cumprod(filled(cast(input, dtype), mask, 1), dim)
+
+
+def logaddexp(
+    input: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None
+) -> Tensor:
+    """log(exp(x) + exp(y)) of the elements that count."""
+    first = filled(as_floats(input, dtype), input_mask, -math.inf)
+    return ops.logaddexp(first, filled(as_floats(other, dtype), other_mask, -math.inf))

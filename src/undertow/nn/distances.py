@@ -1,0 +1,30 @@
+"""Similarities and distances of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow import ops
+from undertow.nn.module import Module
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between vectors along `dim`."""
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.dim, self.eps = dim, eps
+
+    def forward(self, x1: Any, x2: Any) -> Any:
+        return ops.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of the difference of vectors along the last dimension."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm, self.eps, self.keepdim = p, eps, keepdim
+
+    def forward(self, x1: Any, x2: Any) -> Any:
+        return ops.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

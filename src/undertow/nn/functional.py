@@ -1,0 +1,293 @@
+"""The functions behind the layers, under the names and with the arguments of torch.nn.functional.
+
+Most are operations as they are; here are those that take their arguments in another order, or `inplace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow import ops
+from undertow.graph.sites import warn_user
+from undertow.modes import no_grad
+from undertow.nn.attention import multi_head_attention_forward as multi_head_attention_forward
+from undertow.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from undertow.nn.ctc import ctc_loss as ctc_loss
+from undertow.nn.dropping import alpha_dropout as alpha_dropout
+from undertow.nn.dropping import dropout as dropout
+from undertow.nn.dropping import dropout1d as dropout1d
+from undertow.nn.dropping import dropout2d as dropout2d
+from undertow.nn.dropping import dropout3d as dropout3d
+from undertow.nn.dropping import feature_alpha_dropout as feature_alpha_dropout
+from undertow.nn.margins import multi_margin_loss as multi_margin_loss
+from undertow.nn.margins import multilabel_margin_loss as multilabel_margin_loss
+from undertow.nn.margins import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from undertow.nn.sampling import affine_grid as affine_grid
+from undertow.nn.sampling import grid_sample as grid_sample
+from undertow.ops import folding
+from undertow.ops.inplace import in_place
+from undertow.ops.out_variants import public_function
+
+#: operations whose own arguments are those of torch.nn.functional
+OPERATIONS = """
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear binary_cross_entropy binary_cross_entropy_with_logits
+channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss
+cosine_similarity cross_entropy embedding_bag gaussian_nll_loss gelu glu group_norm hardshrink hinge_embedding_loss
+instance_norm interpolate kl_div layer_norm linear logsigmoid lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss
+max_pool1d max_pool2d max_pool3d multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist
+pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softplus
+softshrink softsign tanh tanhshrink triplet_margin_loss
+""".split()
+
+globals().update({name: public_function(name) for name in OPERATIONS})
+
+
+# ---- activations that may work in place
+
+
+def activation(name: str, parameters: int) -> Callable[..., Any]:
+    """An activation function whose argument `inplace` comes after so many parameters."""
+    function = getattr(ops, name)
+    changing = in_place(name, function)
+
+    def call(input: Any, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        if len(args) > parameters:
+            args, inplace = args[:-1], args[-1]
+        return changing(input, *args, **kwargs) if inplace else function(input, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{name}`, in place if told so."
+    return call
+
+
+#: activation -> how many parameters it has
+PARAMETERS = {"celu": 1, "elu": 1, "hardsigmoid": 0, "hardswish": 0, "hardtanh": 2, "leaky_relu": 1, "mish": 0,
+              "relu": 0, "relu6": 0, "selu": 0, "silu": 0, "threshold": 2}  # fmt: skip
+globals().update({name: activation(name, count) for name, count in PARAMETERS.items()})
+globals().update({f"{name}_": in_place(name, getattr(ops, name)) for name in
+                  ("celu", "elu", "hardtanh", "leaky_relu", "relu", "selu", "threshold")})  # fmt: skip
+
+
+def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False) -> Any:
+    """leaky_relu with slopes drawn from [lower, upper] when training, and their mean otherwise."""
+    if not training:
+        return globals()["leaky_relu"](input, (lower + upper) / 2, inplace=inplace)
+    with no_grad():
+        slopes = ops.rand_like(input) * (upper - lower) + lower
+        factors = ops.where(input >= 0, 1.0, slopes)
+    return input.mul_(factors) if inplace else input * factors
+
+
+def rrelu_(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    """`rrelu` in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+# ---- softmax
+
+
+def softmax_dim(name: str, dim: int | None, ndim: int) -> int:
+    if dim is not None:
+        return dim
+    warn_user(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument."
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """exp(input) over its sum along `dim`."""
+    return ops.softmax(input, softmax_dim("softmax", dim, input.ndim), dtype)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """softmax(-input)."""
+    return ops.softmax(-input, softmax_dim("softmin", dim, input.ndim), dtype)
+
+
+def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """The logarithm of softmax, without overflow."""
+    return ops.log_softmax(input, softmax_dim("log_softmax", dim, input.ndim), dtype)
+
+
+def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
+    """A sample of the Gumbel-softmax distribution.
+
+    hard  one-hot values, with the gradient of the soft ones
+    """
+    with no_grad():
+        noise = -ops.log(ops.empty_like(logits).exponential_())
+    soft = ops.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    with no_grad():
+        index = ops.argmax(soft, dim, True)
+        chosen = ops.scatter(ops.zeros_like(logits), dim, index, 1.0)
+    return chosen - soft.detach() + soft
+
+
+# ---- losses of numbers, with weights
+
+
+def weighted(losses: Any, weight: Any, reduction: str) -> Any:
+    if losses.shape != weight.shape:
+        raise ValueError("Weights and input must have the same size.")
+    losses = losses * weight
+    if reduction == "none":
+        return losses
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    total = ops.sum(losses)
+    return total if reduction == "sum" else total / ops.sum(weight)
+
+
+def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+    """The squared difference."""
+    if weight is None:
+        return ops.mse_loss(input, target, reduction=reduction)
+    return weighted(ops.mse_loss(input, target, reduction="none"), weight, reduction)
+
+
+def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+    """The absolute difference."""
+    if weight is None:
+        return ops.l1_loss(input, target, reduction=reduction)
+    return weighted(ops.l1_loss(input, target, reduction="none"), weight, reduction)
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+    """Half the square of small differences, and linear beyond delta."""
+    if weight is None:
+        return ops.huber_loss(input, target, reduction=reduction, delta=delta)
+    return weighted(ops.huber_loss(input, target, reduction="none", delta=delta), weight, reduction)
+
+
+# ---- embeddings
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` that the indices name.
+
+    padding_idx  a row that gets no gradient
+    max_norm     rows that are used and longer than this are shortened to it, in place
+    """
+    rows = weight.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    if max_norm is not None:
+        shorten_rows(weight, input, max_norm, norm_type)
+    padding_idx = -1 if padding_idx is None else padding_idx % rows
+    return ops.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    with no_grad():
+        used = ops.unique(ops.reshape(indices, (-1,)))
+        rows = ops.index_select(weight, 0, used)
+        norms = ops.norm(rows, norm_type, 1, True)
+        factors = ops.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        weight.index_copy_(0, used, rows * factors)
+
+
+# ---- images
+
+
+def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """The windows of images, each as a column."""
+    return folding.im2col(input, kernel_size, dilation, padding, stride)
+
+
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """Images as the sum of their windows, given as columns."""
+    return folding.col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+
+def upsample(
+    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Any:
+    """`interpolate`, under its older name."""
+    return ops.interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with the nearest element."""
+    return ops.interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with mode bilinear and aligned corners."""
+    return ops.interpolate(input, size, scale_factor, "bilinear", True)
+
+
+def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """Every element over a power of the mean square of `size` neighbouring channels."""
+    if input.dim() < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    if input.numel() == 0:
+        return input
+    squares = ops.reshape(input * input, (input.shape[0], 1, input.shape[1], -1))
+    padded = ops.pad(squares, (0, 0, size // 2, (size - 1) // 2))
+    means = ops.reshape(ops.avg_pool2d(padded, (size, 1), 1), input.shape)
+    return input / (means * alpha + k) ** beta
+
+
+def with_indices(name: str) -> Callable[..., Any]:
+    """`max_pool2d_with_indices` and its kin."""
+    function = getattr(ops, name)
+
+    def call(*args: Any, return_indices: bool = True, **kwargs: Any) -> Any:
+        return function(*args, return_indices=True, **kwargs)
+
+    call.__name__ = call.__qualname__ = f"{name}_with_indices"
+    call.__doc__ = f"The values of `{name}` and the places they come from."
+    return call
+
+
+POOLS = [f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)]
+globals().update({f"{name}_with_indices": with_indices(name) for name in POOLS})
+
+
+def max_unpool(input: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
+    """Zeros of these last sizes, with the values of `input` at the places that max_pool found."""
+    lead = tuple(input.shape[: input.ndim - len(sizes)])
+    count = 1
+    for n in sizes:
+        count *= n
+    flat, places = ops.reshape(input, (*lead, -1)), ops.reshape(indices, (*lead, -1))
+    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= count):
+        raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}")
+    empty = ops.new_zeros(input, (*lead, count))
+    return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+
+
+def unpool_of(dims: int) -> Callable[..., Any]:
+    def call(
+        input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Any:
+        kernel, pad = (v if isinstance(v, tuple | list) else (v,) * dims for v in (kernel_size, padding))
+        step = kernel if stride is None else stride if isinstance(stride, tuple | list) else (stride,) * dims
+        here = input.shape[input.ndim - dims :]
+        sizes = tuple((n - 1) * s - 2 * p + k for n, s, p, k in zip(here, step, pad, kernel, strict=True))
+        if output_size is not None:
+            wanted = tuple(output_size)[-dims:]
+            if any(not n - s < w < n + s for n, s, w in zip(sizes, step, wanted, strict=True)):
+                raise ValueError(f"invalid output_size {wanted}: it must be within one stride of {sizes}")
+            sizes = wanted
+        return max_unpool(input, indices, sizes)
+
+    call.__name__ = call.__qualname__ = f"max_unpool{dims}d"
+    call.__doc__ = f"The partial inverse of max_pool{dims}d: maxima back at their places, zeros elsewhere."
+    return call
+
+
+max_unpool1d, max_unpool2d, max_unpool3d = unpool_of(1), unpool_of(2), unpool_of(3)

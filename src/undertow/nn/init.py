@@ -1,0 +1,186 @@
+"""Filling parameters with their first values. Each function changes its tensor in place and returns it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.graph.sites import warn_user
+from undertow.modes import no_grad
+
+#: factors that keep the variance from layer to layer, by the activation behind it
+GAINS = {
+    "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
+    "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps the variance of what goes through an activation.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.calculate_gain("leaky_relu", 1.0)
+    1.0
+    """
+    if nonlinearity == "leaky_relu":
+        if param is None:
+            param = 0.01
+        elif isinstance(param, bool) or not isinstance(param, int | float):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2 / (1 + param**2))
+    if nonlinearity not in GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return GAINS[nonlinearity]
+
+
+# ---- plain fillings
+
+
+def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+    """Uniform on [a, b)."""
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    """Normal with this mean and standard deviation."""
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Any:
+    """Normal, drawn again outside [a, b]."""
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution may be incorrect.")
+    low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
+    with no_grad():
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        return tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean).clamp_(a, b)
+
+
+def constant_(tensor: Any, val: float) -> Any:
+    """One value everywhere."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Any) -> Any:
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Any) -> Any:
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor: Any) -> Any:
+    """The identity matrix."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    with no_grad():
+        return tensor.copy_(ops.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def dirac_(tensor: Any, groups: int = 1) -> Any:
+    """A convolution that passes its inputs on."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    sizes = tensor.shape
+    if sizes[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    of_group = sizes[0] // groups
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(of_group, sizes[1])):
+                tensor[(group * of_group + channel, channel, *[n // 2 for n in sizes[2:]])] = 1.0
+        return tensor
+
+
+# ---- by the numbers of inputs and outputs
+
+
+def fans(tensor: Any) -> tuple[int, int]:
+    """How many inputs each output has, and how many outputs each input."""
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    window = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * window, tensor.shape[0] * window
+
+
+_calculate_fan_in_and_fan_out = fans
+
+
+def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Uniform with variance gain^2 * 2 / (inputs + outputs)."""
+    bound = gain * math.sqrt(6 / sum(fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Normal with variance gain^2 * 2 / (inputs + outputs)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
+
+
+def kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    fan = fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def is_empty(tensor: Any) -> bool:
+    if 0 in tensor.shape:
+        warn_user("Initializing zero-element tensors is a no-op")
+    return 0 in tensor.shape
+
+
+def kaiming_uniform_(
+    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Any:
+    """Uniform with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
+    if is_empty(tensor):
+        return tensor
+    bound = math.sqrt(3) * kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Any:
+    """Normal with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
+    if is_empty(tensor):
+        return tensor
+    return normal_(tensor, 0.0, kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+    """Rows (or columns, if there are fewer) of length `gain`, at right angles to each other."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    with no_grad():
+        drawn = normal_(ops.empty(rows, columns, dtype=tensor.dtype), generator=generator)
+        q, r = ops.qr(ops.t(drawn) if rows < columns else drawn)
+        q = q * ops.sign(ops.diagonal(r))
+        return tensor.copy_(ops.reshape(ops.t(q) if rows < columns else q, tensor.shape)).mul_(gain)
+
+
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+    """Normal, with this part of every column zero."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[ops.randperm(rows, generator=generator)[:zeros], column] = 0.0
+        return tensor

@@ -1,0 +1,106 @@
+"""Linear layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.nn import init
+from undertow.nn.module import Module
+from undertow.nn.parameter import Parameter
+
+#: called directly: a function of the package costs an attribute less
+linear = ops.linear
+
+
+class Identity(Module):
+    """Gives its input back; any arguments are accepted and ignored."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        return input
+
+
+def fresh(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
+    """A parameter that is about to be initialised."""
+    return Parameter(ops.empty(shape, device=device, dtype=dtype))
+
+
+class Linear(Module):
+    """input @ weight^T + bias.
+
+    >>> import undertow as ut
+    >>> ut.nn.Linear(3, 2)(ut.ones(5, 3)).shape
+    undertow.Size([5, 2])
+    """
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = fresh(out_features, in_features, device=device, dtype=dtype)
+        self.register_parameter("bias", fresh(out_features, device=device, dtype=dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew, uniform within 1 / sqrt(in_features)."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Any) -> Any:
+        return linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Bilinear(Module):
+    """input1^T @ weight[k] @ input2 + bias[k] for every output feature k."""
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = fresh(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.register_parameter("bias", fresh(out_features, device=device, dtype=dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew, uniform within 1 / sqrt(in1_features)."""
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Any, input2: Any) -> Any:
+        return ops.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )

@@ -1,0 +1,203 @@
+"""DataParallel: one module on several devices, each in a thread of its own with its part of the examples.
+
+Modes travel to the threads (grad mode, inference mode), hooks on saved tensors do not: as in PyTorch they belong to the
+thread that installed them. To use them with DataParallel, install them inside the module's forward.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.backend import Device
+from undertow.modes import inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
+from undertow.nn.module import Module
+from undertow.nn.registry import KINDS, Members
+from undertow.tensor import Tensor
+
+
+def as_device(device: Any) -> Device:
+    return device if isinstance(device, Device) else Device(device)
+
+
+# ---- one part for each device
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
+    """Tensors cut into one part for each device (perhaps fewer); everything else is given to all."""
+    devices = [as_device(d) for d in target_gpus]
+    if isinstance(inputs, Tensor):
+        parts = ops.chunk(inputs, len(devices), dim)
+        return tuple(part.to(device) for part, device in zip(parts, devices, strict=False))
+    if isinstance(inputs, tuple | list | dict) and inputs:
+        values = inputs.values() if isinstance(inputs, dict) else inputs
+        each = list(zip(*[scatter(value, devices, dim) for value in values], strict=False))
+        return [rebuilt(inputs, parts) for parts in each]
+    return [inputs] * len(devices)
+
+
+def rebuilt(structure: Any, parts: Sequence[Any]) -> Any:
+    """The same kind of tuple, list or dictionary with other values."""
+    if isinstance(structure, dict):
+        return type(structure)(zip(structure, parts, strict=True))
+    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+
+
+def scatter_kwargs(inputs: tuple[Any, ...], kwargs: dict[str, Any], devices: Sequence[Any], dim: int = 0) -> Any:
+    """Arguments and keyword arguments for each device that has examples."""
+    args = scatter(inputs, devices, dim) if inputs else []
+    named = scatter(kwargs, devices, dim) if kwargs else []
+    count = max(len(args), len(named))
+    args = list(args) + [() for _ in range(count - len(args))]
+    named = list(named) + [{} for _ in range(count - len(named))]
+    return args, named
+
+
+def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
+    """The outputs of all devices, joined on one: tensors are concatenated, inside tuples, lists and dictionaries."""
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        moved = [out.to(as_device(target_device)) for out in outputs]
+        return ops.stack(moved, 0) if first.ndim == 0 else ops.cat(moved, dim)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        if any(len(out) != len(first) for out in outputs):
+            raise ValueError("All dicts must have the same number of keys")
+        return type(first)((key, gather([out[key] for out in outputs], target_device, dim)) for key in first)
+    joined = [gather(list(parts), target_device, dim) for parts in zip(*outputs, strict=True)]
+    return rebuilt(first, joined)
+
+
+# ---- the module on each device
+
+
+def replicate(network: Any, devices: Sequence[Any]) -> list[Any]:
+    """The module on each device; its parameters are copies whose gradients flow back to the original's."""
+    return [replica_of(network, as_device(device), {}) for device in devices]
+
+
+def replica_of(module: Any, device: Device, made: dict[int, Any]) -> Any:
+    if module is None or id(module) in made:
+        return None if module is None else made[id(module)]
+    replica = made[id(module)] = object.__new__(type(module))
+    members = {name for kind in KINDS for name in module.__dict__[kind]}
+    replica.__dict__.update({name: value for name, value in module.__dict__.items() if name not in members})
+    move = lambda tensor: None if tensor is None else tensor.to(device)
+    copies = {
+        "_parameters": {name: move(p) for name, p in module._parameters.items()},
+        "_buffers": {name: detached(b, device) for name, b in module._buffers.items()},
+        "_modules": {name: replica_of(child, device, made) for name, child in module._modules.items()},
+    }
+    for kind in KINDS:
+        replica.__dict__[kind] = Members(replica, copies[kind])
+    replica.__dict__["_is_replica"] = True
+    return replica
+
+
+def detached(buffer: Any, device: Device) -> Any:
+    """A buffer on its own device is shared, so that the first replica keeps running statistics up to date."""
+    with no_grad():
+        return None if buffer is None else buffer.to(device)
+
+
+class Replica(threading.Thread):
+    """One call in a thread of its own, in the modes of the thread that made it."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self.call = module, args, kwargs
+        self.modes = is_grad_enabled(), is_inference_mode_enabled()
+        self.output: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        module, args, kwargs = self.call
+        grad_enabled, inference = self.modes
+        try:
+            with inference_mode(inference), set_grad_enabled(grad_enabled):
+                self.output = module(*args, **kwargs)
+        except BaseException as error:
+            self.error = error
+
+
+def parallel_apply(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Sequence[Any] | None = None
+) -> list[Any]:
+    """Call each module with its input, all at once in threads; the first error is raised here."""
+    if len(modules) != len(inputs):
+        raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of inputs {len(inputs)}")
+    named = kwargs_tup or [{}] * len(modules)
+    arguments = [args if isinstance(args, tuple | list) else (args,) for args in inputs]
+    threads = [Replica(m, tuple(a), k) for m, a, k in zip(modules, arguments, named, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, thread in enumerate(threads):
+        if thread.error is not None:
+            where = "" if devices is None else f" on device {devices[number]}"
+            thread.error.add_note(f"Caught {type(thread.error).__name__} in replica {number}{where}.")
+            raise thread.error
+    return [thread.output for thread in threads]
+
+
+class DataParallel(Module):
+    """Calls a module on several devices, each with its part of the examples, and joins what they give.
+
+    device_ids     the devices; the module lies on the first. None (or none): the module is just called
+    output_device  where the outputs are joined; the first device unless told otherwise
+    dim            the dimension of the examples
+
+    >>> import undertow as ut
+    >>> net = ut.nn.DataParallel(ut.nn.Linear(3, 2).to("sim:0"), ["sim:0", "sim:1"])
+    >>> net(ut.ones(6, 3)).shape
+    undertow.Size([6, 2])
+    """
+
+    def __init__(
+        self, module: Any, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.module = module
+        self.device_ids = [as_device(d) for d in device_ids or ()]
+        first = self.device_ids[0] if self.device_ids else None
+        self.output_device = first if output_device is None else as_device(output_device)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if not self.device_ids:
+            return self.module(*inputs, **kwargs)
+        self._check_place()
+        args, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
+        if not args:  # neither inputs nor keyword arguments
+            args, named = [()], [{}]
+        if len(self.device_ids) == 1:
+            return self.module(*args[0], **named[0])
+        used = self.device_ids[: len(args)]
+        outputs = parallel_apply(replicate(self.module, used), args, named, used)
+        return gather(outputs, self.output_device, self.dim)
+
+    def _check_place(self) -> None:
+        first = self.device_ids[0]
+        for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            if tensor.device != first:
+                raise RuntimeError(
+                    f"module must have its parameters and buffers on device {first} (device_ids[0]) but found one of "
+                    f"them on device: {tensor.device}. Move it with module.to('{first}')."
+                )
+
+
+def data_parallel(
+    module: Any,
+    inputs: Any,
+    device_ids: Sequence[Any] | None = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """One call of `DataParallel(module, ...)`."""
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))

@@ -1,0 +1,268 @@
+"""Parameters that are functions of others: `module.weight` becomes f(original), and the original is what is trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from undertow.modes import no_grad
+from undertow.nn.containers import ModuleDict, ModuleList
+from undertow.nn.module import Module
+from undertow.nn.parameter import Parameter
+from undertow.tensor import Tensor
+
+
+class Cache:
+    """Values of parametrized tensors inside `cached()`, by module and name."""
+
+    depth = 0
+    values: dict[tuple[int, str], Any] = {}  # noqa: RUF012  (one for the process, as the switch is)
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Compute each parametrized tensor once inside the block, however often it is read."""
+    Cache.depth += 1
+    try:
+        yield
+    finally:
+        Cache.depth -= 1
+        if not Cache.depth:
+            Cache.values.clear()
+
+
+def put(module: Module, name: str, tensor: Any) -> None:
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+class ParametrizationList(ModuleList):
+    """The modules that make a tensor, in order, and the original(s) that they make it of.
+
+    original              the tensor that is trained; original0, original1, ... if the first module takes several
+    """
+
+    def __init__(self, modules: list[Any], original: Any, unsafe: bool = False) -> None:
+        if not modules:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        found = original
+        with no_grad():
+            for module in reversed(modules):
+                if hasattr(module, "right_inverse"):
+                    found = module.right_inverse(found)
+        self.is_tensor = isinstance(found, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(found)
+        if self.is_tensor:
+            self._keep_original(original, found)
+        else:
+            for k, part in enumerate(found):
+                put(self, f"original{k}", like(original, part))
+        if not unsafe:
+            self._check(original)
+
+    def _keep_original(self, original: Any, found: Any) -> None:
+        if found.dtype != original.dtype:
+            raise ValueError(
+                f"When `right_inverse` outputs one tensor, it may not change the dtype: original is {original.dtype}, "
+                f"got {found.dtype}"
+            )
+        with no_grad():
+            original.data = found.data  # so that an optimizer that knows the tensor goes on training it
+        put(self, "original", original)
+
+    def _check(self, original: Any) -> None:
+        made = self()
+        if made.dtype != original.dtype or made.shape != original.shape:
+            raise ValueError(
+                "Registering a parametrization may not change the dtype or the shape of the tensor, unless `unsafe` "
+                f"flag is enabled. Original: {list(original.shape)}, {original.dtype}; parametrized: "
+                f"{list(made.shape)}, {made.dtype}"
+            )
+
+    def originals(self) -> list[Any]:
+        """What the first module is called with."""
+        return [self.original] if self.is_tensor else [getattr(self, f"original{k}") for k in range(self.ntensors)]
+
+    def right_inverse(self, value: Any) -> None:
+        """Set the original(s) so that the parametrized tensor becomes `value`."""
+        with no_grad():
+            for module in list(self)[::-1]:
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
+                value = module.right_inverse(value)
+            found = [value] if self.is_tensor else list(value)
+            for own, part in zip(self.originals(), found, strict=True):
+                if own.shape == part.shape and own.dtype == part.dtype:
+                    own.copy_(part)
+                else:
+                    own.data = part.data
+
+    def forward(self) -> Any:
+        first, *rest = list(self)
+        made = first(*self.originals())
+        for module in rest:
+            made = module(made)
+        return made
+
+
+def like(original: Any, tensor: Any) -> Any:
+    """A tensor of the kind of another: a parameter if that is one."""
+    tensor, wanted = tensor.detach().clone(), original.requires_grad
+    return Parameter(tensor, wanted) if isinstance(original, Parameter) else tensor
+
+
+# ---- the class of a parametrized module has a property for each of its tensors
+
+
+def parametrized_class(base: Any) -> type:
+    """A class for one module, which properties can be added to."""
+
+    def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+        made = memo.get(id(self))
+        if made is None:
+            made = memo[id(self)] = object.__new__(parametrized_class(base))
+            made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+            for name in self.parametrizations:
+                add_property(made, name)
+        return made
+
+    def refuse(self: Any, protocol: Any) -> Any:
+        raise RuntimeError(
+            "Serialization of parametrized modules is only supported through state_dict(): save that, and "
+            "parametrize again before loading it."
+        )
+
+    members = {"__module__": base.__module__, "__deepcopy__": deep_copy, "__reduce_ex__": refuse}
+    return type(f"Parametrized{base.__name__}", (base,), members)
+
+
+def add_property(module: Module, name: str) -> None:
+    def read(self: Any) -> Any:
+        made_by = self.parametrizations[name]
+        if not Cache.depth:
+            return made_by()
+        key = id(self), name
+        if key not in Cache.values:
+            Cache.values[key] = made_by()
+        return Cache.values[key]
+
+    def write(self: Any, value: Any) -> None:
+        self.parametrizations[name].right_inverse(value)
+
+    setattr(type(module), name, property(read, write))
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether the module, or one of its tensors, is parametrized."""
+    found = module.__dict__.get("_modules", {}).get("parametrizations")
+    if not isinstance(found, ModuleDict):
+        return False
+    return len(found) > 0 if tensor_name is None else tensor_name in found
+
+
+def register_parametrization(module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
+    """Let a parameter or buffer be made by a module from now on.
+
+    unsafe  allow another shape or dtype
+
+    >>> import undertow as ut
+    >>> class Symmetric(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = ut.nn.Linear(3, 3)
+    >>> layer = ut.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+    >>> ut.equal(layer.weight, layer.weight.T), [name for name, _ in layer.named_parameters()]
+    (True, ['bias', 'parametrizations.weight.original'])
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        add_to_list(module.parametrizations[tensor_name], parametrization, unsafe)
+    elif tensor_name in module._parameters or tensor_name in module._buffers:
+        original = getattr(module, tensor_name)
+        made = ParametrizationList([parametrization], original, unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            module.__class__ = parametrized_class(type(module))
+            module.parametrizations = ModuleDict()
+        add_property(module, tensor_name)
+        module.parametrizations[tensor_name] = made
+    else:
+        raise ValueError(
+            f"Module '{type(module).__name__}' does not have a parameter, a buffer, or a parametrized element with "
+            f"name '{tensor_name}'"
+        )
+    return module
+
+
+def add_to_list(modules: ParametrizationList, parametrization: Module, unsafe: bool) -> None:
+    with no_grad():
+        before = modules()
+        if hasattr(parametrization, "right_inverse"):
+            back = parametrization.right_inverse(before)
+            modules.right_inverse(back)
+    after = parametrization(before)
+    if not unsafe and (after.shape != before.shape or after.dtype != before.dtype):
+        raise ValueError(
+            "Registering a parametrization may not change the dtype or the shape of the tensor, unless `unsafe` flag "
+            "is enabled"
+        )
+    modules.append(parametrization)
+
+
+def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
+    """Make a parametrized tensor a plain one again.
+
+    leave_parametrized  with the value it has; otherwise with its original's
+    """
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {type(module).__name__} does not have a parametrization on {tensor_name}")
+    modules = module.parametrizations[tensor_name]
+    original = modules.originals()[0]
+    if leave_parametrized:
+        with no_grad():
+            value = getattr(module, tensor_name)
+            original = settled(original, value, modules.is_tensor)
+    elif not modules.is_tensor:
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+            "sequence of tensors."
+        )
+    delattr(type(module), tensor_name)
+    del module.parametrizations[tensor_name]
+    put(module, tensor_name, original)
+    if not is_parametrized(module):
+        del module.parametrizations
+        module.__class__ = type(module).__bases__[0]
+    return module
+
+
+def settled(original: Any, value: Any, is_single: bool) -> Any:
+    if not is_single:
+        return Parameter(value.detach().clone()) if isinstance(original, Parameter) else value.detach().clone()
+    original.data = value.detach().clone()
+    return original
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class of a module as it was before it was parametrized."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tensor_name: str | None = None) -> Any:
+    """Parametrize another module as this one is, with copies of its parametrizations."""
+    if not is_parametrized(from_module):
+        return to_module
+    for name in [tensor_name] if tensor_name else list(from_module.parametrizations):
+        for parametrization in from_module.parametrizations[name]:
+            register_parametrization(to_module, name, copy.deepcopy(parametrization), unsafe=True)
+        sources = from_module.parametrizations[name].originals()
+        with no_grad():
+            for own, source in zip(to_module.parametrizations[name].originals(), sources, strict=True):
+                own.copy_(source)
+    return to_module

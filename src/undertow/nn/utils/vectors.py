@@ -1,0 +1,22 @@
+"""All parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from undertow import ops
+
+
+def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+    """The parameters one after the other, as a vector that is a function of them."""
+    return ops.cat([ops.reshape(parameter, (-1,)) for parameter in parameters], 0)
+
+
+def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+    """Let each parameter show its part of the vector."""
+    start = 0
+    for parameter in parameters:
+        count = parameter.numel()
+        parameter.data = ops.reshape(vec[start : start + count], parameter.shape).data
+        start += count

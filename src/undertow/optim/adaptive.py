@@ -1,0 +1,257 @@
+"""Optimizers with a step size for every element: Adagrad, RMSprop, Adadelta, Rprop, and averaged SGD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from undertow.backend.sparse_places import coalesced
+from undertow.optim.adam import square_mean_towards
+from undertow.optim.optimizer import check_at_least_zero, count_step, decayed, refuse, slot
+from undertow.optim.real_parts import RealOptimizer
+
+
+class Adagrad(RealOptimizer):
+    """Steps that shrink with the sum of squared gradients (Duchi et al., 2011); takes sparse gradients.
+
+    >>> import undertow as ut
+    >>> p = ut.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = ut.optim.Adagrad([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p
+    tensor([ 0.9000, -1.9000], requires_grad=True)
+    """
+
+    takes_sparse = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        refuse(differentiable=differentiable)
+        check_at_least_zero(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay)
+        check_at_least_zero(initial_accumulator_value=initial_accumulator_value, eps=eps)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if type(grad) is not xp.ndarray:
+            self.update_rows(xp, param, grad, state, group)
+        else:
+            super().update(xp, param, grad, state, group)
+
+    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        rate = group["lr"] / (1 + (count_step(state, xp) - 1) * group["lr_decay"])
+        total = slot(state, "sum", param, xp, group["initial_accumulator_value"])
+        scratch = xp.empty_like(param)
+        grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        total += xp.multiply(grad, grad, out=scratch)
+        xp.add(xp.sqrt(total, out=scratch), group["eps"], out=scratch)
+        xp.divide(grad, scratch, out=scratch)
+        xp.subtract(param, xp.multiply(scratch, rate, out=scratch), out=param)
+
+    def update_rows(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if group["weight_decay"]:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        rate = group["lr"] / (1 + (count_step(state, xp) - 1) * group["lr_decay"])
+        total = slot(state, "sum", param, xp, group["initial_accumulator_value"])
+        grad = coalesced(grad)
+        places, values = tuple(grad.indices), -grad.values if group["maximize"] else grad.values
+        total[places] += values * values
+        param[places] -= rate * values / (xp.sqrt(total[places]) + group["eps"])
+
+
+class RMSprop(RealOptimizer):
+    """Steps divided by the root of the mean square of the gradient, with momentum, centered if asked.
+
+    >>> import undertow as ut
+    >>> ut.optim.RMSprop([ut.zeros(2, requires_grad=True)]).param_groups[0]["alpha"]
+    0.99
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse(differentiable=differentiable, capturable=capturable)
+        check_at_least_zero(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        count_step(state, xp)
+        square = slot(state, "square_avg", param, xp)
+        scratch = xp.empty_like(param)
+        grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        square_mean_towards(xp, square, grad, group["alpha"], scratch)
+        if group["centered"]:
+            mean = slot(state, "grad_avg", param, xp)
+            mean += (grad - mean) * (1 - group["alpha"])
+            xp.sqrt(square - mean * mean, out=scratch)
+        else:
+            xp.sqrt(square, out=scratch)
+        scratch += group["eps"]
+        xp.divide(grad, scratch, out=scratch)
+        if group["momentum"]:
+            buffer = slot(state, "momentum_buffer", param, xp)
+            buffer *= group["momentum"]
+            buffer += scratch
+            param -= buffer * group["lr"]
+        else:
+            xp.subtract(param, xp.multiply(scratch, group["lr"], out=scratch), out=param)
+
+
+class Adadelta(RealOptimizer):
+    """Steps in proportion to the root mean square of the last ones (Zeiler, 2012).
+
+    >>> import undertow as ut
+    >>> ut.optim.Adadelta([ut.zeros(2, requires_grad=True)]).param_groups[0]["rho"]
+    0.9
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse(differentiable=differentiable, capturable=capturable)
+        check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
+        if not 0 <= rho <= 1:
+            raise ValueError(f"Invalid rho value: {rho}")
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+
+    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        count_step(state, xp)
+        square, moved = slot(state, "square_avg", param, xp), slot(state, "acc_delta", param, xp)
+        scratch, rho, eps = xp.empty_like(param), group["rho"], group["eps"]
+        grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        square_mean_towards(xp, square, grad, rho, scratch)
+        change = xp.sqrt(moved + eps) / xp.sqrt(square + eps) * grad
+        square_mean_towards(xp, moved, change, rho, scratch)
+        param -= change * group["lr"]
+
+
+class Rprop(RealOptimizer):
+    """Step sizes that grow while the sign of the gradient stays and shrink when it turns; for full batches.
+
+    >>> import undertow as ut
+    >>> ut.optim.Rprop([ut.zeros(2, requires_grad=True)]).param_groups[0]["etas"]
+    (0.5, 1.2)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse(differentiable=differentiable, capturable=capturable)
+        check_at_least_zero(lr=lr)
+        if not 0 < etas[0] < 1 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize})
+
+    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        count_step(state, xp)
+        (down, up), (least, most) = group["etas"], group["step_sizes"]
+        last, size = slot(state, "prev", param, xp), slot(state, "step_size", param, xp, group["lr"])
+        grad = xp.negative(grad) if group["maximize"] else xp.array(grad)
+        turned = xp.sign(grad * last)
+        size *= xp.where(turned > 0, up, xp.where(turned < 0, down, 1)).astype(param.dtype)
+        xp.minimum(xp.maximum(size, least, out=size), most, out=size)
+        grad[turned < 0] = 0
+        param -= xp.sign(grad) * size
+        last[...] = grad
+
+
+class ASGD(RealOptimizer):
+    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the averages are in state[p]["ax"].
+
+    >>> import undertow as ut
+    >>> ut.optim.ASGD([ut.zeros(2, requires_grad=True)]).param_groups[0]["t0"]
+    1000000.0
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        refuse(differentiable=differentiable, capturable=capturable)
+        check_at_least_zero(lr=lr, weight_decay=weight_decay)
+        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+                    "maximize": maximize}  # fmt: skip
+        super().__init__(params, defaults)
+
+    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        step = count_step(state, xp)
+        scalar = xp.zeros((), dtype="float32")
+        eta, mu = slot(state, "eta", scalar, xp, group["lr"]), slot(state, "mu", scalar, xp, 1.0)
+        average = slot(state, "ax", param, xp)
+        grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        param *= 1 - group["lambd"] * float(eta)
+        param -= grad * float(eta)
+        if float(mu) == 1:
+            average[...] = param
+        else:
+            average += (param - average) * float(mu)
+        eta[...] = group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"]
+        mu[...] = 1 / max(1, step - group["t0"])

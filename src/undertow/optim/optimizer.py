@@ -1,0 +1,291 @@
+"""Optimizer: parameter groups, state, and the step that every rule shares.
+
+A rule is a subclass with `update`, which changes one parameter's array in place. It computes with the backend's
+functions on arrays, never with recorded operations: an optimizer step is not part of any graph. What it keeps between
+steps are tensors in `state`, under PyTorch's names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+from undertow.autograd.leaves import get_requires_grad
+from undertow.graph.sites import user_frame
+from undertow.modes import enable_grad, no_grad
+from undertow.tensor import Tensor, counter_of
+
+Closure = Callable[[], Any]
+
+
+class Required:
+    """The default of an option that has none."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = Required()
+
+
+class RemovableHandle:
+    """Takes a hook away again."""
+
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self.hooks, self.id = hooks, id(self)
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        self.hooks.pop(self.id, None)
+
+
+class Optimizer:
+    """What all optimizers have.
+
+    params    tensors; or dicts, each a group with "params" and options of its own; or (name, tensor) pairs
+    defaults  the options of groups that do not set them
+    """
+
+    #: whether `update` takes sparse gradients
+    takes_sparse = False
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{type(params).__name__}: put it into a list"
+            )
+        self.defaults = defaults
+        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        self._step_name = f"{type(self).__name__}.step"
+        self._numbers: dict[Any, Any] = {}
+        self._pre_hooks: dict[int, Any] = {}
+        self._post_hooks: dict[int, Any] = {}
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Optimize more parameters, with options of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = dict(param_group)
+        params = group["params"]
+        if isinstance(params, set):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but a set has no order")
+        params = [params] if isinstance(params, Tensor) else list(params)
+        if params and isinstance(params[0], tuple):
+            group["param_names"], params = [name for name, _ in params], [p for _, p in params]
+        group["params"] = params
+        self._check(params)
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        self.param_groups.append(group)
+
+    def _check(self, params: list[Any]) -> None:
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+            if not p.is_leaf and not (p._extra is not None and p._extra.retains_grad):
+                raise ValueError(
+                    "can't optimize a non-leaf Tensor: its gradient is not kept. Give the leaf it is made of."
+                )
+        if len({id(p) for p in params}) != len(params):
+            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if not known.isdisjoint([id(p) for p in params]):
+            raise ValueError("some parameters appear in more than one parameter group")
+
+    # ---- stepping
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first."""
+        for hook in list(self._pre_hooks.values()):
+            hook(self, (), {} if closure is None else {"closure": closure})
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        self._numbers.clear()
+        site = user_frame(sys._getframe(1))
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p._extra is not None and p._extra.grad is not None:
+                        self._step_of(p, p._extra.grad, group)
+                        counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
+        for hook in list(self._post_hooks.values()):
+            hook(self, (), {})
+        return loss
+
+    def _step_of(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        array, gradient = p._array, grad._array
+        if type(gradient) is not p._xp.ndarray and not self.takes_sparse:
+            raise RuntimeError(
+                f"{type(self).__name__} does not support sparse gradients: use SGD, Adagrad or SparseAdam"
+            )
+        if not array.flags.writeable:
+            raise RuntimeError(
+                f"{type(self).__name__} cannot change a parameter of shape {list(array.shape)}: its memory is "
+                "read-only or expanded. Optimize a clone() of it."
+            )
+        state = self.state.get(p)
+        if state is not None:
+            self.update(p._xp, array, gradient, state, group)
+            return
+        state = {}
+        self.update(p._xp, array, gradient, state, group)
+        if state:
+            self.state[p] = state
+
+    def numbers(self, xp: Any, dtype: Any, key: Any, values: Callable[[], tuple[float, ...]]) -> Any:
+        """Numbers as arrays of a dtype, made once in a step: a ufunc takes twice as long with a Python number."""
+        found = self._numbers.get((dtype, key))
+        if found is None:
+            found = self._numbers[dtype, key] = [xp.asarray(v, dtype=dtype) for v in values()]
+        return found
+
+    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change the array `param` in place, given its gradient; `grad` is not to be changed."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or (set_to_none=False) set them to zero in place."""
+        for p in chain.from_iterable([group["params"] for group in self.param_groups]):
+            if p.grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+            else:
+                if p.grad.grad_fn is not None:
+                    p.grad.detach_()
+                elif get_requires_grad(p.grad):
+                    p.grad.requires_grad_(False)
+                p.grad.zero_()
+
+    # ---- hooks
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before every step."""
+        return RemovableHandle(self._pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after every step."""
+        return RemovableHandle(self._post_hooks, hook)
+
+    # ---- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and options, with numbers in the place of parameters; the tensors are the optimizer's own."""
+        numbers = {id(p): n for n, p in enumerate(self._parameters())}
+        groups = [{**group, "params": [numbers[id(p)] for p in group["params"]]} for group in self.param_groups]
+        return {"state": {numbers[id(p)]: values for p, values in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned, for parameters of the same number and order."""
+        groups = state_dict["param_groups"]
+        if len(groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any([len(a["params"]) != len(b["params"]) for a, b in zip(groups, self.param_groups, strict=True)]):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        numbers = list(chain.from_iterable([group["params"] for group in groups]))
+        params = dict(zip(numbers, self._parameters(), strict=True))
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for number, values in state_dict["state"].items():
+            p = params.get(number)
+            state[number if p is None else p] = {k: _taken_over(k, v, p) for k, v in values.items()}
+        self.state = state
+        self.param_groups = [
+            {**deepcopy({k: v for k, v in new.items() if k != "params"}), "params": old["params"]}
+            for new, old in zip(groups, self.param_groups, strict=True)
+        ]
+
+    def _parameters(self) -> list[Any]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for n, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {n}")
+            lines += [f"    {k}: {v}" for k, v in sorted(group.items()) if k not in ("params", "param_names")]
+        return "\n".join([*lines, ")"])
+
+
+def _taken_over(name: str, value: Any, p: Any) -> Any:
+    """A loaded value, copied; a tensor of floats gets the dtype of the parameter it belongs to."""
+    if not isinstance(value, Tensor):
+        return deepcopy(value)
+    array = value._array
+    kept = p is None or name == "step" or array.dtype.kind not in "fc"
+    return Tensor(array.copy() if kept else array.astype(p._array.dtype), value._xp)
+
+
+# ---- what rules share
+
+
+def check_at_least_zero(**options: float) -> None:
+    """Raise for the first option that is negative (or NaN), in PyTorch's words."""
+    said = {"lr": "learning rate", "eps": "epsilon value", "momentum": "momentum value",
+            "weight_decay": "weight_decay value"}  # fmt: skip
+    for name, value in options.items():
+        if not value >= 0:
+            raise ValueError(f"Invalid {said.get(name, name + ' value')}: {value}")
+
+
+def check_betas(betas: tuple[float, float]) -> None:
+    for n, beta in enumerate(betas):
+        if not 0 <= beta < 1:
+            raise ValueError(f"Invalid beta parameter at index {n}: {beta}")
+
+
+def refuse(**options: Any) -> None:
+    """Raise for options of PyTorch that would ask for something else than a plain step."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(
+                f"{name}=True is not supported: steps run eagerly and outside the graph. To differentiate through an "
+                "update, write it with undertow's operations."
+            )
+
+
+def slot(state: dict[str, Any], name: str, like: Any, xp: Any, value: float = 0.0) -> Any:
+    """The array of a tensor in the state, made (full of `value`) at the first step."""
+    tensor = state.get(name)
+    if tensor is None:
+        array = xp.zeros_like(like) if value == 0 else xp.full_like(like, value)
+        tensor = state[name] = Tensor(array, xp)
+    return tensor._array
+
+
+def count_step(state: dict[str, Any], xp: Any) -> float:
+    """Count a step, in the tensor `step` as PyTorch keeps it; its number."""
+    tensor = state.get("step")
+    if tensor is None:
+        tensor = state["step"] = Tensor(xp.zeros((), dtype="float32"), xp)
+    array = tensor._array
+    array += 1
+    return float(array.item())
+
+
+def decayed(xp: Any, param: Any, grad: Any, group: dict[str, Any], scratch: Any) -> Any:
+    """The gradient, negated if the objective is maximized, plus weight_decay * param; in `scratch` if not as it is."""
+    weight_decay = group["weight_decay"]
+    if group["maximize"]:
+        grad = xp.negative(grad, out=scratch)
+    if weight_decay == 0:
+        return grad
+    product = xp.multiply(param, weight_decay, out=scratch if grad is not scratch else None)
+    return xp.add(grad, product, out=scratch)

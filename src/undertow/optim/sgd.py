@@ -1,0 +1,90 @@
+"""Gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed, refuse
+from undertow.tensor import Tensor
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: p -= lr * g, with momentum (and Nesterov's), dampening and weight decay.
+
+    Sparse gradients are taken where momentum and weight_decay are 0.
+
+    >>> import undertow as ut
+    >>> p = ut.tensor([1.0, 2.0], requires_grad=True)
+    >>> optimizer = ut.optim.SGD([p], lr=0.5)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p
+    tensor([0., 0.], requires_grad=True)
+    """
+
+    takes_sparse = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        refuse(differentiable=differentiable)
+        check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+            },
+        )
+
+    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if type(grad) is not xp.ndarray:
+            return self.update_rows(xp, param, grad, group)
+        (rate,) = self.numbers(xp, param.dtype, id(group), lambda: (group["lr"],))
+        if group["weight_decay"] or group["momentum"] or group["maximize"]:
+            scratch = xp.empty_like(param)
+            grad = decayed(xp, param, grad, group, scratch)
+            if group["momentum"]:
+                grad = self.with_momentum(xp, grad, state, group, scratch)
+        xp.subtract(param, xp.multiply(grad, rate), out=param)
+        return None
+
+    def with_momentum(self, xp: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], scratch: Any) -> Any:
+        momentum, buffer = group["momentum"], state.get("momentum_buffer")
+        if buffer is None:
+            buffer = state["momentum_buffer"] = Tensor(xp.array(grad), xp)
+        else:
+            kept = 1 - group["dampening"]
+            buffer._array *= momentum
+            buffer._array += grad if kept == 1 else grad * kept
+        if not group["nesterov"]:
+            return buffer._array
+        return xp.add(grad, buffer._array * momentum, out=scratch)
+
+    def update_rows(self, xp: Any, param: Any, grad: Any, group: dict[str, Any]) -> None:
+        """Change the places that a sparse gradient names."""
+        if group["momentum"] or group["weight_decay"]:
+            raise RuntimeError(
+                "SGD takes sparse gradients only without momentum and weight_decay, which change every element: set "
+                "both to 0, or make the gradient dense"
+            )
+        rate = -group["lr"] if group["maximize"] else group["lr"]
+        xp.subtract.at(param, tuple(grad.indices), rate * grad.values)

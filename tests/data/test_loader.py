@@ -1,0 +1,287 @@
+"""The loader: batches in order whatever the number of threads, errors that arrive, threads that end."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import traceback
+from typing import Any
+
+import pytest
+
+import undertow as ut
+from undertow.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, get_worker_info
+
+
+class Squares(Dataset):
+    def __init__(self, count: int, delay: float = 0.0) -> None:
+        self.count, self.delay = count, delay
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < self.count:
+            raise IndexError(f"there is no example {index}")
+        time.sleep(self.delay * (index % 3))  # so that threads finish out of order
+        return index, float(index * index)
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Counting(IterableDataset):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self):
+        return iter(range(self.count))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def worker_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("undertow data worker")]
+
+
+def taken(loader: DataLoader) -> list[list[int]]:
+    return [numbers.tolist() for numbers, _ in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_batches_come_in_order(workers: int) -> None:
+    loader = DataLoader(Squares(11, 0.001), batch_size=3, num_workers=workers)
+    assert taken(loader) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10]]
+    assert len(loader) == 4
+    assert worker_threads() == []
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_the_seed_decides_the_order_whatever_the_number_of_workers(workers: int) -> None:
+    def order(count: int) -> list[list[int]]:
+        loader = DataLoader(
+            Squares(40), batch_size=4, shuffle=True, num_workers=count, generator=ut.Generator().manual_seed(5)
+        )
+        return taken(loader) + taken(loader)
+
+    found = order(workers)
+    assert found == order(0)
+    assert sorted(n for batch in found[:10] for n in batch) == list(range(40)) and found[:10] != found[10:]
+
+
+def test_the_default_generator_is_used_without_one() -> None:
+    def order() -> list[list[int]]:
+        ut.manual_seed(3)
+        return taken(DataLoader(Squares(20), batch_size=5, shuffle=True))
+
+    assert order() == order()
+
+
+@pytest.mark.parametrize(("batch_size", "drop_last"), [(None, False), (1, False), (4, False), (1, True), (4, True)])
+@pytest.mark.parametrize("shape", ["map", "iterable"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_those_of_torch(batch_size: int | None, drop_last: bool, shape: str, workers: int) -> None:
+    reference = pytest.importorskip("torch.utils.data")
+
+    class TheirCounting(reference.IterableDataset):
+        __iter__, __len__ = Counting.__iter__, Counting.__len__
+
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+    mine = DataLoader(
+        range(10) if shape == "map" else Counting(10), batch_size, drop_last=drop_last, num_workers=workers
+    )
+    source = range(10) if shape == "map" else TheirCounting(10)
+    theirs = reference.DataLoader(source, batch_size, drop_last=drop_last)
+    assert len(mine) == len(theirs)
+
+    def listed(loader: Any) -> list[Any]:
+        return [batch.tolist() if hasattr(batch, "tolist") else batch for batch in loader]
+
+    assert listed(mine) == listed(theirs)
+
+
+def test_tensor_datasets_and_their_subsets_are_read_by_rows() -> None:
+    x = ut.arange(12.0).reshape(6, 2).requires_grad_()
+    data = TensorDataset(x, ut.arange(6))
+    plain = DataLoader(data, batch_size=4, collate_fn=lambda rows: ut.data.default_collate(rows))
+    for (a, n), (b, m) in zip(DataLoader(data, batch_size=4), plain, strict=True):
+        assert a.tolist() == b.tolist() and n.tolist() == m.tolist()
+    rows, numbers = next(iter(DataLoader(Subset(Subset(data, [5, 4, 3, 2]), [3, 0]), batch_size=2)))
+    assert numbers.tolist() == [2, 5]
+    rows.sum().backward()
+    assert x.grad.sum(1).tolist() == [0, 0, 2, 0, 0, 2]
+
+
+def test_samplers_and_batch_samplers_of_ones_own() -> None:
+    assert taken(DataLoader(Squares(9), batch_size=2, sampler=[8, 1, 4])) == [[8, 1], [4]]
+    assert taken(DataLoader(Squares(9), batch_sampler=[[1, 2], [7]], num_workers=2)) == [[1, 2], [7]]
+
+
+def test_a_dataset_may_fetch_a_whole_batch() -> None:
+    class Whole(Dataset):
+        def __getitems__(self, numbers):
+            return [n * 2 for n in numbers]
+
+        def __len__(self):
+            return 4
+
+    assert [b.tolist() for b in DataLoader(Whole(), batch_size=2)] == [[0, 2], [4, 6]]
+
+
+# ---- errors
+
+
+def explode(index: int) -> None:
+    raise KeyError(f"example {index} is broken")
+
+
+class Broken(Squares):
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            explode(index)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_an_error_arrives_in_its_place_with_its_traceback(workers: int) -> None:
+    batches = iter(DataLoader(Broken(8), batch_size=2, num_workers=workers))
+    assert [next(batches)[0].tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    with pytest.raises(KeyError, match="example 5 is broken") as caught:
+        next(batches)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "explode(index)" in shown
+    assert ("undertow data worker" in shown) == (workers > 0)
+    assert worker_threads() == []
+    assert list(batches) == []
+
+
+def test_an_error_of_the_collation_and_of_the_sampler_arrives() -> None:
+    def refuse(rows: Any) -> Any:
+        raise ValueError("no batch today")
+
+    with pytest.raises(ValueError, match="no batch today"):
+        list(DataLoader(Squares(3), collate_fn=refuse, num_workers=2))
+
+    def numbers():
+        yield 1
+        raise ArithmeticError("lost count")
+
+    with pytest.raises(ArithmeticError, match="lost count"):
+        list(DataLoader(Squares(3), sampler=numbers(), num_workers=2))
+    assert worker_threads() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_workers": -1}, "num_workers option should be non-negative"),
+        ({"prefetch_factor": 2}, "prefetch_factor option could only be specified in multiprocessing"),
+        ({"prefetch_factor": 0, "num_workers": 1}, "prefetch_factor option should be positive"),
+        ({"sampler": [1], "shuffle": True}, "sampler option is mutually exclusive with shuffle"),
+        ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler option is mutually exclusive"),
+        ({"batch_size": None, "drop_last": True}, "disables auto-batching and is mutually exclusive with drop_last"),
+        ({"batch_size": 0}, "batch_size should be a positive integer value"),
+        ({"batch_size": 2.0}, "batch_size should be a positive integer value"),
+    ],
+)
+def test_impossible_loaders_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataLoader(Squares(3), **options)
+
+
+@pytest.mark.parametrize("options", [{"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}])
+def test_an_iterable_dataset_decides_its_order_itself(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"expected unspecified {next(iter(options))} option"):
+        DataLoader(Counting(3), **options)
+
+
+# ---- threads
+
+
+def test_an_abandoned_loop_ends_its_threads() -> None:
+    gc.disable()  # by reference counts alone
+    try:
+        for _ in DataLoader(Squares(100, 0.001), batch_size=2, num_workers=2):
+            assert len(worker_threads()) == 2
+            break
+        assert worker_threads() == []
+        batches = iter(DataLoader(Squares(100), num_workers=2))
+        next(batches)
+        del batches
+        assert worker_threads() == []
+        never_started = iter(DataLoader(Squares(100), num_workers=2))
+        del never_started
+    finally:
+        gc.enable()
+
+
+def test_a_loop_left_by_an_error_ends_its_threads() -> None:
+    with pytest.raises(ZeroDivisionError):
+        for _ in DataLoader(Squares(100), num_workers=2):
+            1 / 0
+    assert worker_threads() == []
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_workers_stay_a_few_batches_ahead(factor: int) -> None:
+    seen: list[int] = []
+
+    class Watched(Squares):
+        def __getitem__(self, index: int) -> Any:
+            seen.append(index)
+            return super().__getitem__(index)
+
+    batches = iter(DataLoader(Watched(50), num_workers=2, prefetch_factor=factor))
+    next(batches)
+    deadline = time.monotonic() + 5
+    while len(seen) < 2 * factor and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert sorted(seen) == list(range(2 * factor))
+    batches.close()
+
+
+def test_workers_run_beside_the_loop() -> None:
+    together = threading.Barrier(2, timeout=20)
+
+    class Meeting(Squares):
+        def __getitem__(self, index: int) -> Any:
+            together.wait()  # passes when two examples are fetched at the same time
+            return super().__getitem__(index)
+
+    assert taken(DataLoader(Meeting(4), num_workers=2)) == [[0], [1], [2], [3]]
+
+
+def test_a_worker_knows_its_number_and_draws_the_same_again() -> None:
+    class Noisy(Squares):
+        def __getitem__(self, index: int) -> Any:
+            info = get_worker_info()
+            assert info is not None and info.num_workers == 2 and info.id == index % 2 and info.dataset is self
+            return ut.rand(2, generator=info.generator)
+
+    def drawn() -> list[Any]:
+        loader = DataLoader(Noisy(8, 0.001), num_workers=2, generator=ut.Generator().manual_seed(1))
+        return [batch.tolist() for batch in loader]
+
+    assert drawn() == drawn()
+    assert len({str(row) for row in drawn()}) == 8
+    assert get_worker_info() is None
+
+
+def test_modes_of_the_caller_hold_in_the_workers() -> None:
+    class Modes(Squares):
+        def __getitem__(self, index: int) -> Any:
+            return ut.is_grad_enabled()
+
+    with ut.no_grad():
+        assert [b.tolist() for b in DataLoader(Modes(2), num_workers=2)] == [[False], [False]]
+    assert [b.tolist() for b in DataLoader(Modes(2), num_workers=2)] == [[True], [True]]
+
+
+def test_iterable_datasets_are_read_once_whatever_the_number_of_workers() -> None:
+    for workers in (0, 1, 4):
+        loader = DataLoader(Counting(10), batch_size=3, num_workers=workers)
+        assert [b.tolist() for b in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+        assert len(list(loader)) == 4  # a second pass reads it again
+    assert worker_threads() == []

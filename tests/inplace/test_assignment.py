@@ -1,0 +1,123 @@
+"""`x[index] = value`: what it records, and that rows can be filled one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+
+
+def names(x: Any) -> list[str | None]:
+    return [None if node is None else type(node).__name__ for node, _ in x.grad_fn.next_functions]
+
+
+def fill(x: Any, index: Any, value: Any) -> None:
+    x[index] = value
+
+
+#: a change of x, by a row w that requires grad, and what the CopySlices then leads to
+CHANGES: dict[str, tuple[Callable[[Any, Any], None], list[str | None]]] = {
+    "a row": (lambda x, w: fill(x, 0, w * 2), ["MulBackward0", "MulBackward0"]),
+    "a leaf": (lambda x, w: fill(x, 0, w), ["MulBackward0", "AccumulateGrad"]),
+    "a number": (lambda x, w: fill(x, 0, 5.0), ["MulBackward0", None]),
+    "no gradient": (lambda x, w: fill(x, 0, w.detach()), ["MulBackward0", None]),
+    "a column": (lambda x, w: fill(x, (slice(None), 1), w[:2] * 2), ["MulBackward0", "MulBackward0"]),
+    "a part of a row": (lambda x, w: fill(x[0], slice(1, 3), w[:2] * 2), ["MulBackward0", "MulBackward0"]),
+    "to be broadcast": (lambda x, w: fill(x, 0, w[:1] * 2), ["MulBackward0", "ExpandBackward0"]),
+    "of another dtype": (lambda x, w: fill(x, 0, w.double()), ["MulBackward0", "ToCopyBackward0"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_an_assignment_leads_to(L: Any, name: str) -> None:
+    change, expected = CHANGES[name]
+    x, w = L.ones(2, 3, requires_grad=True) * 1, L.ones(3, requires_grad=True)
+    change(x, w)
+    assert type(x.grad_fn).__name__ == "CopySlices" and names(x) == expected
+
+
+def test_the_first_row_of_a_tensor_without_history_leads_to_the_value_alone(L: Any) -> None:
+    x = L.zeros(2, 3)
+    x[0] = L.ones(3, requires_grad=True)
+    assert names(x) == [None, "AccumulateGrad"]
+
+
+@pytest.mark.parametrize("change", [lambda x, w: fill(x, 0, w), lambda x, w: x[0].mul_(w)], ids=["assigned", "changed"])
+def test_a_history_of_slices_runs_once(L: Any, change: Any) -> None:
+    x, w = L.zeros(2, 3), L.ones(3, requires_grad=True)
+    change(x, w)
+    loss = x.sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    assert w.grad.tolist() == ([2, 2, 2] if float(loss.detach()) else [0, 0, 0])
+
+
+def test_hooks_of_an_assignment_see_what_they_see_in_pytorch(L: Any) -> None:
+    x, w = L.ones(2, 3, requires_grad=True) * 1, L.ones(3, requires_grad=True)
+    x[0] = w
+    seen: list[Any] = []
+    x.grad_fn.register_prehook(lambda grads: seen.append([g.tolist() for g in grads]))
+    x.grad_fn.register_hook(lambda to, of: seen.append([None if g is None else g.tolist() for g in to]))
+    (x * L.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    assert seen == [[[[1, 2, 3], [4, 5, 6]]], [[[0, 0, 0], [4, 5, 6]], [1, 2, 3]]]
+
+
+def test_assigning_does_not_change_a_gradient_that_others_hold() -> None:
+    x, w = ut.ones(2, 3, requires_grad=True), ut.ones(3, requires_grad=True)
+    y = x * 1
+    y[0] = w
+    given = ut.ones(2, 3)
+    y.backward(given, retain_graph=True)
+    held: list[Any] = []
+    y.register_hook(held.append)
+    y.backward(given)
+    assert given.tolist() == [[1, 1, 1], [1, 1, 1]] == held[0].tolist()
+    assert x.grad.tolist() == [[0, 0, 0], [2, 2, 2]] and w.grad.tolist() == [2, 2, 2]
+
+
+def test_second_derivatives_of_assignments(L: Any) -> None:
+    w = L.tensor([1.0, 2.0, 3.0], dtype=L.float64, requires_grad=True)
+
+    def f(w: Any) -> Any:
+        x = w[None] * w[:, None]
+        x[0] = w * w
+        x[1][1:] = x[0, :2].clone() * w[0]
+        x[:, 2] = x[1].clone() * x[0].clone()
+        return (x * x).sum()
+
+    assert L.autograd.gradcheck(f, (w,)) and L.autograd.gradgradcheck(f, (w,))
+
+
+def test_an_assignment_names_its_line_in_both_errors() -> None:
+    x = ut.ones(2, requires_grad=True) * 1
+    y = x * x
+    x[0] = 3.0
+    with pytest.raises(RuntimeError, match=r"__setitem__ at .*test_assignment.py:\d+"):
+        y.sum().backward()
+    assert "test_assignment.py" in str(x.grad_fn.code)
+
+
+def test_a_refused_assignment_changes_nothing(L: Any) -> None:
+    x, w = L.ones(2, 3, requires_grad=True) * 1, L.ones(4, requires_grad=True)
+    node, version = x.grad_fn, x._version
+    with pytest.raises(RuntimeError):
+        x[0] = w
+    with pytest.raises(IndexError):
+        x[5] = w[:3]
+    assert x.grad_fn is node and x._version == version and x.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_a_thousand_rows() -> None:
+    w = ut.ones(16, requires_grad=True)
+    y = ut.zeros(1000, 16)
+    for i in range(1000):
+        y[i] = w * float(i)
+    assert y._version == 1000
+    y.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), np.full(16, 999 * 500.0))

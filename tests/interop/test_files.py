@@ -1,0 +1,245 @@
+"""Saving and loading: trees come back as they were, PyTorch's weights can be read, and hostile files do nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import pickle
+import struct
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.interop.files import STRUCTURE, FileFormatError
+
+needs_safetensors = pytest.mark.skipif(not find_spec("safetensors"), reason="safetensors is not installed")
+ENDINGS = [".npz", pytest.param(".safetensors", marks=needs_safetensors)]
+
+TREE = {
+    "weights": {"layer.0": ut.arange(6.0).reshape(2, 3), "empty": ut.zeros(0, 3), "number": ut.tensor(2.5)},
+    "steps": [1, True, None, "text with ümlaut", (math.inf, -0.0, 1e-320, 1 + 2j)],
+    7: {"bool": ut.tensor([True, False]), "complex": ut.tensor([1 + 2j]), "int": ut.tensor([1], dtype=ut.int8)},
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, ut.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a.numpy(), b.numpy())
+    if isinstance(a, dict):
+        return type(b) is dict and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_tree_comes_back_as_it_was(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"tree{ending}"
+    ut.save(TREE, path)
+    assert same(TREE, ut.load(path))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_leaves_require_grad_again_and_layouts_do_not_matter(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"tree{ending}"
+    ut.save({"w": ut.ones(2, requires_grad=True), "t": ut.arange(6.0).reshape(2, 3).t()}, path)
+    found = ut.load(path)
+    assert found["w"].requires_grad and not found["t"].requires_grad
+    assert found["t"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    found["t"] += 1  # its memory is its own
+
+
+def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
+    def step(model: Any, optimizer: Any) -> float:
+        optimizer.zero_grad()
+        loss = (model(ut.ones(4, 3)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    model = ut.nn.Sequential(ut.nn.Linear(3, 5), ut.nn.Tanh(), ut.nn.Linear(5, 1))
+    optimizer = ut.optim.Adam(model.parameters(), lr=0.1)
+    step(model, optimizer)
+    path = tmp_path / "state.npz"
+    ut.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    other = ut.nn.Sequential(ut.nn.Linear(3, 5), ut.nn.Tanh(), ut.nn.Linear(5, 1))
+    again = ut.optim.Adam(other.parameters())
+    state = ut.load(path)
+    other.load_state_dict(state["model"])
+    again.load_state_dict(state["optimizer"])
+    assert [step(model, optimizer) for _ in range(3)] == [step(other, again) for _ in range(3)]
+
+
+@pytest.mark.parametrize("value", [object(), {1.5: 1}, {"f": print}, [b"bytes"], {(1, 2): 3}])
+def test_what_is_no_tree_is_refused_and_the_old_file_stays(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "tree.npz"
+    ut.save({"a": 1}, path)
+    with pytest.raises(TypeError):
+        ut.save(value, path)
+    assert ut.load(path) == {"a": 1} and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_failing_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tree.npz"
+    ut.save({"a": 1}, path)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="no space"):
+        ut.save({"a": 2}, path)
+    assert ut.load(path) == {"a": 1} and len(list(tmp_path.iterdir())) == 1
+
+
+def test_endings_say_the_format(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"end in \.npz or \.safetensors"):
+        ut.save({}, tmp_path / "model.pickle")
+    with pytest.raises(ValueError, match="can be read"):
+        ut.load(tmp_path / "model")
+    with pytest.raises(FileNotFoundError):
+        ut.load(tmp_path / "absent.npz")
+
+
+def test_arrays_that_numpy_saved(tmp_path: Path) -> None:
+    np.savez(tmp_path / "plain.npz", a=np.arange(3), b=np.asfortranarray(np.ones((2, 3))))
+    found = ut.load(tmp_path / "plain.npz")
+    assert found["a"].tolist() == [0, 1, 2] and found["b"].shape == (2, 3)
+
+
+def test_to_a_device(tmp_path: Path) -> None:
+    ut.save({"w": [ut.ones(2, requires_grad=True)]}, tmp_path / "w.npz")
+    found = ut.load(tmp_path / "w.npz", device="sim:0")["w"][0]
+    assert str(found.device) == "sim:0" and found.requires_grad
+
+
+# ---- hostile and damaged files
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return (exec, ("raise SystemExit('the file ran code')",))
+
+
+def test_pickled_objects_in_an_archive_are_not_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "bomb.npz", a=np.array([Bomb()], dtype=object))
+    with pytest.raises(FileFormatError, match="Python objects"):
+        ut.load(tmp_path / "bomb.npz")
+
+
+def test_a_header_that_promises_more_than_there_is(tmp_path: Path) -> None:
+    header = repr({"descr": "<f8", "fortran_order": False, "shape": (10**12,)}).encode().ljust(117) + b"\n"
+    member = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"12345678"
+    with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive:
+        archive.writestr("a.npy", member)
+    with pytest.raises(FileFormatError, match="not as long as its header says"):
+        ut.load(tmp_path / "large.npz")
+
+
+ODD_STRUCTURES = {
+    "no JSON": "nonsense",
+    "no tree": "[]",
+    "absent array": '{"array": "absent"}',
+    "odd key": '{"dict": [[1.5, {"value": 1}]]}',
+    "odd value": '{"value": 1.5}',
+    "deep tree": '{"list": [' * 200 + "]}" * 200,
+    "deep JSON": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("structure", ODD_STRUCTURES.values(), ids=ODD_STRUCTURES)
+def test_a_structure_that_save_never_writes(tmp_path: Path, structure: str) -> None:
+    np.savez(tmp_path / "odd.npz", **{STRUCTURE: np.frombuffer(structure.encode(), np.uint8)})
+    with pytest.raises(FileFormatError):
+        ut.load(tmp_path / "odd.npz")
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".pt"])
+def test_cut_and_garbled_files(tmp_path: Path, ending: str) -> None:
+    """Every file is read as far as it is right, or raises ValueError; it never does anything else."""
+    path = tmp_path / f"whole{'.npz' if ending == '.pt' else ending}"
+    ut.save({"w": ut.arange(50.0), "n": [1, 2.5, "x"]}, path)
+    whole = torch_like_file() if ending == ".pt" else path.read_bytes()
+    broken, rng = tmp_path / f"broken{ending}", np.random.default_rng(0)
+    for n in range(200):
+        data = bytearray(whole)
+        if n % 2:
+            del data[int(rng.integers(len(data))) :]
+        else:
+            for place in rng.integers(len(data), size=3):
+                data[place] = int(rng.integers(256))
+        broken.write_bytes(data)
+        with contextlib.suppress(FileFormatError):
+            ut.load(broken)
+
+
+# ---- PyTorch's files
+
+
+def torch_like_file(pickled: bytes | None = None, storage: bytes = b"\0" * 24) -> bytes:
+    """A file in PyTorch's layout, with a pickle of our choice."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"a": 1}, protocol=2) if pickled is None else pickled)
+        archive.writestr("archive/byteorder", "little")
+        archive.writestr("archive/data/0", storage)
+    return out.getvalue()
+
+
+@pytest.mark.torch
+def test_weights_that_pytorch_saved(torch: ModuleType, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    extra = {"t": torch.arange(6).reshape(2, 3).t(), "half": torch.ones(2, dtype=torch.float16), "n": [1, None, 2.5]}
+    extra |= {"complex": torch.ones(2, dtype=torch.complex64), "slice": torch.arange(10.0)[3:7], "none": torch.zeros(0)}
+    torch.save({"model": model.state_dict(), "p": torch.nn.Parameter(torch.ones(2)), **extra}, tmp_path / "m.pt")
+    found = ut.load(tmp_path / "m.pt")
+    assert list(found["model"]) == list(model.state_dict())
+    for name, tensor in model.state_dict().items():
+        assert np.array_equal(found["model"][name].numpy(), tensor.numpy())
+    for name in ("t", "half", "complex", "slice", "none"):
+        assert found[name].tolist() == extra[name].tolist() and found[name].shape == tuple(extra[name].shape)
+    assert found["p"].requires_grad and found["n"] == [1, None, 2.5]
+    mine = ut.nn.Sequential(ut.nn.Linear(3, 4), ut.nn.BatchNorm1d(4))
+    mine.load_state_dict(found["model"])
+
+
+@pytest.mark.torch
+def test_weights_for_pytorch(torch: ModuleType, tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    model = ut.nn.Linear(3, 4)
+    ut.save(model.state_dict(), tmp_path / "m.safetensors")
+    theirs = torch.nn.Linear(3, 4)
+    theirs.load_state_dict(safetensors.load_file(tmp_path / "m.safetensors"))
+    assert np.array_equal(theirs.weight.detach().numpy(), model.weight.detach().numpy())
+
+
+@pytest.mark.torch
+def test_a_whole_model_is_refused(torch: ModuleType, tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
+    with pytest.raises(FileFormatError, match=r"Save the state_dict\(\)"):
+        ut.load(tmp_path / "model.pt")
+
+
+def test_code_in_a_pytorch_file_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "bomb.pt").write_bytes(torch_like_file(pickle.dumps(Bomb(), protocol=2)))
+    with pytest.raises(FileFormatError, match="exec"):
+        ut.load(tmp_path / "bomb.pt")
+
+
+def test_what_is_no_pytorch_file(tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(b"nothing")
+    with pytest.raises(FileFormatError, match="not a zip file"):
+        ut.load(tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
+        archive.writestr("x", json.dumps({}))
+    with pytest.raises(FileFormatError, match=r"no data\.pkl"):
+        ut.load(tmp_path / "b.pt")

@@ -1,0 +1,78 @@
+"""CTC loss against PyTorch, and against the sum over all alignments."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+
+STEPS = [7, 4, 6]
+TARGETS = [[1, 2, 2], [3], []]
+
+
+def run(L: Any, flat: bool, reduction: str, blank: int = 0, steps: Any = STEPS, **options: Any) -> list[np.ndarray]:
+    scores = L.tensor(np.random.default_rng(0).normal(size=(7, 3, 5)), requires_grad=True)
+    sequences = [[(label + blank) % 5 for label in row] for row in TARGETS]
+    rows = [label for row in sequences for label in row] if flat else [row + [1] * (3 - len(row)) for row in sequences]
+    sizes = L.tensor([len(row) for row in TARGETS])
+    loss = L.nn.CTCLoss(blank, reduction, **options)
+    out = loss(scores.log_softmax(2), L.tensor(rows), L.tensor(steps), sizes)
+    (out * L.arange(1.0, 1 + out.numel(), dtype=L.float64).reshape(out.shape)).sum().backward()
+    return [out.detach().numpy(), scores.grad.numpy()]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("blank", [0, 4])
+def test_like_pytorch(torch: ModuleType, flat: bool, reduction: str, blank: int) -> None:
+    for ours, theirs in zip(run(ut, flat, reduction, blank), run(torch, flat, reduction, blank), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.torch
+def test_targets_that_do_not_fit(torch: ModuleType) -> None:
+    steps = [3, 4, 6]  # three classes, two of them equal, need four steps
+    ours, theirs = (run(L, False, "none", steps=steps, zero_infinity=True) for L in (ut, torch))
+    assert ours[0][0] == 0
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-10)
+    assert math.isinf(run(ut, False, "none", steps=steps)[0][0])
+
+
+def collapsed(path: tuple[int, ...]) -> list[int]:
+    return [label for label, _ in itertools.groupby(path) if label != 0]
+
+
+def test_the_sum_over_all_alignments() -> None:
+    log_probs = ut.randn(4, 3, dtype=ut.float64).log_softmax(1)
+    paths = itertools.product(range(3), repeat=4)
+    total = sum(math.exp(sum(log_probs[t, k].item() for t, k in enumerate(p))) for p in paths if collapsed(p) == [1, 1])
+    loss = ut.nn.functional.ctc_loss(log_probs, ut.tensor([1, 1]), 4, 2, reduction="sum")
+    assert loss.item() == pytest.approx(-math.log(total))
+
+
+def test_gradients() -> None:
+    scores = ut.randn(5, 2, 3, dtype=ut.float64, requires_grad=True)
+    call = lambda s: ut.nn.functional.ctc_loss(s.log_softmax(2), ut.tensor([[1, 2], [2, 2]]), [5, 4], [2, 2])
+    assert ut.autograd.gradcheck(call, scores) and ut.autograd.gradgradcheck(call, scores)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (((5,), (2,), 9), "blank must be in label range"),
+        (((6,), (2,), 0), "input_lengths to have value at most 5"),
+        (((5, 5), (2,), 0), "input_lengths must be of size batch_size"),
+    ],
+)
+def test_refused(L: ModuleType, arguments: Any, words: str) -> None:
+    log_probs = L.zeros(5, 1, 3).log_softmax(2)
+    with pytest.raises(RuntimeError, match=words):
+        L.nn.functional.ctc_loss(log_probs, L.tensor([[1, 2]]), *arguments)

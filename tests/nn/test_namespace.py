@@ -1,0 +1,78 @@
+"""What undertow.nn has of torch.nn, and that every module has a row in the table of modules or a test of its own."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+import undertow as ut
+from tests.nn.modules import ROWS
+
+#: classes of torch.nn that undertow.nn does not have
+ABSENT = {
+    "AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "LinearCrossEntropyLoss", "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm", "UninitializedBuffer",
+    "UninitializedParameter",
+}  # fmt: skip
+
+#: modules with tests of their own
+TESTED_ELSEWHERE = {
+    "CTCLoss", "DataParallel", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "ModuleDict", "ModuleList",
+    "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase", "Sequential", "TransformerDecoder",
+    "TransformerEncoder",
+}  # fmt: skip
+
+
+def test_what_is_missing(torch: ModuleType) -> None:
+    theirs = {name for name, value in vars(torch.nn).items() if isinstance(value, type) and not name.startswith("Lazy")}
+    assert {name for name in theirs if not hasattr(ut.nn, name)} == ABSENT & theirs
+
+
+def test_every_module_is_tested() -> None:
+    ours = {n for n, v in vars(ut.nn).items() if isinstance(v, type) and issubclass(v, ut.nn.Module)}
+    assert ours - {row.name for row in ROWS} == TESTED_ELSEWHERE
+
+
+def test_every_initialisation(torch: ModuleType) -> None:
+    theirs = {name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_")}
+    assert {name for name in theirs if not hasattr(ut.nn.init, name)} == set()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_unpooling_modules(L: ModuleType, dims: int) -> None:
+    x = L.randn(2, 3, *[6] * dims)
+    pool = getattr(L.nn, f"MaxPool{dims}d")(2, return_indices=True)
+    back = getattr(L.nn, f"MaxUnpool{dims}d")(2)
+    values, places = pool(x)
+    out = back(values, places, output_size=x.shape)
+    assert out.shape == x.shape and L.equal(out[out != 0], x[out != 0])
+    assert out.abs().sum().item() == pytest.approx(values.abs().sum().item(), rel=1e-5)
+    assert repr(back) == f"MaxUnpool{dims}d(kernel_size={(2,) * dims}, stride={(2,) * dims}, padding={(0,) * dims})"
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_stacks_of_decoder_layers(L: ModuleType, norm_first: bool) -> None:
+    """A stack is its layers, one after the other."""
+    layer = L.nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=norm_first)
+    stack = L.nn.TransformerDecoder(layer, 2, L.nn.LayerNorm(8)).eval()
+    x, memory = L.randn(3, 5, 8), L.randn(3, 4, 8)
+    mask = L.nn.Transformer.generate_square_subsequent_mask(5)
+    expected = x
+    for part in stack.layers:
+        expected = part(expected, memory, tgt_mask=mask)
+    assert L.allclose(stack(x, memory, tgt_mask=mask), stack.norm(expected), atol=1e-6)
+    assert stack.layers[0].linear1.weight is not stack.layers[1].linear1.weight
+
+
+def test_checkpointed_layers() -> None:
+    """Layers of one node are recomputed like any operations."""
+    from undertow.autograd.checkpoint import checkpoint
+
+    layer = ut.nn.LSTM(3, 4, 2).double()
+    x = ut.randn(5, 2, 3, dtype=ut.float64, requires_grad=True)
+    wanted = [x, *layer.parameters()]
+    plain = ut.autograd.grad((layer(x)[0] ** 2).sum(), wanted)
+    out = checkpoint(lambda x: layer(x)[0], x, use_reentrant=False)
+    again = ut.autograd.grad((out**2).sum(), wanted)
+    assert all(ut.equal(a, b) for a, b in zip(plain, again, strict=True))

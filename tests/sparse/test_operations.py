@@ -1,0 +1,133 @@
+"""Every row of tests/samples/sparse.py: values, layouts and gradients against PyTorch and finite differences."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.samples.sparse import SPARSE_OPERATIONS, SPARSE_ROWS, SparseRow
+from undertow.autograd.gradcheck import gradcheck
+from undertow.modes import current, set_state
+from undertow.ops.declare import REGISTRY
+from undertow.ops.rules.calls import by_name
+
+CASES = [(row, complex_) for row in SPARSE_ROWS for complex_ in (False, True)]
+
+#: what PyTorch differentiates only for real numbers
+REAL_IN_TORCH = {"embedding", "sparse_sum", "to_dense", "to_sparse"}
+
+
+def each_case(cases: list[tuple[SparseRow, bool]]) -> Any:
+    return pytest.mark.parametrize("row, complex_", cases, ids=[f"{r.id}{'-complex' * c}" for r, c in cases])
+
+
+each_case_of_torch = each_case([(r, c) for r, c in CASES if r.reference and not (c and r.op in REAL_IN_TORCH)])
+each_smooth_case = each_case([(r, c) for r, c in CASES if not r.holes])
+
+
+def arrays_of(row: SparseRow, complex_: bool) -> list[Any]:
+    rng = np.random.default_rng(zlib.crc32(row.id.encode()))
+    return [np.asarray(spec.make(rng, complex_)) for spec in row.inputs]
+
+
+def leaves(m: Any, arrays: list[Any]) -> list[Any]:
+    return [m.tensor(a, requires_grad=True) for a in arrays]
+
+
+def dense(tensor: Any) -> Any:
+    return (tensor.to_dense() if tensor.is_sparse else tensor).detach().numpy()
+
+
+def layout(tensor: Any) -> str:
+    return "sparse_coo" if tensor.is_sparse else "strided"
+
+
+def seeds(shape: tuple[int, ...], complex_: bool) -> Any:
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal(shape)
+    return values + 1j * rng.standard_normal(shape) if complex_ else values
+
+
+def as_dense(tensor: Any) -> Any:
+    return tensor.to_dense(masked_grad=False) if tensor.is_sparse else tensor
+
+
+@each_case_of_torch
+def test_values_and_gradients_are_those_of_torch(row: SparseRow, complex_: bool) -> None:
+    torch = pytest.importorskip("torch")
+    arrays, found = arrays_of(row, complex_), []
+    for m in (torch, ut):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that its invariants are not checked
+            inputs = leaves(m, arrays)
+            result = row.call(m, *inputs)
+            seed = m.tensor(seeds(tuple(result.shape), "complex" in str(result.dtype)))
+            if result.is_sparse:
+                seed = seed.sparse_mask(result.detach().coalesce())
+            grads = m.autograd.grad(result, inputs, seed, allow_unused=True)
+        found.append((result, grads))
+    (expected, wanted), (got, grads) = found
+    assert layout(got) == layout(expected)
+    np.testing.assert_allclose(dense(got), dense(expected), rtol=1e-10, atol=1e-12)
+    for g, w in zip(grads, wanted, strict=True):
+        assert (g is None) == (w is None)
+        if w is not None:
+            assert layout(g) == layout(w)
+            np.testing.assert_allclose(dense(g), dense(w), rtol=1e-10, atol=1e-12)
+
+
+@each_smooth_case
+def test_gradients_are_those_of_finite_differences(row: SparseRow, complex_: bool) -> None:
+    inputs = leaves(ut, arrays_of(row, complex_))
+    for x in inputs:  # a sparse gradient of a dense input is right here, but gradcheck complains of it
+        x.register_hook(lambda g: None if g is None else g.to_dense())
+    assert gradcheck(lambda *xs: as_dense(row.call(ut, *xs)), inputs, masked=False, check_forward_ad=True)
+
+
+@each_smooth_case
+def test_second_derivatives_are_those_of_finite_differences(row: SparseRow, complex_: bool) -> None:
+    inputs = leaves(ut, arrays_of(row, complex_))
+
+    def gradients(*xs: Any) -> tuple[Any, ...]:
+        y = as_dense(row.call(ut, *xs))
+        found = ut.autograd.grad(y * y, xs, ut.ones_like(y), create_graph=True)
+        return tuple(as_dense(g) for g in found)
+
+    for x in inputs:
+        x.register_hook(lambda g: None if g is None else g.to_dense())
+    assert gradcheck(gradients, inputs)
+
+
+def test_every_sparse_operation_is_reached() -> None:
+    reached: set[str] = set()
+    outer = current()
+
+    def catch(function: Any, args: tuple[Any, ...]) -> Any:
+        set_state(outer)
+        try:
+            reached.add(function.op.name)
+            return function(**by_name(function.op, args))
+        finally:
+            set_state(inside)
+
+    inside = outer.replace(intercept=catch)
+    for row, complex_ in CASES:
+        set_state(inside)
+        try:
+            inputs = leaves(ut, arrays_of(row, complex_))
+            result = as_dense(row.call(ut, *inputs))
+            first = ut.autograd.grad(result, inputs, ut.ones_like(result), create_graph=True, allow_unused=True)
+            second = [as_dense(g).sum() for g in first if g is not None and g.requires_grad]
+            if second:
+                ut.autograd.grad(second, inputs, [ut.ones_like(s) for s in second], allow_unused=True)
+        finally:
+            set_state(outer)
+    primitives = {name for name in SPARSE_OPERATIONS if REGISTRY[name].kind != "composite"}
+    assert sorted(primitives - reached) == []
+    composites = set(SPARSE_OPERATIONS) - primitives
+    assert sorted(composites - {row.op for row in SPARSE_ROWS}) == []
