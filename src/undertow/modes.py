@@ -116,6 +116,8 @@ class State:
             found = self.replace(intercept=intercept)
             if self.intercept is not None:
                 self._lowered = found
+            else:
+                found._lowered = self  # the way back
         return found
 
     def with_grad(self, enabled: bool) -> State:

@@ -186,6 +186,13 @@ def test_the_debug_error_lists_the_operations_of_both_runs() -> None:
     assert "exp(" in str(caught.value) and "mul(" in str(caught.value)
 
 
+def test_debug_changes_nothing_where_both_runs_agree() -> None:
+    x = leaf(3)
+    checkpoint(lambda t: ut.add(t.exp(), t, alpha=2).sin(), x, use_reentrant=False, debug=True).sum().backward()
+    plain = x.detach()
+    np.testing.assert_allclose(x.grad.numpy(), ((plain.exp() + 2 * plain).cos() * (plain.exp() + 2)).numpy())
+
+
 def test_determinism_check_none_trusts_the_function() -> None:
     x = leaf(1)
     y = checkpoint(alternating(two, other_shape), x, use_reentrant=False, determinism_check="none", early_stop=False)

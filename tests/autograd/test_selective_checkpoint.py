@@ -63,7 +63,25 @@ def test_gradients_are_those_of_the_plain_call(name: str) -> None:
         np.testing.assert_array_equal(mine.numpy(), plain.numpy())
 
 
+def filled(x: Any) -> Any:
+    """An array filled row by row, each from the one before."""
+    rows = ut.zeros(4, 4, dtype=ut.float64)
+    rows[0] = x[0].sin()
+    for k in range(1, 4):
+        rows[k, 1:] = rows[k - 1, :-1].exp() * x[k, 1:]
+        rows[k] *= 0.5
+    return rows.tanh()
+
+
+ut.manual_seed(0)
+RECURRENT = ut.nn.LSTM(4, 3, batch_first=True, dtype=ut.float64)
+ATTENTION = ut.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dtype=ut.float64)
+
 PROGRAMS: dict[str, Any] = {
+    "filled in place": filled,
+    "recurrent": lambda x: RECURRENT(x[None])[0].exp(),
+    "attention with dropout": lambda x: ATTENTION(x[None]),
+    "loss": lambda x: ut.cross_entropy(x.sin() * 3, ut.tensor([0, 3, 1, 1])).exp(),
     "several outputs": lambda x: sum(ut.var_mean(x, dim=0)).exp(),
     "indices": lambda x: x.sin().max(dim=1).values.exp(),
     "joined": lambda x: ut.cat([x.sin(), x.cos()], 0).exp(),
@@ -85,13 +103,16 @@ PROGRAMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_kind_of_operation_can_be_kept(name: str, budget: float | None) -> None:
     function, x = PROGRAMS[name], leaf(4, 4)
+    ut.manual_seed(5)
     (expected,) = ut.autograd.grad(function(x).sum(), x)
+    ut.manual_seed(5)
     if budget is None:
         y = run_selective(function, x, policy=lambda ctx, op, *args: op != "clone")
     else:
         y = checkpoint(function, x, budget=budget)
     (found,) = ut.autograd.grad(y.sum(), x)
-    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    exactly = 1e-12 if name == "recurrent" else 0  # its fused form is not used inside, and rounds otherwise
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=exactly)
 
 
 def test_second_derivatives_and_a_gradient_inside_the_function() -> None:
@@ -208,6 +229,16 @@ def test_custom_functions_are_run_with_what_was_kept_inside() -> None:
     run_selective(lambda t: Sine.apply(t.exp()).exp(), x, policy=["sin", "exp"]).sum().backward()
     plain = x.detach().exp()
     np.testing.assert_allclose(x.grad.numpy(), (plain.sin().exp() * plain.cos() * plain).numpy())
+
+
+def test_module_hooks_run_as_without_a_budget() -> None:
+    model = ut.nn.Sequential(ut.nn.Linear(3, 3), ut.nn.Tanh())
+    seen = []
+    model[0].register_full_backward_hook(lambda module, grad_input, grad_output: seen.append(grad_output[0].shape))
+    x = ut.randn(2, 3, requires_grad=True)
+    for options in ({"budget": 0.5}, {"use_reentrant": False, "debug": True}):
+        checkpoint(model, x, **options).sum().backward()
+    assert seen == [(2, 3), (2, 3)]
 
 
 def test_selective_checkpoints_nest() -> None:

@@ -269,6 +269,19 @@ def test_a_worker_knows_its_number_and_draws_the_same_again() -> None:
     assert get_worker_info() is None
 
 
+def test_workers_are_told_when_they_start() -> None:
+    started = []
+    list(DataLoader(Squares(4), num_workers=2, worker_init_fn=started.append))
+    assert sorted(started) == [0, 1]
+
+    def refuse(worker: int) -> None:
+        raise OSError(f"worker {worker} has no disk")
+
+    with pytest.raises(OSError, match="worker 0 has no disk"):
+        list(DataLoader(Squares(4), num_workers=2, worker_init_fn=refuse))
+    assert worker_threads() == []
+
+
 def test_modes_of_the_caller_hold_in_the_workers() -> None:
     class Modes(Squares):
         def __getitem__(self, index: int) -> Any:

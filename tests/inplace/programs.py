@@ -164,6 +164,10 @@ def sigmoid(v: Any) -> Any:
     return 1 / (1 + np.exp(-v))
 
 
+def threes(x: Any) -> Any:
+    return x.detach().isnan().long() + 3
+
+
 STEPS = [
     elementwise("sin", np.sin, np.cos),
     elementwise("exp", np.exp, np.exp),
@@ -185,6 +189,13 @@ STEPS = [
         lambda x, y: x * y,
         lambda x, y: x.mul_(y),
         lambda x, y: (x.value * y.value, up(y.value) * x.slope + up(x.value) * y.slope),
+    ),
+    # an exponent of another dtype: the general way to change a tensor, which keeps the former value
+    Step(
+        "pow",
+        lambda x, y: x.pow(threes(x)),
+        lambda x, y: x.pow_(threes(x)),
+        lambda x, y: (x.value**3, up(3 * x.value**2) * x.slope),
     ),
     Step("halve", lambda x, y: x * 0.5, lambda x, y: x.mul_(0.5), lambda x, y: (x.value * 0.5, x.slope * 0.5)),
     Step(
@@ -208,6 +219,9 @@ STEPS = [
         lambda x, y: (x.value + 0.25 * (y.value - x.value), x.slope + 0.25 * (y.slope - x.slope)),
     ),
 ]
+
+#: those that read both tensors
+OF_TWO = [step for step in STEPS if step.name in ("add", "sub", "mul", "lerp")]
 
 
 # ---- writes that have no out-of-place form

@@ -241,6 +241,46 @@ def test_views_outlive_an_in_place_view_of_their_base() -> None:
     assert row.tolist() == [20, 20, 2000]
 
 
+@pytest.mark.parametrize(
+    ("has_history", "deep", "expected"),
+    [
+        (False, False, [[0, 0, 0], [10, 20, 30]]),
+        (False, True, [[0, 0, 0], [0, 20, 30]]),
+        (True, False, [[1, 2, 3], [80, 200, 360]]),
+        (True, True, [[1, 2, 3], [10, 200, 360]]),
+    ],
+)
+def test_a_change_through_a_view_older_than_its_bases_shape(
+    L: Any, has_history: bool, deep: bool, expected: Any
+) -> None:
+    """The base may have no history yet, in which case the view has none to bring up to date."""
+    w = L.arange(1.0, 7.0).reshape(2, 3).requires_grad_()
+    x = w * 1 if has_history else L.ones(2, 3)
+    v = x[1]
+    x.t_()
+    part, factor = (v[1:], w[1, 1:]) if deep else (v, w[1])
+    part.mul_(factor)
+    (x * L.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])).sum().backward()
+    assert w.grad.tolist() == expected
+
+
+GENERAL_CHANGES: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
+    "an exponent of another dtype": (lambda L, x: x.pow_(L.tensor([3, 3])), 12),
+    "a factor of another dtype": (lambda L, x: x.mul_(x.detach().float()), 2),
+    "a function of several operations": (lambda L, x: x.clamp_(0, 3), 1),
+}
+
+
+@pytest.mark.parametrize("through_view", [False, True])
+@pytest.mark.parametrize(("change", "slope"), GENERAL_CHANGES.values(), ids=GENERAL_CHANGES)
+def test_the_former_value_is_kept_on_the_general_way(L: Any, change: Any, slope: float, through_view: bool) -> None:
+    w = L.full((2,), 2.0, dtype=L.float64, requires_grad=True)
+    x = w * 1
+    change(L, x[:] if through_view else x)
+    x.sum().backward()
+    assert w.grad.tolist() == [slope, slope]
+
+
 def test_an_in_place_view_of_a_view_may_look_beyond_it() -> None:
     leaf, x = start(ut, 4)
     v = x[1:2]

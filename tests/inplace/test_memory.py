@@ -169,3 +169,63 @@ def test_the_layout_of_gradients_can_be_left_as_it_comes(on: bool) -> None:
     with ut.autograd.enforce_grad_layout_policy(on):
         Rows.apply(leaf).backward()
     assert leaf.grad.is_contiguous() != on and (leaf.grad.stride() == leaf.stride()) == on
+
+
+# ---- parts of windows, which overlap as a whole
+
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "unfold": lambda x: x.unfold(0, 3, 2),
+    "as_strided": lambda x: x.as_strided((3, 3), (1, 1), 2),
+}
+
+
+def change_part(v: Any, w: Any) -> None:
+    v[2].mul_(3)
+
+
+def write_part(v: Any, w: Any) -> None:
+    v[1, 0] = 0.0
+    v[2, 1] = w[0] * 2
+
+
+def write_mask(v: Any, w: Any) -> None:
+    v[:, 0][v[:, 0] > 0] = 0.5
+
+
+def fill_parts(v: Any, w: Any) -> None:
+    for k in range(3):
+        v[k, :1] = w[k : k + 1] * (k + 2)
+    v[1, :1].exp_()
+
+
+PART_CHANGES = {"in place": change_part, "assigned": write_part, "mask": write_mask, "filled": fill_parts}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("change", PART_CHANGES)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_part_of_windows_that_does_not_overlap_can_be_changed(
+    torch: Any, name: str, change: str, recorded: bool
+) -> None:
+    def run(L: Any) -> list[Any]:
+        w = L.arange(1.0, 9.0, dtype=L.float64).requires_grad_(recorded)
+        x = w * 1
+        v = WINDOWS[name](x)
+        PART_CHANGES[change](v, w)
+        found = [x.tolist()]
+        if recorded:
+            (first,) = L.autograd.grad((x**3).sum() + (v**2).sum(), w, create_graph=True)
+            (second,) = L.autograd.grad((first**2).sum(), w)
+            found += [first.tolist(), second.tolist()]
+        return found
+
+    for mine, theirs in zip(run(ut), run(torch), strict=True):
+        np.testing.assert_allclose(mine, theirs)
+
+
+def test_windows_as_a_whole_cannot_be_changed() -> None:
+    x = ut.ones(8)
+    with pytest.raises(RuntimeError, match="more than one element"):
+        x.unfold(0, 3, 2).mul_(2)
+    assert x.tolist() == [1] * 8

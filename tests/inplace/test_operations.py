@@ -173,8 +173,37 @@ def test_each_element_by_a_python_function(L: Any) -> None:
     x = L.tensor([1.0, 2.0])
     assert x.apply_(lambda v: v + 1).tolist() == [2, 3]
     assert x.map_(L.ones(2), lambda a, b: a * 10 + b).tolist() == [21, 31]
-    with pytest.raises((TypeError, RuntimeError), match="requires grad"):
-        L.ones(2, requires_grad=True).apply_(lambda v: v)
+    assert x.map2_(L.ones(2), L.full((2,), 5.0), lambda a, b, c: a + b * c).tolist() == [26, 36]
+    assert L.ones(2, 2).map_(L.tensor([2.0, 3.0]), lambda a, b: a + b).tolist() == [[3, 4], [3, 4]]
+
+
+REFUSED_FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
+    "apply_ of a leaf": (lambda L, x: L.ones(2, requires_grad=True).apply_(abs), RuntimeError, "that requires grad"),
+    "map_ of a leaf": (lambda L, x: x.map_(L.ones(2, requires_grad=True), max), RuntimeError, "that requires grad"),
+    "map2_ of a leaf": (
+        lambda L, x: x.map2_(x, L.ones(2, requires_grad=True), max),
+        RuntimeError,
+        "that requires grad",
+    ),
+    "another shape": (lambda L, x: x.map_(L.ones(3), max), RuntimeError, "must match the existing size"),
+    "another dtype": (lambda L, x: x.map_(L.ones(2, dtype=L.int64), max), TypeError, "map_: expected"),
+    "no number": (lambda L, x: x.map_(L.ones(2), lambda a, b: "text"), TypeError, "must be real number, not str"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED_FUNCTIONS.values(), ids=REFUSED_FUNCTIONS)
+def test_functions_that_cannot_be_applied_change_nothing(L: Any, call: Any, error: Any, words: str) -> None:
+    x = L.ones(2)
+    with pytest.raises(error, match=words):
+        call(L, x)
+    assert x.tolist() == [1, 1] and x._version == 0
+
+
+def test_memory_is_not_shared_with_other_processes() -> None:
+    x = ut.ones(2)
+    assert not x.is_shared()
+    with pytest.raises(NotImplementedError, match=r"multiprocessing\.shared_memory"):
+        x.share_memory_()
 
 
 @pytest.mark.parametrize("wrap", [True, False])
@@ -197,6 +226,28 @@ FOREACH: dict[str, Callable[[Any, Any], Any]] = {
     "lerp": lambda L, x: L._foreach_lerp(x, [a * 3 for a in x], 0.5),
     "sqrt": lambda L, x: L._foreach_sqrt(x),
     "norm": lambda L, x: L._foreach_norm(x),
+    "norm 1": lambda L, x: L._foreach_norm(x, 1),
+    "sub": lambda L, x: L._foreach_sub(x, [a * 2 for a in x], alpha=3),
+    "div": lambda L, x: L._foreach_div(x, [a * a for a in x]),
+    "div number": lambda L, x: L._foreach_div(x, 2),
+    "neg": lambda L, x: L._foreach_neg(x),
+    "add a tensor": lambda L, x: L._foreach_add(x, L.tensor(2.0), alpha=2),
+    "lerp weights": lambda L, x: L._foreach_lerp(x, [a * 3 for a in x], [a * 0.1 for a in x]),
+    "lerp numbers": lambda L, x: L._foreach_lerp(x, [a * 3 for a in x], [0.25, 0.5]),
+    "addcmul numbers": lambda L, x: L._foreach_addcmul(x, x, x, [0.5, 2.0]),
+    "pow": lambda L, x: L._foreach_pow(x, 3),
+    "pow of a number": lambda L, x: L._foreach_pow(2.0, x),
+    "max": lambda L, x: L._foreach_max(x),
+    "clone": lambda L, x: L._foreach_clone(x),
+    "sqrt_": lambda L, x: L._foreach_sqrt_([a * 1 for a in x]),
+    "exp_": lambda L, x: L._foreach_exp_([a * 1 for a in x]),
+    "neg_": lambda L, x: L._foreach_neg_([a * 1 for a in x]),
+    "sub_": lambda L, x: L._foreach_sub_([a * 1 for a in x], x, alpha=3),
+    "mul_": lambda L, x: L._foreach_mul_([a * 1 for a in x], x),
+    "div_": lambda L, x: L._foreach_div_([a * 1 for a in x], [2.0, 4.0]),
+    "lerp_": lambda L, x: L._foreach_lerp_([a * 1 for a in x], [a * a for a in x], 0.5),
+    "addcmul_": lambda L, x: L._foreach_addcmul_([a * 1 for a in x], x, x, value=2),
+    "addcdiv_": lambda L, x: L._foreach_addcdiv_([a * 1 for a in x], x, [a + 1 for a in x], [0.5, 2.0]),
 }
 
 
@@ -223,6 +274,35 @@ def test_foreach_in_place_changes_every_tensor(L: Any) -> None:
     assert [a.tolist() for a in x] == [[0, 0], [0]]
 
 
-def test_foreach_of_lists_of_different_length_is_an_error(L: Any) -> None:
-    with pytest.raises(RuntimeError, match="Tensor lists must have the same number of tensors"):
-        L._foreach_add([L.ones(1)], [L.ones(1), L.ones(1)])
+def test_foreach_without_derivatives_in_pytorch(L: Any) -> None:
+    x = [L.tensor([1.0, 4.0]), L.tensor([[2.0]])]
+    assert [a.tolist() for a in L._foreach_powsum(x, 3)] == [65, 8]
+    assert [a.tolist() for a in L._foreach_mm(x[1:], x[1:])] == [[[4]]]
+    row = L.tensor([0.5, 2.0])
+    assert [a.tolist() for a in L._foreach_addcdiv(x, x, x, row)] == [[1.5, 4.5], [[4]]]
+    assert [a.tolist() for a in L._foreach_addcmul_(x, x, x, row)] == [[1.5, 12], [[10]]]
+
+
+FOREACH_ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
+    "lists": (lambda L, x: L._foreach_add_(x, [L.ones(2)]), RuntimeError, "must have the same number of tensors"),
+    "second list": (
+        lambda L, x: L._foreach_addcmul_(x, x, x[:1]),
+        RuntimeError,
+        "must have the same number of tensors",
+    ),
+    "numbers": (lambda L, x: L._foreach_mul_(x, [2.0]), RuntimeError, "same number of elements as scalar list"),
+    "none": (lambda L, x: L._foreach_zero_([]), RuntimeError, "Tensor list must have at least one tensor"),
+    "no list": (lambda L, x: L._foreach_add(x[0], 1.0), TypeError, "_foreach_add"),
+    "no tensors": (lambda L, x: L._foreach_add([1.0], 1.0), TypeError, "expected Tensor as element 0 in argument 0"),
+    "no number": (lambda L, x: L._foreach_mul_(x, L.ones(2)), RuntimeError, "scalar tensor expected to be 0 dim"),
+    "a leaf": (lambda L, x: L._foreach_exp_([L.ones(2, requires_grad=True)]), RuntimeError, "a leaf Variable"),
+    "a dtype": (lambda L, x: L._foreach_exp_([L.ones(2, dtype=L.int64)]), RuntimeError, "can't be cast"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "words"), FOREACH_ERRORS.values(), ids=FOREACH_ERRORS)
+def test_foreach_refuses_before_anything_changes(L: Any, call: Any, error: Any, words: str) -> None:
+    x = [L.ones(2), L.ones(1)]
+    with pytest.raises(error, match=words):
+        call(L, x)
+    assert [a.tolist() for a in x] == [[1, 1], [1]] and [a._version for a in x] == [0, 0]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import undertow as ut
-from tests.inplace.programs import LOOKS, STEPS, WRITES, Dual
+from tests.inplace.programs import LOOKS, OF_TWO, STEPS, WRITES, Dual
 
 torch: Any = None
 if importlib.util.find_spec("torch"):
@@ -64,10 +64,9 @@ class Programs(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         self.leaves = [self.leaf(rng, k) for k in range(LEAVES)]
         copies = [Entry([t.clone() for t in e.tensors], Dual(*[a.copy() for a in e.model])) for e in self.leaves]
-        plain = rng.uniform(0.2, 1.2, SHAPE)
-        slope = np.zeros((*SHAPE, LEAVES * SIZE))
+        self.plain = rng.uniform(0.2, 1.2, SHAPE)
         # leaves cannot be changed, so they come last: small numbers, which hypothesis likes, pick what can be
-        self.entries = [*copies, Entry([lib.tensor(plain) for lib in LIBRARIES], Dual(plain, slope)), *self.leaves]
+        self.entries = [*copies, self.constant(), *self.leaves]
         self.accumulated = np.zeros(LEAVES * SIZE)
 
     def leaf(self, rng: Any, k: int) -> Entry:
@@ -75,6 +74,11 @@ class Programs(RuleBasedStateMachine):
         slope = np.zeros((*SHAPE, LEAVES * SIZE))
         slope.reshape(SIZE, -1)[np.arange(SIZE), k * SIZE + np.arange(SIZE)] = 1
         return Entry([lib.tensor(values, requires_grad=True) for lib in LIBRARIES], Dual(values.copy(), slope))
+
+    def constant(self) -> Entry:
+        """A new tensor without history."""
+        tensors = [lib.tensor(self.plain) for lib in LIBRARIES]
+        return Entry(tensors, Dual(self.plain.copy(), np.zeros((*SHAPE, LEAVES * SIZE))))
 
     def add(self, entry: Entry) -> None:
         self.entries.insert(0, entry)
@@ -127,7 +131,7 @@ class Programs(RuleBasedStateMachine):
     def compute(self, number: int, other: int, which: Any, no_grad: bool) -> None:
         x = self.pick(number)
         y = self.alike(x, other)
-        if self.jumps(x, which):
+        if self.jumps(x, which) or self.is_large(x):
             return
         found = self.run(which.name, lambda k: which.call(x.tensors[k], y.tensors[k]), no_grad)
         if found is None or self.refused_by_torch:
@@ -142,7 +146,7 @@ class Programs(RuleBasedStateMachine):
         self.change_entry(x, self.alike(x, other), which, no_grad)
 
     def change_entry(self, x: Entry, y: Entry, which: Any, no_grad: bool) -> None:
-        if self.jumps(x, which) or self.overlap(x, y) or not x.model.value.flags.writeable:
+        if self.is_large(x) or self.jumps(x, which) or self.overlap(x, y) or not x.model.value.flags.writeable:
             return  # PyTorch's result depends on the order in which it goes through the elements
         found = self.run(f"{which.name}_", lambda k: which.change(x.tensors[k], y.tensors[k]), no_grad)
         if found is None:
@@ -184,20 +188,40 @@ class Programs(RuleBasedStateMachine):
         """A new view of a tensor that depends on the leaves and may be changed; turned: transposed in place."""
         live = [e for e in self.entries if not e.cut and e.model.slope.any() and not self.shows_leaf(e)]
         live = [e for e in live if look.fits(e.shape) and (not look.dense or self.is_contiguous(e))]
+        part = self.part_of(live[number % len(live)], look) if live else None
+        if part is not None and turned and not self.torch_left:
+            self.turn(part)
+        return part
+
+    def part_of(self, entry: Entry | None, look: Any) -> Entry | None:
         before = len(self.entries)
-        if live:
-            self.view_entry(live[number % len(live)], look, no_grad=False)
-        if len(self.entries) == before:
-            return None
-        if turned and not self.torch_left:
-            self.turn(self.entries[0])
-        return self.entries[0]
+        if entry is not None:
+            self.view_entry(entry, look, no_grad=False)
+        return None if len(self.entries) == before else self.entries[0]
+
+    @precondition(lambda self: not self.torch_left)
+    @rule(number=numbers, look=parts, further=st.none() | parts, which=st.sampled_from(OF_TWO))
+    def change_old_part(self, number: int, look: Any, further: Any, which: Any) -> None:
+        """Write a history into a tensor that has none, through a view older than the tensor's shape, or through a
+        view of that view. The values come from the same part of another tensor."""
+        base, source = self.constant(), self.leaves[number % LEAVES]
+        self.add(base)
+        part, other = self.part_of(base, look), self.part_of(source, look)
+        self.turn(base)
+        if further is not None:
+            part, other = self.part_of(part, further), self.part_of(other, further)
+        if part is not None and other is not None and part.shape == other.shape:
+            self.change_entry(part, other, which, no_grad=False)
 
     def shows_leaf(self, entry: Entry) -> bool:
         return any([np.may_share_memory(entry.model.value, leaf.model.value) for leaf in self.leaves])
 
     def jumps(self, x: Entry, which: Any) -> bool:
         return bool((which.jumps(x.model.value) < 1e-9).any())
+
+    def is_large(self, x: Entry) -> bool:
+        """Whether a few powers and exponentials more would leave the range of floats."""
+        return bool((np.abs(x.model.value) > 20).any())
 
     def overlap(self, x: Entry, y: Entry) -> bool:
         return x is not y and np.shares_memory(x.model.value, y.model.value)

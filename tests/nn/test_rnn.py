@@ -183,3 +183,10 @@ def test_all_weights(L: ModuleType) -> None:
     layer = L.nn.LSTM(2, 3, 2, bidirectional=True)
     layer.flatten_parameters()
     assert len(layer.all_weights) == 4 and layer.all_weights[1][0] is layer.weight_ih_l0_reverse
+
+
+def test_an_lstm_refuses_a_state_of_another_dtype() -> None:
+    layer, zeros = ut.nn.LSTM(3, 4), ut.zeros(1, 1, 4)
+    for state in ((zeros.double(), zeros), (zeros, zeros.double())):
+        with pytest.raises(RuntimeError, match="Input and hidden tensors are not the same dtype"):
+            layer(ut.ones(2, 1, 3), state)

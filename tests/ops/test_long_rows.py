@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -153,3 +154,25 @@ def test_gelu_is_within_an_ulp_of_one(low: float, small_blocks: None) -> None:
     error = np.abs(ut.gelu(single).detach().numpy() - ut.gelu(exact).detach().numpy())
     assert (error <= 1.3e-7 * np.maximum(np.abs(x), 1e-6)).all()
     np.testing.assert_allclose(single.grad.numpy(), exact.grad.numpy(), atol=4e-7)
+
+
+def random_rows(scale: float, shift: float) -> np.ndarray:
+    return (np.random.default_rng(0).standard_normal((64, 600)) * scale + shift).astype(np.float32)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (80, 0), (1, -60), (1, 1000), (1e4, 0)])
+def test_softmax_of_large_and_tiny_numbers(scale: float, shift: float) -> None:
+    x = random_rows(scale, shift)
+    below = x.astype(np.float64) - x.max(1, keepdims=True)
+    expected = np.exp(below) / np.exp(below).sum(1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ut.softmax(ut.tensor(x), -1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=3e-6, atol=1e-30)
+
+
+def test_kernels_leave_the_settings_of_numpy_alone() -> None:
+    before = np.getbufsize(), np.geterr()
+    x = ut.tensor(random_rows(80, 0), requires_grad=True)
+    ut.nn.functional.layer_norm(ut.softmax(x, -1), (600,)).sum().backward()
+    assert (np.getbufsize(), np.geterr()) == before

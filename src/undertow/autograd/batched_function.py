@@ -91,6 +91,7 @@ class MadeRule(Function):
     """The batch of calls, as one Function on tensors with all examples."""
 
     generate_vmap_rule = True
+    _is_watched = False
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, *values: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.function_outputs import detached, wrap_outputs
+from undertow.autograd.intermediates import Kept, guard_attributes, guard_saved, note_intermediates, watch_for
 from undertow.backend import namespace_of_array
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
@@ -31,18 +32,20 @@ class FunctionNode(Node):
     """The node of a custom Function, and its `ctx`."""
 
     # Its attributes are the user's, apart from those with an underscore and `Node`'s own: see check_names.
-    __slots__ = ("__dict__", "_dtypes", "_kept", "_shapes")
+    __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes")
 
     multiple_outputs = True
     wants_undefined = True
 
     _forward_cls: Any = None
+    _own_attributes = 0  # how many of __dict__ are not the user's
 
     def __init__(self) -> None:
         self.next_edges = ()
         self.sequence_nr = next_sequence_nr()
         self._kept: Any = ()
         self._shapes, self._dtypes = [], []
+        self._intermediates: Kept | None = None
         self.extra = None
         self.needs_input_grad: tuple[bool, ...] = ()
         self.materialize_grads = True
@@ -107,6 +110,8 @@ class FunctionNode(Node):
         if once and _releasing():
             self.__dict__["_accessed"] = True
             self._kept = tuple([SavedTensor(None)] * len(self._kept))
+        if self._intermediates is not None and current().grad_enabled:
+            return guard_saved(self, found)
         return found
 
     @property
@@ -169,6 +174,8 @@ class FunctionNode(Node):
 
     def _call_backward(self, grads: list[Any]) -> Any:
         rule = backward_rule(self._forward_cls)
+        if self._intermediates is not None and current().grad_enabled and not hasattr(rule, "_differentiable_once"):
+            guard_attributes(self)
         if getattr(self._forward_cls, "boxed_grads_call", False):
             return rule(self, grads)
         arguments = tuple(grads)
@@ -220,12 +227,17 @@ def backward_rule(cls: Any) -> Callable[..., Any]:
     return cls.vjp if own_vjp else cls.backward
 
 
+FunctionNode._own_attributes = len(FunctionNode().__dict__)
+
+
 class _FunctionMeta(type):
     """Gives every Function its node class; `MyFunction` -> `MyFunctionBackward`."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
         super().__init__(name, bases, members)
         cls._backward_cls = type(name + "Backward", (FunctionNode,), {"__slots__": (), "_forward_cls": cls})
+        #: `needs_input_grad` -> whether a call like that kept intermediates; see intermediates.py
+        cls._keeps_intermediates: dict[tuple[bool, ...], bool] = {}
 
 
 class Function(metaclass=_FunctionMeta):
@@ -256,6 +268,8 @@ class Function(metaclass=_FunctionMeta):
     boxed_grads_call = False
     #: release each saved tensor when it is read in backward
     clear_saved_tensors_on_access = False
+    #: whether forward is watched for intermediates (intermediates.py); undertow's own switch it off
+    _is_watched = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._node = type(self)._backward_cls()
@@ -336,7 +350,10 @@ class Function(metaclass=_FunctionMeta):
             if is_site_recording_enabled():
                 site = caller_site()
                 node.code, node.lasti = site.code, site.lasti
-        set_state(outer.with_grad(False))
+        watched = recording and cls._is_watched
+        watch = watch_for(node, inputs) if watched else None
+        inner = outer.with_grad(False)
+        set_state(inner if watch is None else inner.with_intercept(watch))
         try:
             if separate_setup:
                 output = cls.forward(*args)
@@ -345,6 +362,8 @@ class Function(metaclass=_FunctionMeta):
                 output = cls.forward(node, *args, **kwargs)
         finally:
             set_state(outer)
+        if watched:
+            note_intermediates(node, inputs, output, watch)
         call = Call(node, args, output)
         call.result = wrap_outputs(node, inputs, output, recording, separate_setup)
         return call
@@ -452,6 +471,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         joined = error(*[_as_leaf(o) for o in found])
         return joined if single else tuple(joined if isinstance(joined, list) else [joined])
 
+    wrapper._differentiable_once = True  # type: ignore[attr-defined]
     return wrapper
 
 

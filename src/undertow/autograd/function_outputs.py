@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from undertow.autograd.intermediates import attributes_of
 from undertow.backend import cpu
 from undertow.graph.history import rebase_history
 from undertow.graph.node import NodeExtra, OutputEdge, place_node
@@ -194,7 +195,7 @@ def check_names(node: Any) -> None:
 
 def warn_of_cycle(node: Any) -> None:
     """Say so if an attribute of `ctx` is an output of the Function: node and output then keep each other alive."""
-    for name, value in node.__dict__.items():
+    for name, value in attributes_of(node):
         if type(value) is Tensor and value._edge is not None and value._edge[0] is node:
             call = node.name().removesuffix("Backward")
             warn_user(

@@ -81,6 +81,8 @@ class _StopRecomputation(Exception):
 class SaveInputs(Function):
     """A node that keeps the checkpointed function's tensors, so that outer hooks see them like any saved tensor."""
 
+    _is_watched = False
+
     @staticmethod
     def forward(*tensors: Any) -> Any:
         return REGISTRY["zeros"].function(0)

@@ -32,6 +32,7 @@ class DataLoader:
     drop_last        leave the last batch out if it is not full
     generator        where the order (and the seeds of the workers) come from; the default generator if None
     prefetch_factor  batches that each worker prepares ahead (2)
+    worker_init_fn   is called by each worker with its number when it starts
     progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error, or a stream
 
     The order depends on the generator alone, not on the number of workers. An IterableDataset is read by one thread,
@@ -59,6 +60,7 @@ class DataLoader:
         generator: Generator | None = None,
         prefetch_factor: int | None = None,
         progress: bool | TextIO = False,
+        worker_init_fn: Callable[[int], Any] | None = None,
     ) -> None:
         _check_workers(num_workers, prefetch_factor)
         self.is_iterable = isinstance(dataset, IterableDataset)
@@ -66,6 +68,7 @@ class DataLoader:
             _check_iterable(shuffle, sampler, batch_sampler)
         _check_choices(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset, self.num_workers, self.generator, self.progress = dataset, num_workers, generator, progress
+        self.worker_init_fn = worker_init_fn
         self.prefetch_factor = PREFETCH if prefetch_factor is None and num_workers else prefetch_factor
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -119,7 +122,9 @@ class DataLoader:
             workers, ahead = min(1, workers), ahead * workers
         else:
             work, tasks = self._fetch, iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        return prepared(work, tasks, workers, ahead, seed, self.dataset) if workers else map(work, tasks)
+        if not workers:
+            return map(work, tasks)
+        return prepared(work, tasks, workers, ahead, seed, self.dataset, self.worker_init_fn)
 
     def _fetch(self, numbers: Any) -> Any:
         if self.batch_sampler is None:

@@ -48,13 +48,13 @@ class _End:
 class Worker:
     """One thread with a queue of tasks and one of results. No reference leads from the thread back to this object."""
 
-    def __init__(self, work: Callable[[Any], Any], info: WorkerInfo) -> None:
+    def __init__(self, work: Callable[[Any], Any], info: WorkerInfo, begin: Callable[[int], Any] | None) -> None:
         self.tasks: SimpleQueue[Any] = SimpleQueue()
         self.results: SimpleQueue[Any] = SimpleQueue()
         self.stopping = threading.Event()
         context = contextvars.copy_context()  # grad mode and the other modes of the caller hold in the worker, too
         context.run(_info.set, info)
-        arguments = (_serve, work, self.tasks, self.results, self.stopping)
+        arguments = (_serve, work, self.tasks, self.results, self.stopping, begin)
         name = f"undertow data worker {info.id}"
         self.thread = threading.Thread(target=context.run, args=arguments, name=name, daemon=True)
         self.thread.start()
@@ -65,30 +65,50 @@ class Worker:
 
 
 def _serve(
-    work: Callable[[Any], Any], tasks: SimpleQueue[Any], results: SimpleQueue[Any], stopping: threading.Event
+    work: Callable[[Any], Any],
+    tasks: SimpleQueue[Any],
+    results: SimpleQueue[Any],
+    stopping: threading.Event,
+    begin: Callable[[int], Any] | None,
 ) -> None:
+    """The life of a worker thread. Errors travel to the caller of the loop, in the place of a batch."""
+    try:
+        if begin is not None:
+            begin(_info.get().id)  # type: ignore[union-attr]
+    except BaseException as error:
+        results.put(_failure(error, "before its first task"))
+        return
     while True:
         task = tasks.get()
         if task is _End or stopping.is_set():
             return
         try:
             results.put(work(task))
-        except BaseException as error:  # it travels to the caller of the loop
-            error.add_note(f"This happened in the thread {threading.current_thread().name!r}, on the task {task!r}.")
-            results.put(_Failure(error))
-            del error
+        except BaseException as error:
+            results.put(_failure(error, f"on the task {task!r}"))
         del task
 
 
+def _failure(error: BaseException, when: str) -> _Failure:
+    error.add_note(f"This happened in the thread {threading.current_thread().name!r}, {when}.")
+    return _Failure(error)
+
+
 def prepared(
-    work: Callable[[Any], Any], tasks: Iterator[Any], num_workers: int, ahead: int, seed: int, dataset: Any
+    work: Callable[[Any], Any],
+    tasks: Iterator[Any],
+    num_workers: int,
+    ahead: int,
+    seed: int,
+    dataset: Any,
+    begin: Callable[[int], Any] | None = None,
 ) -> Iterator[Any]:
-    """`map(work, tasks)` by threads, ahead of time."""
+    """`map(work, tasks)` by threads, ahead of time; each first calls `begin` with its number."""
     infos = [
         WorkerInfo(i, num_workers, seed + i, dataset, Generator().manual_seed((seed + i) % 2**63))
         for i in range(num_workers)
     ]
-    workers = [Worker(work, info) for info in infos]
+    workers = [Worker(work, info, begin) for info in infos]
     try:
         yield from _in_order(workers, tasks, ahead * num_workers)
     finally:

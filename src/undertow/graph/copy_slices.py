@@ -14,6 +14,7 @@ from undertow.backend import cpu
 from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
 from undertow.modes import State, current, set_state
 from undertow.tensor import Tensor
+from undertow.tensor.memory import unlocked
 
 getrefcount = sys.getrefcount
 
@@ -77,7 +78,7 @@ class CopySlices(Node):
             whole = grad.copy(order="C") if self.layout is None else lay_out(xp, grad, self.layout)
         part = self.replay.of_array(xp, whole)
         if not part.flags.writeable and xp.may_share_memory(part, whole):
-            part.flags.writeable = True  # part of an expanded array; that its elements do not overlap was seen before
+            part = unlocked(xp, part, whole)
         results, inside = self.run_wrapped(xp, part.copy(), edges, keep)
         if edges[self.position] is not None:
             part[...] = 0 if inside is None else fitted(xp, xp.asarray(inside), part)

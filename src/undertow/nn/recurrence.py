@@ -1,4 +1,4 @@
-"""The recurrence of RNN, LSTM and GRU layers over a whole sequence, as one node each.
+"""The recurrence of RNN and GRU layers over a whole sequence, as one node each; that of LSTM is in `lstm`.
 
 `gates` are what the inputs contribute, for all steps at once: (steps, examples, gates * hidden). The loops below work
 in place on arrays; a backward pass that is itself to be differentiated runs the recurrence again, step by step, out of
@@ -9,7 +9,6 @@ sigmoid(x) is taken as tanh(x / 2) / 2 + 1 / 2, so that one call serves all gate
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.autograd.function import Function
 from undertow.modes import current, enable_grad
-from undertow.nn.steps import gru_step, lstm_step, rnn_step, run_steps
+from undertow.nn.steps import gru_step, rnn_step, run_steps
 from undertow.tensor import Tensor
 
 
@@ -52,80 +51,6 @@ def weight_gradient(xp: Any, d_gates: Any, previous: Any) -> Any:
     return d_gates.reshape(-1, rows).T @ previous.reshape(-1, columns)
 
 
-# ---- LSTM
-
-
-def halves(xp: Any, size: int, rows: int, dtype: Any) -> tuple[Any, Any]:
-    """What turns tanh into each gate: factors 1/2, 1/2, 1, 1/2 and shifts 1/2, 1/2, 0, 1/2, for i, f, g, o.
-
-    As whole arrays, because broadcasting a row over so few takes twice the time.
-    """
-    factors = xp.full((rows, 4, size), 0.5, dtype)
-    factors[:, 2] = 1
-    return factors.reshape(rows, 4 * size), (1 - factors).reshape(rows, 4 * size)
-
-
-def gates_of(active: Any) -> list[Any]:
-    """i, f, g and o of all steps, as views."""
-    size = active.shape[-1] // 4
-    return [active[..., k * size : (k + 1) * size] for k in range(4)]
-
-
-class LSTMRecurrence(Function):
-    """gates, h0, c0, weight_hh -> outputs of all steps, last h, last c."""
-
-    @staticmethod
-    def forward(ctx: Any, gates: Any, h0: Any, c0: Any, weight_hh: Any, reverse: bool) -> Any:
-        xp, (steps, rows, columns) = gates._xp, gates.shape
-        size, dtype = columns // 4, gates.dtype
-        active, outputs, tanhs = (xp.empty((steps, rows, n), dtype) for n in (columns, size, size))
-        cells = xp.empty((steps + 1, rows, size), dtype)  # what step t starts from and gives: t, t + 1, or vice versa
-        cells[-1 if reverse else 0] = c0._array
-        factors, shifts = halves(xp, size, rows, dtype)
-        weight = xp.ascontiguousarray(weight_hh._array.T)  # a product with a transposed array takes twice the time
-        add, multiply, tanh, dot = xp.add, xp.multiply, xp.tanh, xp.dot
-        own, part, h = xp.empty((rows, columns), dtype), xp.empty((rows, size), dtype), h0._array
-        i, f, g, o = gates_of(active)
-        way = slice(None, None, -1 if reverse else 1)
-        starts, ends = (cells[1:], cells[:-1]) if reverse else (cells[:-1], cells[1:])
-        arrays = (gates._array, active, i, f, g, o, starts, ends, tanhs, outputs)
-        # an array in a loop is a view per step, at half the price of indexing it
-        for x, a, i, f, g, o, start, c, tc, out in zip(*[array[way] for array in arrays], strict=True):
-            add(x, dot(h, weight, own), a)
-            multiply(a, factors, a)
-            tanh(a, a)
-            multiply(a, factors, a)
-            add(a, shifts, a)
-            multiply(f, start, c)
-            add(c, multiply(i, g, part), c)
-            h = multiply(o, tanh(c, tc), out)
-        result = Tensor(outputs, xp)
-        ctx.reverse = reverse
-        ctx.save_for_backward(
-            gates, h0, c0, weight_hh, result, *[Tensor(array, xp) for array in (active, cells, tanhs)]
-        )
-        ctx.set_materialize_grads(False)
-        return result, Tensor(h.copy(), xp), Tensor(cells[0 if reverse else -1].copy(), xp)
-
-    @staticmethod
-    def backward(ctx: Any, g_out: Any, g_h: Any, g_c: Any) -> Any:
-        gates, h0, c0, weight_hh, out, active, cells, tanhs = ctx.saved_tensors
-        if current().grad_enabled:
-            return lstm_again(ctx, (g_out, g_h, g_c), (gates, h0, c0, weight_hh))
-        xp = gates._xp
-        d_gates, dh, dc = lstm_loop(xp, ctx.reverse, (g_out, g_h, g_c), weight_hh, active, cells, tanhs)
-        d_weight = weight_gradient(xp, d_gates, before(h0, out, ctx.reverse)) if ctx.needs_input_grad[3] else None
-        return tuple([None if a is None else Tensor(a, xp) for a in (d_gates, dh, dc, d_weight)]) + (None,)
-
-
-def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    def run(gates: Any, h0: Any, c0: Any, weight_hh: Any) -> Any:
-        out, (h, c) = run_steps(lstm_step, gates, (h0, c0), (weight_hh, None, None), ctx.reverse)
-        return out, h, c
-
-    return recorded_gradients(ctx, run, grads, inputs) + (None,)
-
-
 def recorded_gradients(ctx: Any, run: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """`again`, for those outputs that have a gradient."""
 
@@ -133,63 +58,6 @@ def recorded_gradients(ctx: Any, run: Any, grads: tuple[Any, ...], inputs: tuple
         return [out for out, g in zip(run(*aliases), grads, strict=True) if g is not None]
 
     return again(ctx, run_defined, tuple(g for g in grads if g is not None), inputs)
-
-
-def lstm_loop(
-    xp: Any, reverse: bool, grads: tuple[Any, ...], weight_hh: Any, active: Any, cells: Any, tanhs: Any
-) -> tuple[Any, Any, Any]:
-    """Gradients of the gates before activation, and of the first h and c."""
-    g_out, g_h, g_c = [None if g is None else g._array for g in grads]
-    steps, rows, size = tanhs.shape
-    a = active._array.reshape(steps, rows, 4, size)
-    found = xp.empty_like(a)
-    dh = xp.zeros((rows, size), a.dtype) if g_h is None else g_h.copy()
-    dc = xp.zeros((rows, size), a.dtype) if g_c is None else g_c.copy()
-    weight, part = weight_hh._array, xp.empty((rows, size), a.dtype)
-    add, multiply, dot = xp.add, xp.multiply, xp.dot
-    starts = cells._array[reverse : steps + reverse]
-    for few in chunks(steps, a[0].nbytes, not reverse):
-        through = lstm_slopes(xp, a[few], starts[few], tanhs._array[few], found[few])
-        way = slice(None, None, 1 if reverse else -1)
-        d = found[few]
-        views = (d.reshape(-1, rows, 4 * size), d[:, :, :3], d[:, :, 3], through, a[few][:, :, 1])
-        arrives = itertools.repeat(None) if g_out is None else g_out[few][way]
-        for arriving, (whole, three, last, via, f) in zip(
-            arrives, zip(*[v[way] for v in views], strict=True), strict=False
-        ):
-            if arriving is not None:
-                add(dh, arriving, dh)
-            add(dc, multiply(dh, via, part), dc)
-            multiply(three, dc[:, None], three)
-            multiply(last, dh, last)
-            multiply(dc, f, dc)
-            dot(whole, weight, dh)
-    return found.reshape(steps, rows, 4 * size), dh, dc
-
-
-def chunks(steps: int, nbytes: int, backwards: bool) -> list[slice]:
-    """Steps in groups that fit into a cache, so that what can be done for several at once stays near."""
-    count = max(1, CHUNK // max(nbytes, 1))
-    groups = [slice(start, min(start + count, steps)) for start in range(0, steps, count)]
-    return groups[::-1] if backwards else groups
-
-
-#: bytes of one array in a group of steps
-CHUNK = 2**17
-
-
-def lstm_slopes(xp: Any, a: Any, start: Any, tc: Any, out: Any) -> Any:
-    """What dc (gates i, f, g) and dh (gate o) are multiplied with, into `out`; returns what leads from dh to dc."""
-    i, g, o = a[:, :, 0], a[:, :, 2], a[:, :, 3]
-    xp.subtract(1, a, out)
-    xp.multiply(out, a, out)
-    of_g = xp.multiply(g, g, out[:, :, 2])
-    xp.subtract(1, of_g, of_g)
-    for k, partner in enumerate((g, start, i, tc)):
-        xp.multiply(out[:, :, k], partner, out[:, :, k])
-    through = tc * tc
-    xp.subtract(1, through, through)
-    return xp.multiply(through, o, through)
 
 
 # ---- GRU

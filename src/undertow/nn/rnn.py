@@ -11,8 +11,9 @@ from undertow.graph.sites import warn_user
 from undertow.modes import current
 from undertow.nn import init
 from undertow.nn.linear import fresh
+from undertow.nn.lstm import LSTMRecurrence
 from undertow.nn.module import Module
-from undertow.nn.recurrence import GRURecurrence, LSTMRecurrence, RNNRecurrence
+from undertow.nn.recurrence import GRURecurrence, RNNRecurrence
 from undertow.nn.steps import Step, gru_step, lstm_step, rnn_step, run_packed, run_steps
 from undertow.nn.utils.rnn import PackedSequence
 
@@ -42,15 +43,15 @@ def run_layer(mode: str, input: Any, state: Any, weights: Weights, reverse: bool
         if sizes is not None:
             return run_packed(step_of(mode), gates, state, inner, reverse, sizes)
         return run_steps(step_of(mode), gates, state, inner, reverse)
+    if mode == "LSTM":
+        out, h, c = LSTMRecurrence.apply(input, *state, *weights[:4], reverse)
+        return out, (h, c)
     if mode == "GRU":
         gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
         out, h = GRURecurrence.apply(gates, state[0], weights.weight_hh, weights.bias_hh, reverse)
         return out, (h,)
     bias = None if weights.bias_ih is None else weights.bias_ih + weights.bias_hh
     gates = ops.linear(input, weights.weight_ih, bias)
-    if mode == "LSTM":
-        out, h, c = LSTMRecurrence.apply(gates, state[0], state[1], weights.weight_hh, reverse)
-        return out, (h, c)
     nonlinearity = "tanh" if mode == "RNN_TANH" else "relu"
     out, h = RNNRecurrence.apply(gates, state[0], weights.weight_hh, nonlinearity, reverse)
     return out, (h,)

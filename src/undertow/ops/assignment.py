@@ -21,6 +21,7 @@ from undertow.graph.sites import INTERNAL, is_site_recording_enabled, user_frame
 from undertow.modes import current
 from undertow.ops.inplace import copy, is_free
 from undertow.tensor import LEAF, Tensor, counter_of
+from undertow.tensor.memory import unlocked
 from undertow.tensor.metadata import DEFAULT
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay
@@ -73,9 +74,7 @@ class Assignment(CopySlices):
         if self.outer is None:
             return whole[self.key]
         found = self.outer.of_array(xp, whole)[self.key]
-        if not found.flags.writeable:
-            found.flags.writeable = True  # part of an expanded array, without overlaps
-        return found
+        return found if found.flags.writeable else unlocked(xp, found, whole)
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if type(self.saved) is not tuple:

@@ -334,11 +334,11 @@ def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
     """Write into the tensor's memory, when there is nothing to record, and count a version."""
     name = "index_put_" if key else "copy_"
     check_in_place(tensor, name)
+    unlock(tensor)
     target = tensor._array
     values = (without_leading_ones(value) if key else fitted(value, target.shape))._array
     if key:
         check_values(tensor._xp, target, values, key)
-    unlock(tensor)
     if not target.flags.writeable:
         raise RuntimeError(
             f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "

@@ -9,7 +9,6 @@ Where there is nothing to record, an operation that is one NumPy ufunc writes it
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from undertow.ops.operands import as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.batching import batch_size, expanded, in_front, padded
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
+from undertow.tensor.memory import unlocked
 from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
 
@@ -157,8 +157,7 @@ def unlock(tensor: Tensor) -> None:
             return
         reach += stride * (n - 1)
     if tensor._xp.may_share_memory(array, view.base._array):
-        with contextlib.suppress(ValueError):  # NumPy cannot follow memory that as_strided has cut
-            array.flags.writeable = True
+        tensor._array = unlocked(tensor._xp, array, view.base._array)
 
 
 def check_fit(target: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:

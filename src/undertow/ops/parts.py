@@ -12,6 +12,7 @@ from undertow.ops.rules import LINEAR
 from undertow.ops.rules.front import Batch, batch_size, example_rank, expanded, in_front, loop
 from undertow.ops.rules.shifted import shift, shifted
 from undertow.ops.views import EVERYTHING, at
+from undertow.tensor import Tensor
 
 
 def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
@@ -108,6 +109,11 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
+    if isinstance(start, Tensor) and (start.ndim or start.dtype.kind not in "iu"):
+        raise RuntimeError(
+            f"narrow(): start must be an 0-dim integral Tensor. It is {start.dtype} of shape {list(start.shape)}: give "
+            "an int."
+        )
     dim = wrap_dim(dim, input.ndim)
     size, start = input.shape[dim], int(start)
     if not -size <= start <= size:

@@ -6,7 +6,7 @@ Sums along rows are products with a vector of ones, which BLAS computes in a thi
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from undertow.backend import cpu, dtypes
@@ -14,10 +14,13 @@ from undertow.backend import cpu, dtypes
 #: arrays of fewer elements are not worth a loop
 FEW = 8192
 #: bytes of a block
-BLOCK = 256 * 1024
+BLOCK = 1024 * 1024
 
-#: exponentials of numbers up to this one can be summed up in single precision, whatever their number
-SAFE = 30.0
+#: elements that NumPy may gather before it calls a loop
+BUFFER = 512
+
+#: a sum of exponentials above this one is that of large numbers, whose logarithm has fewer digits than differences need
+LARGE = 1e13
 #: a sum of exponentials below this one has lost digits, as all its terms are tiny
 TINY = 1e-9
 
@@ -54,22 +57,37 @@ def ones(n: int, dtype: Any) -> Any:
     return cpu.ones(n, dtype)
 
 
+def row_kernel(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `kernel` with small buffers: by default NumPy copies a broadcast column into one, for several rows at once.
+
+    That takes as long as the operation itself. The end of `errstate` restores the size, too.
+    """
+
+    @functools.wraps(kernel)
+    def run(*args: Any) -> Any:
+        with cpu.errstate(over="ignore"):
+            cpu.setbufsize(BUFFER)
+            return kernel(*args)
+
+    return run
+
+
 # ---- softmax
 
 
 def exponentials(x: Any, out: Any) -> tuple[Any, Any]:
     """exp(x - shift) into `out`, and its sums along rows; shift is None where nothing had to be subtracted."""
-    if x.max() <= SAFE:
-        cpu.exp(x, out=out)
-        sums = out.dot(ones(x.shape[1], x.dtype))
-        if sums.min() >= TINY:
-            return sums, None
+    cpu.exp(x, out=out)
+    sums = out.dot(ones(x.shape[1], x.dtype))
+    if sums.max() <= LARGE and sums.min() >= TINY:
+        return sums, None
     shift = cpu.maximum.reduce(x, 1, None, None, True)
     cpu.subtract(x, shift, out=out)
     cpu.exp(out, out=out)
     return out.dot(ones(x.shape[1], x.dtype)), shift
 
 
+@row_kernel
 def softmax(input: Any) -> Any:
     x = as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
@@ -80,6 +98,7 @@ def softmax(input: Any) -> Any:
     return out
 
 
+@row_kernel
 def softmax_gradient(grad_output: Any, output: Any) -> Any:
     g, y = (as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
@@ -90,6 +109,7 @@ def softmax_gradient(grad_output: Any, output: Any) -> Any:
     return out
 
 
+@row_kernel
 def log_softmax(input: Any) -> Any:
     x = as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
@@ -104,6 +124,7 @@ def log_softmax(input: Any) -> Any:
     return out
 
 
+@row_kernel
 def log_softmax_gradient(grad_output: Any, output: Any) -> Any:
     g, y = (as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
@@ -115,6 +136,7 @@ def log_softmax_gradient(grad_output: Any, output: Any) -> Any:
     return out
 
 
+@row_kernel
 def cross_entropies(input: Any, own: Any) -> Any:
     """log(sum(exp(row))) - own for each row, without an array of the exponentials; `own` is an element of the row."""
     out = cpu.empty(len(input), input.dtype)
@@ -127,6 +149,7 @@ def cross_entropies(input: Any, own: Any) -> Any:
     return out
 
 
+@row_kernel
 def scaled_softmax(input: Any, factors: Any) -> Any:
     """The softmax of each row, times a factor of its own."""
     out = cpu.empty(input.shape, input.dtype)
@@ -139,6 +162,7 @@ def scaled_softmax(input: Any, factors: Any) -> Any:
 # ---- layer norm
 
 
+@row_kernel
 def layer_norm(input: Any, width: int, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """The normalised rows, their means, and one over their standard deviations."""
     x = as_rows(input, width)
@@ -157,6 +181,7 @@ def layer_norm(input: Any, width: int, weight: Any, bias: Any, eps: float) -> tu
     return out, mean, rstd
 
 
+@row_kernel
 def layer_norm_gradient(
     grad_output: Any, input: Any, mean: Any, rstd: Any, weight: Any, width: int, needs: tuple[bool, bool, bool]
 ) -> tuple[Any, Any, Any]:

@@ -216,9 +216,16 @@ def cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
                 "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
                 f"{type_name(indices_or_sections)}"
             )
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
+                f"but got a tensor with {indices_or_sections.ndim} dims"
+            )
         indices_or_sections = indices_or_sections._array.tolist()
     if isinstance(indices_or_sections, Sequence):
         return [0, *indices_or_sections, None]
+    if isinstance(indices_or_sections, float):
+        raise TypeError(f"tensor_split(): the number of sections must be an int, but got {indices_or_sections}")
     sections = int(indices_or_sections)
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")

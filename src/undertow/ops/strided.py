@@ -17,6 +17,7 @@ from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.rules import LINEAR, LOOP
 from undertow.ops.sizes import ints
+from undertow.tensor.memory import address, memory_of
 
 
 @dataclass(frozen=True)
@@ -68,29 +69,6 @@ class Geometry:
         return 0 not in self.shape
 
 
-def memory_of(xp: Any, array: Any) -> Any:
-    """The whole stretch of memory the array lies in, as a 1-d array of its dtype."""
-    root = owner(xp, array)
-    if root.flags.c_contiguous and root.dtype == array.dtype:
-        return root.reshape(-1)
-    root = root[tuple([slice(None, None, -1 if s < 0 else 1) for s in root.strides])]
-    span = sum([(n - 1) * s for n, s in zip(root.shape, root.strides, strict=True)]) // root.itemsize + 1
-    flat = xp.lib.stride_tricks.as_strided(root, (span if root.size else 0,), (root.itemsize,)).view("uint8")
-    return flat[: flat.size - flat.size % array.itemsize].view(array.dtype)
-
-
-def owner(xp: Any, array: Any) -> Any:
-    """The array whose memory it is."""
-    while array.base is not None:
-        base = array.base
-        if not isinstance(base, xp.ndarray):
-            base = getattr(base, "base", None)  # NumPy's as_strided puts a holder in between
-        if not isinstance(base, xp.ndarray):
-            break
-        array = base
-    return array
-
-
 def geometry_of(xp: Any, array: Any) -> Geometry:
     offset = address(array) - address(memory_of(xp, array)) if array.size else 0
     if any(s % array.itemsize for s in (offset, *array.strides)):
@@ -100,10 +78,6 @@ def geometry_of(xp: Any, array: Any) -> Geometry:
         )
     strides = tuple([s // array.itemsize for s in array.strides])
     return Geometry(array.shape, strides, offset // array.itemsize)
-
-
-def address(array: Any) -> int:
-    return int(array.ctypes.data)
 
 
 def target_geometry(

@@ -21,7 +21,7 @@ from undertow.modes import current, set_state
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, described
 from undertow.ops.sizes import ints
-from undertow.ops.strided import Geometry, _as_strided, geometry_of, layout_of, memory_of
+from undertow.ops.strided import Geometry, _as_strided, geometry_of, layout_of
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.conversions import (
     channels_last,
@@ -31,6 +31,7 @@ from undertow.tensor.conversions import (
     memory_format,
     preserve_format,
 )
+from undertow.tensor.memory import memory_of
 from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay, install_by_memory

@@ -1,0 +1,66 @@
+"""Every example runs in its quick size, gets better at what it does, and has its section in the documentation."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "common")
+#: how much better: the last loss (or error) is at most this share of the first, in the quick size
+SHARES = {
+    "char_lstm": 0.6,
+    "cnn_digits": 0.8,
+    "complex_filter": 0.01,
+    "hmc_sampler": 0.4,
+    "hogwild": 0.2,
+    "neural_ode": 0.5,
+    "scipy_fit": 0.2,
+    "transformer_sort": 0.8,
+    "variational_inference": 0.25,
+    "wave_in_place": 0.01,
+}
+PROGRAM = """
+import importlib, sys
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    first, last = importlib.import_module(sys.argv[2]).main(sys.argv[3:])
+    print("RESULT", first, last)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_converges(name: str, tmp_path: Path) -> None:
+    if name == "scipy_fit":
+        pytest.importorskip("scipy")
+    program, picture = tmp_path / "program.py", tmp_path / "plot.png"
+    program.write_text(PROGRAM)
+    command = [sys.executable, "-W", "error", program, ROOT / "examples", name, "--quick", "--plot", picture]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = re.search(r"^RESULT (\S+) (\S+)$", done.stdout, re.M)
+    assert found is not None
+    assert float(found[2]) <= SHARES[name] * float(found[1])
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    assert picture.exists() == has_matplotlib
+    assert ("No plot: matplotlib is not installed." in done.stdout) != has_matplotlib
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_is_documented_and_short(name: str) -> None:
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert f"](../examples/{name}.py)" in page
+    lines = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150 and lines[-2:] == ['if __name__ == "__main__":', "    main()"]
+
+
+def test_the_command_line_explains_itself() -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "scipy_fit.py"), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "--quick" in done.stdout and "SciPy fits a curve" in done.stdout
