@@ -235,3 +235,24 @@ def test_mvlgamma_refuses() -> None:
         ut.mvlgamma(ut.ones(2), 3)
     with pytest.raises(RuntimeError, match="p has to be greater than or equal to 1"):
         ut.mvlgamma(ut.ones(2), 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sigmoid_is_exact_far_out_and_silent(dtype: Any) -> None:
+    """Where exp(-x) overflows another formula is used, for the whole array; neither warns, and nothing is lost."""
+    near = np.linspace(-80, 80, 161).astype(dtype)
+    far = np.array([-np.inf, -800, -100, -95, -89, -1, 0, 100, 800, np.inf, np.nan], dtype)
+    for x in (near, far):
+        with np.errstate(all="ignore"):
+            wanted = np.exp(np.minimum(x, 0).astype(np.float64)) / (1 + np.exp(-np.abs(x).astype(np.float64)))
+        found = ut.sigmoid(ut.from_numpy(x)).numpy()
+        tiny = np.finfo(dtype).tiny  # below it a number has fewer digits
+        np.testing.assert_allclose(
+            found, wanted.astype(dtype), rtol=5e-7 if dtype is np.float32 else 1e-14, atol=tiny / 64
+        )
+    if dtype is np.float32:
+        assert found[3] > 0  # sigmoid(-95), though exp(95) is infinite
+
+
+def test_sigmoid_keeps_the_layout() -> None:
+    assert ut.sigmoid(ut.randn(3, 4).t()).stride() == (1, 4)

@@ -234,12 +234,23 @@ rad2deg = unary(
 
 
 def logistic(xp: Any, input: Any) -> Any:
-    """1 / (1 + exp(-input)) as exp(min(input, 0)) / (1 + exp(-|input|)), which cannot overflow."""
+    """1 / (1 + exp(-input)), as it stands unless exp overflows."""
     if input.dtype.kind != "f" or input.ndim == 0:
         return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
+    _, one = ZERO_AND_ONE[input.dtype]
+    out = xp.negative(input)
+    try:
+        with cpu.errstate(over="raise", under="ignore"):
+            xp.exp(out, out)
+    except FloatingPointError:
+        return _logistic_of_small(xp, input)
+    xp.add(out, one, out)
+    return xp.divide(one, out, out)
+
+
+def _logistic_of_small(xp: Any, input: Any) -> Any:
+    """The same as exp(min(input, 0)) / (1 + exp(-|input|)), which cannot overflow, and takes twice as long."""
     zero, one = ZERO_AND_ONE[input.dtype]
-    if not input.flags.c_contiguous:
-        input = input.copy()  # the two passes over a part of an array take longer than that
     out = xp.abs(input)
     xp.negative(out, out)
     xp.exp(out, out)
