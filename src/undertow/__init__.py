@@ -75,6 +75,7 @@ from undertow.ops.generator import (
     set_rng_state,
 )
 from undertow.ops.operands import result_type
+from undertow.ops.sizes import common_shape as broadcast_shapes
 from undertow.tensor import Size, Tensor
 from undertow.tensor.conversions import (
     channels_last,

@@ -504,3 +504,23 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_errors(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("shapes", [(), ((),), ((2, 1), (3,)), ((1,), 3, (4, 1)), ((0, 1), (1, 3)), ((2, 3),)])
+def test_broadcast_shapes(L: Any, shapes: Any) -> None:
+    found = L.broadcast_shapes(*shapes)
+    assert tuple(found) == tuple(np.broadcast_shapes(*shapes)) and type(found) is L.Size
+
+
+def test_broadcast_shapes_refuses(L: Any) -> None:
+    with pytest.raises(RuntimeError):
+        L.broadcast_shapes((2,), (3,))
+    with pytest.raises((RuntimeError, ValueError)):
+        L.broadcast_shapes((-1,), (3,))
+
+
+def test_resize_to_more_than_there_can_be() -> None:
+    x = ops.zeros(2)
+    with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+        x.resize_(2**31, 2**31)
+    assert x.tolist() == [0, 0]

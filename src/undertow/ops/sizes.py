@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
+from undertow.tensor.metadata import Size
+
 
 def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple[int, ...]:
     """The integers of `f(*values)`, where one sequence may stand for all, or of `f(name=keyword)`."""
@@ -57,6 +59,19 @@ def broadcast_problem(shapes: Sequence[tuple[int, ...]]) -> str | None:
                 return f"The size of tensor a ({size}) must match the size of tensor b ({n}) at {place}"
             size = n if size == 1 else size
     return None
+
+
+def common_shape(*shapes: Any) -> Size:
+    """The shape that tensors of all these shapes broadcast to; an integer stands for a shape of one dimension.
+
+    >>> import undertow as ut
+    >>> ut.broadcast_shapes((2, 1), (3,), 3)
+    undertow.Size([2, 3])
+    """
+    given = [ints((shape,)) for shape in shapes]
+    if any([n < 0 for shape in given for n in shape]):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: broadcast_shapes was given {given}")
+    return Size(broadcast_shapes(given))
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

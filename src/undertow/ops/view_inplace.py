@@ -216,6 +216,10 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
 def resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
+    if count * array.itemsize >= 2**63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)}: no memory has that many bytes"
+        )
     start = geometry_of(xp, array).offset
     memory = memory_of(xp, array)[start:]
     if count > memory.size:
