@@ -341,3 +341,25 @@ def test_a_view_whose_base_got_other_memory_has_lost_its_history() -> None:
     x.mul_(2)
     with pytest.raises(RuntimeError, match="was given other memory"):
         v.sum().backward()
+
+
+def test_set_to_a_part_of_the_memory(L: Any) -> None:
+    memory, x = L.arange(10.0), L.zeros(1)
+    x.set_(memory[2:], 1, (2, 3), (3, 1)) if L.__name__ == "undertow" else x.set_(
+        memory.untyped_storage(), 1, (2, 3), (3, 1)
+    )
+    assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    memory[4] = -1
+    assert x[1, 0].item() == -1
+
+
+def test_set_to_a_size_alone_is_row_major() -> None:
+    x = ut.zeros(1).set_(ut.arange(6.0), 0, (3, 2))
+    assert x.tolist() == [[0, 1], [2, 3], [4, 5]] and x.stride() == (2, 1)
+
+
+def test_set_beyond_the_memory_is_refused_before_anything_changes() -> None:
+    x = ut.zeros(1)
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        x.set_(ut.arange(6.0), 0, (4, 2), (2, 1))
+    assert x.tolist() == [0] and x._version == 0

@@ -150,8 +150,13 @@ def layout_for(replay: Any, base: Tensor) -> Geometry | None:
 # ---- other memory
 
 
-def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
+def set_(
+    self: Tensor, source: Tensor | None = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
     """Let the tensor be what `source` is: its memory, sizes, strides and dtype. Without a source: no elements.
+
+    With a size, the tensor shows the source's memory from `storage_offset` on, with that size and stride (row-major
+    if there is none).
 
     Memory is shared from then on, but not the version counter: a change through one of the two is not noticed by
     graphs that saved the other.
@@ -164,6 +169,7 @@ def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
             f"Could not set tensor of type {source._array.dtype} to a tensor of type {self._array.dtype}. "
             "Convert the source first."
         )
+    array = source._array if size is None else laid_out(source, tuple(size), stride, storage_offset)
     recorded = current().grad_enabled and (requires_grad(self) or requires_grad(source))
     counter_of(self).bump("set_")
     extra = extra_of(self)
@@ -171,10 +177,18 @@ def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
         extra.counter, extra.view = counter_of(self), None
     if self._edge is LEAF:
         FormerMemory(self)
-    self._array, self._xp = source._array, source._xp
+    self._array, self._xp = array, source._xp
     if recorded:
         set_edge(self, undefined_history(self, source))
     return self
+
+
+def laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Any:
+    """The source's memory under another size and stride."""
+    if stride is None:
+        stride = [math.prod(size[k + 1 :]) for k in range(len(size))]
+    unrecorded = Tensor(source._array, source._xp)
+    return REGISTRY["as_strided"].function(unrecorded, size, tuple(stride), storage_offset)._array
 
 
 def undefined_history(tensor: Tensor, source: Tensor) -> Any:
