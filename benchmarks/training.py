@@ -40,4 +40,4 @@ def adam_of_small(lib: Any, count: int = 100, size: int = 10) -> Step:
     params = [lib.ones(size, requires_grad=True) for _ in range(count)]
     for p in params:
         p.grad = lib.ones(size)
-    return lib.optim.Adam(params).step  # type: ignore[no-any-return]
+    return lib.optim.Adam(params).step

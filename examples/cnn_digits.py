@@ -51,7 +51,7 @@ def accuracy(model: nn.Module, data: object) -> float:
     with ut.no_grad():
         hits = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, batch_size=256))
     model.train()
-    return hits / len(data)  # type: ignore[arg-type]
+    return hits / len(data)
 
 
 def main(argv: Sequence[str] | None = None) -> tuple[float, float]:

@@ -104,6 +104,8 @@ def test_a_failing_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_endings_say_the_format(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"end in \.npz or \.safetensors"):
         ut.save({}, tmp_path / "model.pickle")
+    with pytest.raises(ValueError, match="read, but not written"):
+        ut.save({}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="can be read"):
         ut.load(tmp_path / "model")
     with pytest.raises(FileNotFoundError):

@@ -137,6 +137,15 @@ def test_hooks_around_a_step(L: ModuleType) -> None:
     assert [value for _, value in seen] == pytest.approx([1.0, 0.9, 0.8])
 
 
+def test_hooks_whose_handles_are_dropped_all_stay(L: ModuleType) -> None:
+    _, optimizer = make(L, 1)
+    seen: list[int] = []
+    for k in range(5):
+        optimizer.register_step_post_hook(lambda o, args, kwargs, k=k: seen.append(k))
+    optimizer.step()
+    assert seen == [0, 1, 2, 3, 4]
+
+
 def test_a_graph_that_needs_the_old_value_notices_the_step(L: ModuleType) -> None:
     (a,), optimizer = make(L, 2)
     out = (a * a).sum()

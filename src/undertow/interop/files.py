@@ -83,7 +83,7 @@ def _by_ending(path: PathLike, known: dict[str, Callable[..., Any]], verb: str) 
     if ending not in known:
         raise ValueError(
             f"{str(path)!r} ends in {ending!r}; files that can be {verb} end in {' or '.join(known)}, which says what "
-            "is in them"
+            "is in them" + (". PyTorch's own files are read, but not written" if ending in (".pt", ".pth") else "")
         )
     return known[ending]
 

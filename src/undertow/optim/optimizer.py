@@ -8,13 +8,14 @@ steps are tensors in `state`, under PyTorch's names.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 from undertow.autograd.leaves import get_requires_grad
+from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.graph.sites import user_frame
 from undertow.modes import enable_grad, no_grad
 from undertow.tensor import Tensor, counter_of
@@ -30,17 +31,6 @@ class Required:
 
 
 required = Required()
-
-
-class RemovableHandle:
-    """Takes a hook away again."""
-
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        self.hooks, self.id = hooks, id(self)
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        self.hooks.pop(self.id, None)
 
 
 class Optimizer:
@@ -64,8 +54,8 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         self._step_name = f"{type(self).__name__}.step"
         self._numbers: dict[Any, Any] = {}
-        self._pre_hooks: dict[int, Any] = {}
-        self._post_hooks: dict[int, Any] = {}
+        self._pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._post_hooks: OrderedDict[int, Any] = OrderedDict()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -178,11 +168,11 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before every step."""
-        return RemovableHandle(self._pre_hooks, hook)
+        return add_hook(self._pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after every step."""
-        return RemovableHandle(self._post_hooks, hook)
+        return add_hook(self._post_hooks, hook)
 
     # ---- saving
 
