@@ -166,9 +166,9 @@ class Interceptor:
 
 #: the state every thread starts with
 _PLAIN = State()
-_state: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)
-current = _state.get
-set_state = _state.set
+state_variable: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)
+current = state_variable.get
+set_state = state_variable.set
 
 
 def anomaly() -> Anomaly | None:

@@ -127,6 +127,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(devices, "DeviceInputBuffer", ModelBuffer)
     monkeypatch.setattr(tasks, "FutureResult", ModelFuture)
     monkeypatch.setattr(engine_module, "DeviceGraphTask", ModelTask)
+    monkeypatch.setattr(engine_module, "core", None)  # the compiled loop has no places to switch threads at
     monkeypatch.setattr(accumulate, "_lock", accumulate._lock)  # a program may change it
     with sim.configure(check=False):
         yield

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from undertow.backend import cpu, devices_in_use
+from undertow.compiled import core
 from undertow.engine import branches
 from undertow.engine.determinism import are_deterministic_algorithms_enabled
 from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
@@ -113,7 +114,7 @@ class Engine(DeviceThreads):
         if pruned:
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         task.root = root
-        run: Callable[[Any, Any], None] = _run
+        run: Callable[[Any, Any], None] = _run if core is None or task.watches else _run_compiled
         parallel = bool(branches.setting.helpers) and branches.has_branches(task)
         if parallel or (devices_in_use() and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
@@ -192,6 +193,9 @@ def _lowest_sequence_nr(captures: Sequence[Any], targets: Sequence[Node]) -> int
 def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
     """Count, for every node below root, the edges that lead to it; nodes recorded before `lowest` are not entered."""
     dependencies = task.dependencies
+    if core is not None:
+        core.compute_dependencies(dependencies, root, lowest)
+        return
     stack = [root]
     while stack:
         node = stack.pop()
@@ -393,6 +397,16 @@ def _run(task: GraphTask, node: Node) -> None:
         raise
 
 
+def _run_compiled(task: GraphTask, root: Node) -> None:
+    """What `_run` does, by the compiled core, for a pass that nobody watches."""
+    running = [root]
+    try:
+        core.run_pass(task, root, running)
+    except BaseException as error:
+        describe_failure(task, running[0], error)
+        raise
+
+
 def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, grad: Any) -> list[Any] | None:
     """Add a gradient to the InputBuffer of a node with several outputs; its content once nothing is waited for."""
     node, nr = edge
@@ -512,3 +526,10 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
             grad = hook(grad)
         task.captured_vars[capture.output_idx] = grad
     return info.needed
+
+
+if core is not None:
+    core.bind(
+        RUNS=RUNS, ExecInfo=ExecInfo, Capture=Capture, evaluate=evaluate, buffered=_buffered, conform=conform,
+        finish_leaf=_finish_leaf,
+    )  # fmt: skip

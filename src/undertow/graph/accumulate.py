@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.sparse import SparseArray, SparseConversionError
+from undertow.backend.sparse import AnySparse, SparseConversionError
 from undertow.graph.node import LAST, Node, extra_on, install_leaf_edge, next_sequence_nr
 from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
@@ -78,7 +78,11 @@ class AccumulateGrad(Node):
             if type(grad) is Tensor or isinstance(grad, Tensor):
                 extra.grad = clone_gradient(grad) if old is None else add_gradients(old, grad)
             elif old is None:
-                extra.grad = Tensor(own_array(grad, variable, unshared), variable._xp)
+                first = Tensor(own_array(grad, variable, unshared), variable._xp)
+                if extra.grad is not None:  # the compiled core stores a first gradient without taking the lock
+                    self.accumulate(grad, False)
+                else:
+                    extra.grad = first
             elif _add_exactly is not None and _add_exactly(variable, old, grad):
                 pass  # see engine/determinism.py
             elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
@@ -125,14 +129,14 @@ def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
     array = variable._array
     if unshared and grad.base is None and grad.strides == array.strides:
         return grad
-    if type(grad) is SparseArray:
+    if isinstance(grad, AnySparse):
         return own_sparse(grad, unshared)
     if current().grad_layout:
         return copy_in_layout(grad, array, variable._xp)
     return grad if unshared and grad.base is None else grad.copy(order="K")
 
 
-def own_sparse(grad: SparseArray, unshared: bool) -> SparseArray:
+def own_sparse(grad: AnySparse, unshared: bool) -> AnySparse:
     """A sparse gradient that is the leaf's alone: `grad` itself, if nobody else holds it or its values."""
     plain = grad.values.flags.c_contiguous and grad.values.flags.writeable
     return grad if unshared and plain and is_sole(grad.values, _ONCE) else grad.copy()

@@ -32,7 +32,8 @@ from undertow.graph.sites import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
 #: process-wide, so that a node's number is always above those of the nodes it leads to
-next_sequence_nr = count().__next__
+sequence = count()
+next_sequence_nr = sequence.__next__
 
 #: AccumulateGrad's number: above every other, so that it runs as soon as it is ready
 LAST = 2**64 - 1

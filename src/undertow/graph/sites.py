@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -45,11 +46,23 @@ def take_sites_in(scope: dict[str, Any]) -> None:
     scope["getframe"] = sys._getframe if _enabled[0] else no_frame
 
 
+#: functions that are told whether sites are taken
+_listeners: list[Callable[[bool], Any]] = []
+
+
+def tell(listener: Callable[[bool], Any]) -> None:
+    """Have a function called now, and at every switch, with whether sites are taken."""
+    _listeners.append(listener)
+    listener(_enabled[0])
+
+
 def set_site_recording(enabled: bool) -> None:
     """Whether every recorded node remembers the line of the program that made it (errors then name it)."""
     _enabled[0] = bool(enabled)
     for scope in _SCOPES:
         scope["getframe"] = sys._getframe if enabled else no_frame
+    for listener in _listeners:
+        listener(_enabled[0])
 
 
 def is_site_recording_enabled() -> bool:

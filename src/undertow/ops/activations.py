@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes, special
+from undertow.compiled import twin
 from undertow.ops.arithmetic import mul, sub, true_divide
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dim
@@ -58,10 +59,15 @@ def keep(x: Any, mask: Any) -> Any:
     return (x.view(INTEGER_OF_SIZE[x.dtype.itemsize]) * mask).view(x.dtype)
 
 
+@twin
+def threshold_gradient(xp: Any, grad_output: Any, input: Any, threshold: Any) -> Any:
+    return keep(grad_output, ~(input <= real_number(threshold)))
+
+
 # the gradient of relu and threshold, one kernel so that it is fast
 threshold_backward = primitive(
     "threshold_backward",
-    forward=lambda xp, grad_output, input, threshold: keep(grad_output, ~(input <= real_number(threshold))),
+    forward=threshold_gradient,
     vjp={
         "grad_output": lambda xp, g, input, threshold: xp.threshold_backward(g, input, threshold),
         "input": None,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import twin
 from undertow.modes import current
 from undertow.ops import rows
 from undertow.ops.choices import where
@@ -248,6 +249,7 @@ def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
     return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
 
 
+@twin
 def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     check_reduction(reduction)
     require_kinds("log_softmax", input, "f")
@@ -262,6 +264,7 @@ def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_
     return total / losses.size if reduction == "mean" and losses.size else total
 
 
+@twin
 def target_coefficients(
     xp: Any, target: Any, weight: Any, classes: int, ignore_index: int, reduction: str, dtype: Any
 ) -> Any:
@@ -323,6 +326,7 @@ def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) ->
     return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp._pick_class(x, target, ignore_index)
 
 
+@twin
 def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
     target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)

@@ -26,13 +26,14 @@ def formula(
     taken  the local names of the generated code, which the formula must not use for anything else
     real   arrays whose conjugate is asked for only if they are complex
     """
-    body = _body(function)
+    body = lambda_body(function)
     if body is None or not _lend_globals(function, body, set(names), scope, taken):
         return None
     return ast.unparse(_Renamed(names, real).visit(body))
 
 
-def _body(function: Any) -> ast.expr | None:
+def lambda_body(function: Any) -> ast.expr | None:
+    """The expression that a lambda is, as a syntax tree; None if its source cannot be had or is not a plain formula."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or code.co_name != "<lambda>" or code.co_freevars or function.__defaults__:
         return None

@@ -13,6 +13,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.sparse import SparseConversionError
 from undertow.backend.sparse_kernels import product
+from undertow.compiled import twin
 from undertow.modes import current
 from undertow.ops.arithmetic import add, mul
 from undertow.ops.declare import adapter, composite, primitive
@@ -122,6 +123,7 @@ def check_matmul(input: Any, other: Any) -> None:
 # ---- two operands
 
 
+@twin
 def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
     # .dot takes a third of the time of matmul on small matrices, and accepts more than two matrices
     if input.dtype is not mat2.dtype or input.ndim != 2 or mat2.ndim != 2 or input.shape[1] != mat2.shape[0]:

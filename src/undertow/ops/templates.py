@@ -18,6 +18,7 @@ from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.saved import CompiledNode, Freed, unpack_input, unpack_output
 from undertow.modes import current
+from undertow.ops import compiled
 from undertow.ops.inline import formula
 from undertow.ops.lazy import lazy_function
 from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
@@ -85,7 +86,7 @@ def function_with_out(op: Op) -> Any:
     out = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
     function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), out])
     function.op = op
-    return function
+    return compiled.operation(op, function, Build)
 
 
 class Build:
@@ -138,8 +139,8 @@ class Build:
             op.function.__globals__[f"{op.name}_number"] = function
         else:
             # by this name, because a parameter may have the operation's own (`threshold`)
-            op.function = scope["_function"] = function
             function.__signature__ = op.signature()
+            op.function = scope["_function"] = compiled.operation(op, function, Build)
 
     def function_source(self) -> str:
         self.lines = []
@@ -439,6 +440,7 @@ class Build:
         pull = lazy_function("pull", f"<undertow {self.name} backward>", node_scope, self.pull_source)
         slots = [f"saved_{n}" for n in [*self.saved_inputs, *self.saved_outputs]]
         versions = [f"version_{n}" for n in self.saved_inputs]
+        pull = compiled.pull(self, pull, lambda: scope["Backward"])
         members = {
             "__slots__": (*slots, *versions, *(() if op.outputs is None else ("_dtypes", "_shapes"))),
             "__module__": "undertow",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from undertow.compiled import twin
 from undertow.errors import warn_once
 from undertow.ops.declare import REGISTRY, adapter, composite, view
 from undertow.ops.dims import wrap_dim, wrap_dims
@@ -200,6 +201,7 @@ def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequenc
     return movedim(input, source, destination)
 
 
+@twin
 def transpose_matrix(xp: Any, input: Any) -> Any:
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.compiled import twin
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed, refuse
 from undertow.tensor import Tensor
+
+
+@twin
+def descend(xp: Any, param: Any, grad: Any, rate: Any) -> None:
+    xp.subtract(param, xp.multiply(grad, rate), out=param)
 
 
 class SGD(Optimizer):
@@ -64,7 +70,7 @@ class SGD(Optimizer):
             grad = decayed(xp, param, grad, group, scratch)
             if group["momentum"]:
                 grad = self.with_momentum(xp, grad, state, group, scratch)
-        xp.subtract(param, xp.multiply(grad, rate), out=param)
+        descend(xp, param, grad, rate)
         return None
 
     def with_momentum(self, xp: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], scratch: Any) -> Any:

@@ -1,0 +1,199 @@
+/* The compiled core: the hot paths of ops/templates.py and engine/engine.py, in C.
+ *
+ * Everything it does, the Python code does too: whatever is out of the ordinary (another device than the CPU, an
+ * interceptor, operands to promote, hooks, ...) is handed to the Python function that it stands in for. The classes are
+ * Python's; C reads and writes their slots at the offsets that their descriptors name (see bind in module.c).
+ */
+#ifndef UNDERTOW_CORE_H
+#define UNDERTOW_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#define PY_ARRAY_UNIQUE_SYMBOL undertow_array_api
+#ifndef UNDERTOW_MODULE
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include <fenv.h>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+/* Must be COMPILED_VERSION of compiled.py: says that Python and C agree about what follows. */
+#define CORE_VERSION 1
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+static inline void
+set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) /* steals value */
+{
+    PyObject *old = SLOT(object, offset);
+    SLOT(object, offset) = value;
+    Py_XDECREF(old);
+}
+
+/* What Python told us of its classes and functions; filled by bind(). */
+typedef struct {
+    /* tensor/ */
+    PyTypeObject *Tensor;
+    Py_ssize_t t_array, t_xp, t_edge, t_extra;
+    PyTypeObject *Extra;
+    Py_ssize_t e_counter, e_view, e_accumulate, e_used_by, e_grad, e_rare;
+    PyTypeObject *View;
+    Py_ssize_t v_base, v_replay, v_creation, v_version;
+    PyTypeObject *Replay;
+    Py_ssize_t r_before, r_function, r_arguments, r_output;
+    PyTypeObject *VersionCounter;
+    Py_ssize_t c_value;
+    PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay;
+    PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *share_inference;
+    /* modes */
+    PyObject *state_variable;
+    PyTypeObject *State;
+    Py_ssize_t s_intercept, s_grad_enabled, s_record, s_extra, s_inference;
+    /* graph/ */
+    PyTypeObject *Node;
+    Py_ssize_t n_sequence_nr, n_recorded_edges, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
+    PyObject *sequence;       /* the itertools.count behind next_sequence_nr */
+    PyTypeObject *AccumulateGrad;
+    Py_ssize_t a_variable;
+    PyTypeObject *OutputEdge;
+    PyTypeObject *Freed;
+    PyObject *current_edge, *leaf_edge, *resolve_leaves, *unpack_input, *unpack_output;
+    PyObject *internal;       /* ids of undertow's own code objects */
+    int sites;                /* whether nodes remember the line that made them */
+    PyObject *accumulate_module;  /* the globals of graph/accumulate.py, where the lock lies */
+    /* backend/ */
+    PyObject *cpu;
+    PyArray_Descr *float32, *float64;
+    /* ops/ */
+    PyObject *recorded; /* the namespace of recorded passes */
+    /* engine/ */
+    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf;
+    PyTypeObject *ExecInfo;
+    Py_ssize_t x_captures, x_needed;
+    PyTypeObject *Capture;
+    Py_ssize_t p_hooks, p_input_idx, p_output_idx;
+} Core;
+
+extern Core core;
+
+/* ---- expression.c: formulas */
+
+typedef struct Expression Expression;
+
+/* Compile the nested tuples that ops/compiled.py makes of a formula. */
+Expression *expression_new(PyObject *description);
+void expression_free(Expression *);
+/* The value (a new reference) for these arguments (borrowed). */
+PyObject *expression_value(const Expression *, PyObject *const *arguments);
+int expression_traverse(const Expression *, visitproc, void *);
+
+/* ---- operation.c */
+
+extern PyTypeObject Operation_Type;
+
+/* ---- pull.c */
+
+#define MOST_EDGES 8
+
+extern PyTypeObject Pull_Type;
+
+/* Whether pull_gradients can be used with this namespace and gradient. */
+int pull_applies(PyObject *xp, PyObject *grad);
+/* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if there are none to be had. */
+int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
+                   PyObject **gradients);
+/* How many edges the nodes have; 0 if pull_gradients cannot be used. */
+int pull_size(PyObject *pull);
+
+/* ---- engine.c */
+
+PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* ---- twins.c */
+
+extern PyTypeObject Twin_Type;
+
+/* ---- small things */
+
+/* What the processor notes of floating-point arithmetic. */
+#if defined(__SSE2__)
+#define UNDERFLOW_NOTED _MM_EXCEPT_UNDERFLOW
+#define NOTED (_MM_EXCEPT_INVALID | _MM_EXCEPT_DIV_ZERO | _MM_EXCEPT_OVERFLOW | _MM_EXCEPT_UNDERFLOW)
+static inline void
+forget_exceptions(void)
+{
+    unsigned int status = _mm_getcsr();
+    if (status & NOTED) {
+        _mm_setcsr(status & ~NOTED);
+    }
+}
+static inline int
+exceptions_noted(void)
+{
+    return _mm_getcsr() & NOTED;
+}
+#else
+#define UNDERFLOW_NOTED FE_UNDERFLOW
+#define NOTED (FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW)
+static inline void
+forget_exceptions(void)
+{
+    feclearexcept(NOTED);
+}
+static inline int
+exceptions_noted(void)
+{
+    return fetestexcept(NOTED);
+}
+#endif
+
+
+/* A new tensor on the CPU; takes over `array`, borrows edge and extra. */
+static inline PyObject *
+new_tensor(PyObject *array, PyObject *edge, PyObject *extra)
+{
+    PyObject *tensor = core.Tensor->tp_alloc(core.Tensor, 0);
+    if (tensor == NULL) {
+        Py_DECREF(array);
+        return NULL;
+    }
+    SLOT(tensor, core.t_array) = array;
+    SLOT(tensor, core.t_xp) = Py_NewRef(core.cpu);
+    SLOT(tensor, core.t_edge) = Py_NewRef(edge);
+    SLOT(tensor, core.t_extra) = Py_NewRef(extra);
+    return tensor;
+}
+
+static inline int
+is_tensor(PyObject *object)
+{
+    return Py_IS_TYPE(object, core.Tensor) || PyType_IsSubtype(Py_TYPE(object), core.Tensor);
+}
+
+/* The object behind a weak reference, a new reference, or NULL if it is gone. */
+static inline PyObject *
+referent(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *found = NULL;
+    if (PyWeakref_GetRef(reference, &found) < 0) {
+        PyErr_Clear();
+    }
+    return found;
+#else
+    PyObject *found = PyWeakref_GetObject(reference);
+    return found == NULL || found == Py_None ? NULL : Py_NewRef(found);
+#endif
+}
+
+/* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
+ * an array (takes over the value). */
+PyObject *as_cpu_array(PyObject *value);
+
+#endif

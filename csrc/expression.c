@@ -1,0 +1,524 @@
+/* Formulas: the lambdas of the declarations, as trees that are evaluated without the interpreter.
+ *
+ * Two things make them faster than Python's own evaluation, beside having no bytecode: a sum, difference, product or
+ * quotient of small arrays is computed here, without NumPy's machinery; and one with an intermediate result writes into
+ * that result instead of asking for memory. Results are the same to the last bit, and so are floating-point warnings:
+ * whenever the processor notes an exception, NumPy computes the result anew and deals with it.
+ */
+#include "core.h"
+
+#include <string.h>
+
+enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ };
+
+struct Expression {
+    enum kind kind;
+    int symbol;         /* of BINARY, UNARY and COMPARE; the number of an ARGUMENT */
+    int count;          /* how many parts */
+    PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL */
+    Expression *parts[];
+};
+
+static PyObject *ufuncs[4]; /* of + - * / */
+static PyObject *negative;
+
+static int
+find_ufuncs(void)
+{
+    static const char *const names[] = {"add", "subtract", "multiply", "true_divide"};
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    if (numpy == NULL) {
+        return -1;
+    }
+    for (int k = 0; k < 4; k++) {
+        ufuncs[k] = PyObject_GetAttrString(numpy, names[k]);
+    }
+    negative = PyObject_GetAttrString(numpy, "negative");
+    Py_DECREF(numpy);
+    return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
+/* ---- compiling */
+
+static const char *const binary_names[] = {"+", "-", "*", "/", "**", "@", "//", "%", "&", "|", "^", "<<", ">>", NULL};
+static const binaryfunc binary_functions[] = {
+    PyNumber_Add, PyNumber_Subtract, PyNumber_Multiply, PyNumber_TrueDivide, NULL, PyNumber_MatrixMultiply,
+    PyNumber_FloorDivide, PyNumber_Remainder, PyNumber_And, PyNumber_Or, PyNumber_Xor, PyNumber_Lshift,
+    PyNumber_Rshift};
+static const char *const unary_names[] = {"-", "+", "~", NULL};
+static const char *const compare_names[] = {"<", "<=", "==", "!=", ">", ">=", "is", "is not", "in", "not in", NULL};
+
+static int
+position(const char *name, const char *const *names)
+{
+    for (int k = 0; names[k] != NULL; k++) {
+        if (strcmp(name, names[k]) == 0) {
+            return k;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "no operator is called %s", name);
+    return -1;
+}
+
+void
+expression_free(Expression *expression)
+{
+    if (expression != NULL) {
+        for (int k = 0; k < expression->count; k++) {
+            expression_free(expression->parts[k]);
+        }
+        Py_XDECREF(expression->constant);
+        PyMem_Free(expression);
+    }
+}
+
+int
+expression_traverse(const Expression *expression, visitproc visit, void *arg)
+{
+    if (expression != NULL) {
+        Py_VISIT(expression->constant);
+        for (int k = 0; k < expression->count; k++) {
+            int result = expression_traverse(expression->parts[k], visit, arg);
+            if (result) {
+                return result;
+            }
+        }
+    }
+    return 0;
+}
+
+static Expression *
+with_parts(enum kind kind, PyObject *description, Py_ssize_t first)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(description) - first;
+    Expression *made = PyMem_Calloc(1, sizeof(Expression) + count * sizeof(Expression *));
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    made->kind = kind;
+    made->count = (int)count;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        made->parts[k] = expression_new(PyTuple_GET_ITEM(description, first + k));
+        if (made->parts[k] == NULL) {
+            expression_free(made);
+            return NULL;
+        }
+    }
+    return made;
+}
+
+/* ("argument", number), ("constant", object), (kind, operator, part, ...), (kind, name, part, ...) or (kind, part, ...) */
+Expression *
+expression_new(PyObject *description)
+{
+    static const struct {
+        const char *name;
+        enum kind kind;
+        const char *const *symbols;   /* what the second item is one of */
+        int first;                    /* where the parts begin */
+        int count;                    /* how many there are; -1: at least one, -2: any number */
+    } known[] = {{"argument", ARGUMENT, NULL, 2, 0}, {"constant", CONSTANT, NULL, 2, 0},
+                 {"binary", BINARY, binary_names, 2, 2}, {"unary", UNARY, unary_names, 2, 1},
+                 {"call", CALL, NULL, 2, -1}, {"attribute", ATTRIBUTE, NULL, 2, 1}, {"item", ITEM, NULL, 1, 2},
+                 {"condition", CONDITION, NULL, 1, 3}, {"compare", COMPARE, compare_names, 2, 2},
+                 {"and", AND, NULL, 1, 2}, {"or", OR, NULL, 1, 2}, {"not", NOT, NULL, 1, 1},
+                 {"tuple", TUPLE, NULL, 1, -2}, {"conj", CONJ, NULL, 1, 2}};
+    if (ufuncs[0] == NULL && find_ufuncs() < 0) {
+        return NULL;
+    }
+    if (!PyTuple_Check(description) || PyTuple_GET_SIZE(description) < 1) {
+        PyErr_SetString(PyExc_TypeError, "a formula is described by tuples");
+        return NULL;
+    }
+    const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(description, 0));
+    if (name == NULL) {
+        return NULL;
+    }
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        if (strcmp(name, known[k].name) != 0) {
+            continue;
+        }
+        Py_ssize_t parts = PyTuple_GET_SIZE(description) - known[k].first;
+        if (known[k].count < 0 ? parts < 2 + known[k].count : parts != known[k].count) {
+            PyErr_Format(PyExc_ValueError, "%s has %zd parts in a formula", name, parts);
+            return NULL;
+        }
+        Expression *made = with_parts(known[k].kind, description, known[k].first);
+        if (made == NULL || known[k].first == 1) {
+            return made;
+        }
+        PyObject *second = PyTuple_GET_ITEM(description, 1);
+        if (known[k].symbols != NULL) {
+            const char *symbol = PyUnicode_AsUTF8(second);
+            made->symbol = symbol == NULL ? -1 : position(symbol, known[k].symbols);
+        }
+        else if (known[k].kind == ARGUMENT) {
+            made->symbol = (int)PyLong_AsLong(second);
+        }
+        else if (!(known[k].kind == CALL && second == Py_None)) {
+            made->constant = Py_NewRef(second);
+        }
+        if (PyErr_Occurred()) {
+            expression_free(made);
+            return NULL;
+        }
+        return made;
+    }
+    PyErr_Format(PyExc_ValueError, "no part of a formula is called %s", name);
+    return NULL;
+}
+
+/* ---- small arrays */
+
+/* The largest array that is computed here: beyond, NumPy's vector instructions gain more than its machinery costs. */
+#define SMALL 1024
+
+/* Not inlined, so that the compiler moves no arithmetic across the looks at the processor's notes. */
+#define LOOPS(type)                                                                                                   \
+    static __attribute__((noinline)) void loop_##type(int symbol, const type *a, int a_step, const type *b,        \
+                                                      int b_step, type *out, npy_intp n)                              \
+    {                                                                                                                 \
+        if (a_step && b_step) {                                                                                       \
+            switch (symbol) {                                                                                       \
+            case 0: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] + b[i]; } break;                                 \
+            case 1: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] - b[i]; } break;                                 \
+            case 2: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] * b[i]; } break;                                 \
+            default: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] / b[i]; } break;                                \
+            }                                                                                                         \
+        }                                                                                                             \
+        else if (a_step) {                                                                                            \
+            const type c = *b;                                                                                        \
+            switch (symbol) {                                                                                       \
+            case 0: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] + c; } break;                                    \
+            case 1: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] - c; } break;                                    \
+            case 2: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] * c; } break;                                    \
+            default: for (npy_intp i = 0; i < n; i++) { out[i] = a[i] / c; } break;                                   \
+            }                                                                                                         \
+        }                                                                                                             \
+        else {                                                                                                        \
+            const type c = *a;                                                                                        \
+            switch (symbol) {                                                                                       \
+            case 0: for (npy_intp i = 0; i < n; i++) { out[i] = c + b[i]; } break;                                    \
+            case 1: for (npy_intp i = 0; i < n; i++) { out[i] = c - b[i]; } break;                                    \
+            case 2: for (npy_intp i = 0; i < n; i++) { out[i] = c * b[i]; } break;                                    \
+            default: for (npy_intp i = 0; i < n; i++) { out[i] = c / b[i]; } break;                                   \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+LOOPS(float)
+LOOPS(double)
+
+static inline int
+is_plain(PyArrayObject *array)
+{
+    return (PyArray_FLAGS(array) & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED)) ==
+           (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED);
+}
+
+static inline int
+same_shape(PyArrayObject *a, PyArrayObject *b)
+{
+    return PyArray_NDIM(a) == PyArray_NDIM(b) &&
+           (PyArray_NDIM(a) == 0 || memcmp(PyArray_DIMS(a), PyArray_DIMS(b), PyArray_NDIM(a) * sizeof(npy_intp)) == 0);
+}
+
+/* A real number as an operand of floating-point arrays; whether it is one. */
+static inline int
+as_number(PyObject *value, double *number)
+{
+    if (PyFloat_CheckExact(value)) {
+        *number = PyFloat_AS_DOUBLE(value);
+        return 1;
+    }
+    if (PyLong_CheckExact(value)) {
+        int overflow;
+        long whole = PyLong_AsLongAndOverflow(value, &overflow);
+        if (overflow || whole > 1 << 24 || whole < -(1 << 24)) { /* beyond, float32 would round it */
+            return 0;
+        }
+        *number = (double)whole;
+        return 1;
+    }
+    return 0;
+}
+
+/* An intermediate result that nobody else holds: its memory can take the next one. */
+static inline int
+is_temporary(PyObject *value)
+{
+    return Py_REFCNT(value) == 1 && PyArray_CheckExact(value) && PyArray_BASE((PyArrayObject *)value) == NULL &&
+           (PyArray_FLAGS((PyArrayObject *)value) & (NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE)) ==
+               (NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE);
+}
+
+static inline int
+is_float(PyObject *array)
+{
+    PyArray_Descr *descr = PyArray_DESCR((PyArrayObject *)array);
+    return descr == core.float32 || descr == core.float64;
+}
+
+/* a (+ - * /) b computed here; NULL, without an exception, if that cannot be. */
+static PyObject *
+small_result(int symbol, PyObject *left, PyObject *right)
+{
+    PyArrayObject *a = PyArray_CheckExact(left) ? (PyArrayObject *)left : NULL;
+    PyArrayObject *b = PyArray_CheckExact(right) ? (PyArrayObject *)right : NULL;
+    PyArrayObject *shaped = a == NULL || (b != NULL && PyArray_NDIM(b) > PyArray_NDIM(a)) ? b : a;
+    if (shaped == NULL) {
+        return NULL;
+    }
+    PyArray_Descr *descr = PyArray_DESCR(shaped);
+    if ((descr != core.float32 && descr != core.float64) || !is_plain(shaped) || PyArray_SIZE(shaped) > SMALL) {
+        return NULL;
+    }
+    double number = 0;
+    float single;
+    const void *from[2];
+    int step[2];
+    for (int side = 0; side < 2; side++) {
+        PyArrayObject *array = side ? b : a;
+        if (array == NULL) {
+            if (!as_number(side ? right : left, &number)) {
+                return NULL;
+            }
+            single = (float)number;
+            if (descr == core.float32 && !(single - single == 0)) {
+                return NULL; /* inf, nan, or too large for the type: NumPy says what it thinks of it */
+            }
+            from[side] = descr == core.float32 ? (void *)&single : (void *)&number;
+            step[side] = 0;
+        }
+        else {
+            step[side] = array == shaped || same_shape(array, shaped);
+            if (PyArray_DESCR(array) != descr || !(step[side] ? is_plain(array) : PyArray_NDIM(array) == 0)) {
+                return NULL;
+            }
+            from[side] = PyArray_DATA(array);
+        }
+    }
+    PyObject *out;
+    if (is_temporary((PyObject *)shaped)) {
+        out = Py_NewRef(shaped);
+    }
+    else if (step[0] && step[1] && is_temporary(shaped == a ? right : left)) {
+        out = Py_NewRef(shaped == a ? right : left);
+    }
+    else {
+        Py_INCREF(descr);
+        out = PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(shaped), PyArray_DIMS(shaped), NULL, NULL, 0,
+                                   NULL);
+        if (out == NULL) {
+            PyErr_Clear();
+            return NULL;
+        }
+    }
+    /* in place only if nothing goes wrong: what NumPy would compute anew from must still be there */
+    int in_place = out == left || out == right;
+    double scratch[SMALL];
+    void *to = in_place ? (void *)scratch : PyArray_DATA((PyArrayObject *)out);
+    npy_intp n = PyArray_SIZE(shaped);
+    forget_exceptions();
+    if (descr == core.float32) {
+        loop_float(symbol, from[0], step[0], from[1], step[1], to, n);
+    }
+    else {
+        loop_double(symbol, from[0], step[0], from[1], step[1], to, n);
+    }
+    if (exceptions_noted()) {
+        Py_DECREF(out);
+        return NULL;
+    }
+    if (in_place) {
+        memcpy(PyArray_DATA((PyArrayObject *)out), scratch, n * PyDataType_ELSIZE(descr));
+    }
+    return out;
+}
+
+/* ---- evaluating */
+
+/* Whether left (+ - * /) right can be written into `into`, one of the two. */
+static int
+fits_into(PyObject *into, PyObject *other)
+{
+    double number;
+    if (!is_temporary(into) || !is_float(into)) {
+        return 0;
+    }
+    PyArrayObject *array = (PyArrayObject *)into;
+    if (!PyArray_CheckExact(other)) {
+        return as_number(other, &number);
+    }
+    return PyArray_DESCR((PyArrayObject *)other) == PyArray_DESCR(array) &&
+           (PyArray_NDIM((PyArrayObject *)other) == 0 || same_shape((PyArrayObject *)other, array));
+}
+
+/* left (+ - * /) right; both are taken over. */
+static PyObject *
+arithmetic(int symbol, PyObject *left, PyObject *right)
+{
+    PyObject *result = NULL;
+    int arrays = PyArray_CheckExact(left) || PyArray_CheckExact(right);
+    if (arrays) {
+        result = small_result(symbol, left, right);
+    }
+    if (result == NULL && arrays && (PyArray_CheckExact(left) || PyFloat_CheckExact(left) || PyLong_CheckExact(left)) &&
+        (PyArray_CheckExact(right) || PyFloat_CheckExact(right) || PyLong_CheckExact(right))) {
+        PyObject *operands[3] = {left, right, NULL};
+        operands[2] = fits_into(left, right) ? left : fits_into(right, left) ? right : NULL;
+        result = PyObject_Vectorcall(ufuncs[symbol], operands, operands[2] == NULL ? 2 : 3, NULL);
+    }
+    else if (result == NULL) {
+        result = binary_functions[symbol](left, right);
+    }
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return result;
+}
+
+static PyObject *
+call_value(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *values[16];
+    PyObject *result = NULL;
+    int found = 0;
+    if (expression->count > 16) {
+        PyErr_SetString(PyExc_SystemError, "a call in a formula has too many arguments");
+        return NULL;
+    }
+    for (; found < expression->count; found++) {
+        values[found] = expression_value(expression->parts[found], arguments);
+        if (values[found] == NULL) {
+            goto done;
+        }
+    }
+    Py_ssize_t named = expression->constant == NULL ? 0 : PyTuple_GET_SIZE(expression->constant);
+    result = PyObject_Vectorcall(values[0], values + 1, (expression->count - 1 - named), expression->constant);
+done:
+    while (found > 0) {
+        Py_DECREF(values[--found]);
+    }
+    return result;
+}
+
+static PyObject *
+compare(int symbol, PyObject *left, PyObject *right)
+{
+    switch (symbol) {
+    case 6:
+        return PyBool_FromLong(left == right);
+    case 7:
+        return PyBool_FromLong(left != right);
+    case 8:
+    case 9: {
+        int found = PySequence_Contains(right, left);
+        return found < 0 ? NULL : PyBool_FromLong(found == (symbol == 8));
+    }
+    default: /* in the order of Py_LT, Py_LE, Py_EQ, Py_NE, Py_GT, Py_GE */
+        return PyObject_RichCompare(left, right, symbol);
+    }
+}
+
+PyObject *
+expression_value(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *a, *b, *result;
+    switch (expression->kind) {
+    case ARGUMENT:
+        return Py_NewRef(arguments[expression->symbol]);
+    case CONSTANT:
+        return Py_NewRef(expression->constant);
+    case CALL:
+        return call_value(expression, arguments);
+    case TUPLE:
+        result = PyTuple_New(expression->count);
+        for (int k = 0; result != NULL && k < expression->count; k++) {
+            a = expression_value(expression->parts[k], arguments);
+            if (a == NULL) {
+                Py_CLEAR(result);
+            }
+            else {
+                PyTuple_SET_ITEM(result, k, a);
+            }
+        }
+        return result;
+    case CONDITION:
+    case AND:
+    case OR: {
+        a = expression_value(expression->parts[0], arguments);
+        if (a == NULL) {
+            return NULL;
+        }
+        int truth = PyObject_IsTrue(a);
+        if (truth >= 0 && expression->kind != CONDITION && truth == (expression->kind == OR)) {
+            return a;
+        }
+        Py_DECREF(a);
+        if (truth < 0) {
+            return NULL;
+        }
+        int next = expression->kind == CONDITION && !truth ? 2 : 1;
+        return expression_value(expression->parts[next], arguments);
+    }
+    default:
+        break;
+    }
+    a = expression_value(expression->parts[0], arguments);
+    if (a == NULL) {
+        return NULL;
+    }
+    switch (expression->kind) {
+    case UNARY:
+        if (expression->symbol == 0 && PyArray_CheckExact(a)) {
+            PyObject *operands[2] = {a, a};
+            result = PyObject_Vectorcall(negative, operands, is_temporary(a) && is_float(a) ? 2 : 1, NULL);
+        }
+        else {
+            result = expression->symbol == 0   ? PyNumber_Negative(a)
+                     : expression->symbol == 1 ? PyNumber_Positive(a)
+                                                : PyNumber_Invert(a);
+        }
+        break;
+    case ATTRIBUTE:
+        result = PyObject_GetAttr(a, expression->constant);
+        break;
+    case NOT: {
+        int truth = PyObject_IsTrue(a);
+        result = truth < 0 ? NULL : PyBool_FromLong(!truth);
+        break;
+    }
+    case CONJ: /* of what is real, the value itself; the function comes second */
+        if (PyArray_CheckExact(a) ? !PyArray_ISCOMPLEX((PyArrayObject *)a)
+                                  : PyFloat_CheckExact(a) || PyLong_CheckExact(a)) {
+            return a;
+        }
+        b = expression_value(expression->parts[1], arguments);
+        result = b == NULL ? NULL : PyObject_CallOneArg(b, a);
+        Py_XDECREF(b);
+        break;
+    default: /* BINARY, ITEM, COMPARE */
+        b = expression_value(expression->parts[1], arguments);
+        if (b == NULL) {
+            result = NULL;
+        }
+        else if (expression->kind == BINARY && expression->symbol < 4) {
+            return arithmetic(expression->symbol, a, b);
+        }
+        else if (expression->kind == BINARY) {
+            result = expression->symbol == 4 ? PyNumber_Power(a, b, Py_None)
+                                              : binary_functions[expression->symbol](a, b);
+        }
+        else if (expression->kind == ITEM) {
+            result = PyObject_GetItem(a, b);
+        }
+        else {
+            result = compare(expression->symbol, a, b);
+        }
+        Py_XDECREF(b);
+        break;
+    }
+    Py_DECREF(a);
+    return result;
+}

@@ -1,0 +1,155 @@
+/* The module undertow._core: types and functions, and what Python tells it. */
+#define UNDERTOW_MODULE
+#include "core.h"
+
+Core core;
+
+/* ---- bind: names -> where in `core` they go */
+
+typedef struct {
+    const char *name;
+    PyObject **place;
+} Object;
+
+typedef struct {
+    const char *type; /* a name of the above */
+    const char *slot;
+    Py_ssize_t *place;
+} Slot;
+
+#define TYPE(name) {#name, (PyObject **)&core.name}
+#define OBJECT(name) {#name, &core.name}
+
+static const Object objects[] = {
+    TYPE(Tensor), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
+    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
+    OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
+    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
+    OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output), OBJECT(internal),
+    OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform), OBJECT(finish_leaf)};
+
+static const Slot slots[] = {
+    {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},
+    {"Tensor", "_extra", &core.t_extra}, {"Extra", "counter", &core.e_counter}, {"Extra", "view", &core.e_view},
+    {"Extra", "accumulate", &core.e_accumulate}, {"Extra", "used_by", &core.e_used_by},
+    {"Extra", "grad", &core.e_grad}, {"Extra", "rare", &core.e_rare}, {"View", "base", &core.v_base},
+    {"View", "replay", &core.v_replay}, {"View", "creation", &core.v_creation},
+    {"View", "version", &core.v_version}, {"Replay", "before", &core.r_before},
+    {"Replay", "function", &core.r_function}, {"Replay", "arguments", &core.r_arguments},
+    {"Replay", "output", &core.r_output}, {"VersionCounter", "value", &core.c_value},
+    {"State", "intercept", &core.s_intercept}, {"State", "grad_enabled", &core.s_grad_enabled},
+    {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
+    {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
+    {"Node", "params", &core.n_params}, {"Node", "shape", &core.n_shape}, {"Node", "dtype", &core.n_dtype},
+    {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code}, {"Node", "lasti", &core.n_lasti},
+    {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
+    {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
+    {"Capture", "input_idx", &core.p_input_idx}, {"Capture", "output_idx", &core.p_output_idx}};
+
+static int
+bind_slots(const char *type_name, PyObject *type)
+{
+    for (size_t k = 0; k < sizeof(slots) / sizeof(slots[0]); k++) {
+        if (strcmp(slots[k].type, type_name) != 0) {
+            continue;
+        }
+        PyObject *found = PyObject_GetAttrString(type, slots[k].slot);
+        if (found == NULL) {
+            return -1;
+        }
+        int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type);
+        if (is_slot) {
+            *slots[k].place = ((PyMemberDescrObject *)found)->d_member->offset;
+        }
+        else {
+            PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type_name, slots[k].slot);
+        }
+        Py_DECREF(found);
+        if (!is_slot) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* bind(name=object, ...): tell the core of classes and functions; their slots are found by itself */
+static PyObject *
+bind(PyObject *module, PyObject *args, PyObject *given)
+{
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    while (given != NULL && PyDict_Next(given, &position, &name, &value)) {
+        const char *text = PyUnicode_AsUTF8(name);
+        size_t k = 0, known = sizeof(objects) / sizeof(objects[0]);
+        while (k < known && strcmp(objects[k].name, text) != 0) {
+            k++;
+        }
+        if (k == known) {
+            PyErr_Format(PyExc_TypeError, "the compiled core knows no %s", text);
+            return NULL;
+        }
+        if (PyType_Check(value) && bind_slots(text, value) < 0) {
+            return NULL;
+        }
+        Py_XSETREF(*objects[k].place, Py_NewRef(value));
+    }
+    Py_RETURN_NONE;
+}
+
+/* take_sites(whether nodes remember the line that made them) */
+static PyObject *
+take_sites(PyObject *module, PyObject *enabled)
+{
+    core.sites = PyObject_IsTrue(enabled);
+    Py_RETURN_NONE;
+}
+
+/* evaluate(tree, arguments): the value of a formula, for tests */
+static PyObject *
+evaluate(PyObject *module, PyObject *args)
+{
+    PyObject *description, *arguments, *value = NULL;
+    if (!PyArg_ParseTuple(args, "OO!", &description, &PyTuple_Type, &arguments)) {
+        return NULL;
+    }
+    PyObject *values[16];
+    for (Py_ssize_t k = 0; k < 16; k++) {
+        values[k] = k < PyTuple_GET_SIZE(arguments) ? PyTuple_GET_ITEM(arguments, k) : Py_None;
+    }
+    Expression *expression = expression_new(description);
+    if (expression != NULL) {
+        value = expression_value(expression, values);
+    }
+    expression_free(expression);
+    return value;
+}
+
+static PyMethodDef functions[] = {
+    {"evaluate", evaluate, METH_VARARGS},
+    {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
+    {"take_sites", take_sites, METH_O},
+    {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
+    {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
+    {NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",
+                                        .m_doc = "The compiled core of undertow; see csrc/core.h.", .m_size = -1,
+                                        .m_methods = functions};
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    import_array();
+    core.float32 = PyArray_DescrFromType(NPY_FLOAT);
+    core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyType_Ready(&Operation_Type) < 0 || PyType_Ready(&Pull_Type) < 0 ||
+        PyType_Ready(&Twin_Type) < 0 || PyModule_AddObjectRef(module, "Twin", (PyObject *)&Twin_Type) < 0 ||
+        PyModule_AddObjectRef(module, "Operation", (PyObject *)&Operation_Type) < 0 ||
+        PyModule_AddObjectRef(module, "Pull", (PyObject *)&Pull_Type) < 0 ||
+        PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

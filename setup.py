@@ -1,0 +1,23 @@
+"""Builds the compiled core, undertow._core. Without a C compiler it is left out, and undertow runs as pure Python."""
+
+import glob
+
+import numpy
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "undertow._core",
+            sources=sorted(glob.glob("csrc/*.c")),
+            depends=sorted(glob.glob("csrc/*.h")),
+            include_dirs=[numpy.get_include()],
+            define_macros=[
+                ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+                ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
+            ],
+            extra_compile_args=["-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden"],
+            optional=True,
+        )
+    ]
+)

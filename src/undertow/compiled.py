@@ -1,0 +1,45 @@
+"""The compiled core, if there is one.
+
+`core` is the extension module `undertow._core` (csrc/), which takes over the usual case of operations and of the
+engine's loop, or None: where no C compiler was there when undertow was installed, or with UNDERTOW_PURE=1 in the
+environment, everything runs as pure Python. The results are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from importlib import import_module
+from typing import Any
+
+#: must be CORE_VERSION of csrc/core.h
+COMPILED_VERSION = 1
+
+
+def _load() -> Any:
+    if os.environ.get("UNDERTOW_PURE", "0") not in ("", "0"):
+        return None
+    try:
+        found: Any = import_module("undertow._core")
+    except ImportError:
+        return None
+    if found.VERSION != COMPILED_VERSION:
+        warnings.warn(
+            "undertow's compiled core belongs to another version of its Python files, and is not used: undertow is "
+            "slower than it could be. Install undertow again: python -m pip install --force-reinstall --no-deps ...",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return found
+
+
+core: Any = _load()
+
+
+def twin(function: Any) -> Any:
+    """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins.c).
+
+    The twin serves the usual case, and leaves everything else to the function.
+    """
+    return function if core is None else core.Twin(function)

@@ -1,0 +1,268 @@
+"""Operations with the compiled core: what it must know of a declaration to do the usual case itself.
+
+`operation` and `pull` put C objects in the place of the generated functions (templates.py), which stay behind them for
+every other case. Their plans are described by the tuples made here, which csrc/operation.c and csrc/pull.c read, when
+they are first called.
+
+A formula becomes a tree, `("binary", "*", ("argument", 0), ("constant", 2.0))`, if it is an expression; otherwise a
+call of its function. csrc/expression.c evaluates trees.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from undertow.backend import cpu
+from undertow.compiled import core
+from undertow.graph import sites
+from undertow.graph.accumulate import AccumulateGrad, leaf_edge
+from undertow.graph.history import recorded_edge
+from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
+from undertow.graph.saved import Freed, unpack_input, unpack_output
+from undertow.modes import State, state_variable
+from undertow.ops.inline import lambda_body
+from undertow.ops.recorded import recorded
+from undertow.ops.rules import ELEMENTWISE
+from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, extra_of, version_of
+from undertow.tensor.metadata import DEFAULT, INFERENCE, NO_COUNTER, NO_GRAD
+from undertow.tensor.views import Replay, View, current_replay, share_inference
+
+if TYPE_CHECKING:
+    from undertow.ops.declare import Op
+    from undertow.ops.templates import Build
+
+if core is not None:
+    core.bind(
+        Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, VersionCounter=VersionCounter, State=State, Node=Node,
+        AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
+        extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
+        INFERENCE=INFERENCE, share_inference=share_inference, state_variable=state_variable,
+        sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
+        resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
+        internal=sites.INTERNAL, cpu=cpu, recorded=recorded,
+    )  # fmt: skip
+    sites.tell(core.take_sites)
+
+Tree = tuple[Any, ...]
+
+#: the most arguments, and tensors, of an operation that the core deals with
+MOST_ARGUMENTS, MOST_EDGES = 12, 8
+
+
+# ---- operations
+
+
+def operation(op: Op, function: Any, build: type[Build]) -> Any:
+    """The function, or a compiled object that passes for it and calls it in unusual cases."""
+    if core is None or not is_usual(op):
+        return function
+    return core.Operation(function, lambda: describe(op, build))
+
+
+def is_usual(op: Op) -> bool:
+    return op.outputs is None and op.moves_to is None and len(op.ordered) <= MOST_ARGUMENTS
+
+
+def describe(op: Op, build: type[Build]) -> Tree | None:
+    """The plan of an operation: its arguments, and its one or two forms."""
+    main = build(op, ())
+    if len(main.all_edges) > MOST_EDGES:
+        return None
+    inputs = tuple([0 if n not in op.inputs else 2 if n in op.optional else 1 for n in op.ordered])
+    number = None if op.number is None else form(build(op, (op.number,)), number_node_class(op))
+    return (
+        tuple([sys.intern(n) for n in op.ordered]),
+        tuple([(op.defaults[n],) if n in op.defaults else () for n in op.ordered]),
+        inputs,
+        sum([n not in op.keyword_only for n in op.ordered]),
+        -1 if op.number is None else op.ordered.index(op.number),
+        int(op.kind == "view"),
+        int(op.batch is ELEMENTWISE),
+        form(main, op.node_class),
+        number,
+    )
+
+
+def number_node_class(op: Op) -> Any:
+    return op.function.__globals__[f"{op.name}_number"].__globals__.get("Backward")
+
+
+def form(build: Build, node_class: Any) -> Tree:
+    """One form: how the result is computed and recorded, with arguments called by their numbers."""
+    op = build.op
+    places = {name: k for k, name in enumerate(op.ordered)}
+    required = [i for i in build.inputs if i not in op.optional]
+    taking_part = [i for i in required if i in (build.edges or build.inputs)] if op.promote else []
+    first, any_float = -1, op.promote == "float" and not build.numbers
+    if op.promote and build.edges and (build.numbers or any_float):
+        first = places[build.edges[0]]
+    return (
+        tree(op.forward, range(len(op.ordered)), cpu, op.keyword_only),
+        node_class if build.edges else None,
+        sum([1 << places[i] for i in taking_part]),
+        first,
+        int(any_float),
+        int(op.check_output),
+        tuple([-1 if i in build.numbers else places[i] for i in build.all_edges]) if build.edges else (),
+        tuple([(places[n], f"saved_{n}", f"version_{n}", users(build, n)) for n in build.saved_inputs]),
+        tuple([value(build, n, places) for n in build.values]),
+        "saved_out" if build.saved_outputs else None,
+        users(build, "out") if build.saved_outputs else 0,
+    )
+
+
+def users(build: Build, name: str) -> int:
+    """The edges, as bits, whose rules need a value."""
+    return sum([1 << build.all_edges.index(i) for i in dict.fromkeys(build.users[name])])
+
+
+ITSELF, SHAPE, DTYPE, FIXED = range(4)
+
+
+def value(build: Build, name: str, places: Mapping[str, int]) -> Tree:
+    """A value that the node keeps: (what of an argument, its number, the value if it is always the same)."""
+    if name in build.op.params or name in build.numbers:
+        return ITSELF, places[name], None
+    kind = SHAPE if name.endswith("_shape") else DTYPE
+    stem = name.removesuffix("_shape").removesuffix("_dtype")
+    if stem in build.numbers:
+        return FIXED, 0, () if kind == SHAPE else None
+    return kind, places[stem], None
+
+
+# ---- nodes
+
+
+def pull(build: Build, function: Any, node_class: Any) -> Any:
+    """A node's method `pull`, compiled; `node_class` is a function that gives the class."""
+    if core is None or build.op.outputs is not None:
+        return function
+    return core.Pull(function, lambda: describe_pull(build, node_class()))
+
+
+def describe_pull(build: Build, node_class: Any) -> Tree | None:
+    inputs = [(n, f"saved_{n}", f"version_{n}", -1) for n in build.saved_inputs]
+    outputs = [(n, f"saved_{n}", None, build.output_nr(n)) for n in build.saved_outputs]
+    kept = (*inputs, *outputs)
+    names = ["g", *[k[0] for k in kept], *build.values]
+    if len(kept) > MOST_EDGES or len(names) + 1 > 2 * MOST_EDGES or len(build.all_edges) > MOST_EDGES:
+        return None
+    return node_class, kept, len(build.values), *rules_of(build, names, cpu), *rules_of(build, names, recorded)
+
+
+def rules_of(build: Build, names: Sequence[str], xp: Any) -> tuple[Tree, Tree | None]:
+    """The rules of a node, computed with `xp`: that of each edge, and the one for all of them, if it is one."""
+    op = build.op
+    places = {name: k for k, name in enumerate(names)}
+    wanted = op.rule_names()
+    arguments = {i: [places[n] for n in of_rule] for i, of_rule in wanted.items() if i not in build.numbers}
+    if "*" in wanted:
+        needs = len(names)
+        joint = tree(op.vjp.rule, [0, needs, *arguments["*"]], xp)  # type: ignore[union-attr]
+        return (None,) * len(build.all_edges), joint
+    rules: Mapping[str, Any] = op.vjp  # type: ignore[assignment]
+    trees = [None if i in build.numbers else tree(rules[i], [0, *arguments[i]], xp) for i in build.all_edges]
+    return tuple(trees), None
+
+
+# ---- formulas
+
+
+def tree(function: Any, arguments: Sequence[int], xp: Any = cpu, by_name: Collection[str] = ()) -> Tree:
+    """A formula `function(xp, *arguments)`, with its arguments by their numbers: a lambda's, or the call of a function.
+
+    by_name  the parameters that must be given by name
+    """
+    namespace, *parameters = inspect.signature(function).parameters
+    places = dict(zip(parameters, arguments, strict=False))
+    body = lambda_body(function)
+    if body is not None:
+        try:
+            return Translation(function, namespace, places, xp).of(body)
+        except (AttributeError, NotImplementedError):
+            pass
+    named = tuple([sys.intern(n) for n in places if n in by_name])
+    values = [("argument", places[n]) for n in (*[n for n in places if n not in by_name], *named)]
+    return ("call", named or None, ("constant", function), ("constant", xp), *values)
+
+
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@", ast.FloorDiv: "//",
+    ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+    ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Gt: ">", ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+
+#: functions that are operators
+ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/"}
+
+#: functions of the namespace that may be replaced while the program runs (backend/sparse.py)
+CHANGING = {"asarray"}
+
+
+class Translation:
+    """From the syntax tree of a formula to the trees of the compiled core."""
+
+    def __init__(self, function: Any, namespace: str, places: Mapping[str, int], xp: Any) -> None:
+        self.scope = {**vars(builtins), **function.__globals__}
+        self.namespace, self.xp = namespace, xp  # what the formula calls its namespace, and that
+        self.places = places
+
+    def of(self, node: ast.expr) -> Tree:
+        match node:
+            case ast.Constant(value):
+                return "constant", value
+            case ast.Name(name):
+                return self.name(name)
+            case ast.Attribute(ast.Name(self.namespace), name) if name not in CHANGING:
+                return "constant", getattr(self.xp, name)
+            case ast.Attribute(value, name):
+                return "attribute", sys.intern(name), self.of(value)
+            case ast.Call(ast.Attribute(ast.Name(self.namespace), "conj"), [argument], []):
+                return "conj", self.of(argument), ("constant", self.xp.conj)
+            case ast.Call(ast.Attribute(ast.Name(self.namespace), name), [left, right], []) if name in ARITHMETIC:
+                return "binary", ARITHMETIC[name], self.of(left), self.of(right)
+            case ast.Call(function, arguments, keywords):
+                return self.call(function, arguments, keywords)
+            case ast.BinOp(left, symbol, right):
+                return "binary", SYMBOLS[type(symbol)], self.of(left), self.of(right)
+            case ast.UnaryOp(ast.Not(), operand):
+                return "not", self.of(operand)
+            case ast.UnaryOp(symbol, operand):
+                return "unary", SYMBOLS[type(symbol)], self.of(operand)
+            case ast.Compare(left, [symbol], [right]):
+                return "compare", SYMBOLS[type(symbol)], self.of(left), self.of(right)
+            case ast.BoolOp(symbol, values):
+                return self.chain("and" if isinstance(symbol, ast.And) else "or", values)
+            case ast.IfExp(test, body, orelse):
+                return "condition", self.of(test), self.of(body), self.of(orelse)
+            case ast.Tuple(items) if not any([isinstance(item, ast.Starred) for item in items]):
+                return "tuple", *[self.of(item) for item in items]
+            case ast.Subscript(value, index) if not isinstance(index, ast.Slice | ast.Tuple):
+                return "item", self.of(value), self.of(index)
+        raise NotImplementedError(type(node).__name__)
+
+    def name(self, name: str) -> Tree:
+        if name == self.namespace:
+            return "constant", self.xp
+        if name in self.places:
+            return "argument", self.places[name]
+        return "constant", self.scope[name]
+
+    def call(self, function: ast.expr, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> Tree:
+        if len(arguments) + len(keywords) > 15 or any([isinstance(a, ast.Starred) for a in arguments]):
+            raise NotImplementedError("a call with unknown arguments")
+        names = tuple([sys.intern(k.arg) for k in keywords if k.arg is not None])
+        if len(names) < len(keywords):
+            raise NotImplementedError("a call with unknown keywords")
+        values = [*arguments, *[k.value for k in keywords]]
+        return "call", names or None, self.of(function), *[self.of(v) for v in values]
+
+    def chain(self, kind: str, values: Sequence[ast.expr]) -> Tree:
+        first, *rest = values
+        return self.of(first) if not rest else (kind, self.of(first), self.chain(kind, rest))
