@@ -114,6 +114,7 @@ int pull_size(PyObject *pull);
 
 PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins.c */
 

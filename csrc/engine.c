@@ -90,12 +90,13 @@ typedef struct {
     Heap heap;
 } Pass;
 
-static PyObject *name_pull, *name_asarray, *name_dtype, *name_shape, *name_recorded_edges;
+static PyObject *name_pull, *name_asarray, *name_sum_to, *name_dtype, *name_shape, *name_recorded_edges;
 
 static int
 intern_names(void)
 {
     name_pull = PyUnicode_InternFromString("pull");
+    name_sum_to = PyUnicode_InternFromString("sum_to");
     name_asarray = PyUnicode_InternFromString("asarray");
     name_dtype = PyUnicode_InternFromString("dtype");
     name_shape = PyUnicode_InternFromString("shape");
@@ -159,6 +160,27 @@ fits(PyObject *grad, PyObject *shape, PyObject *dtype)
     return same;
 }
 
+/* Whether a gradient need only be summed up to have that shape: the operand was broadcast. */
+static int
+was_broadcast(PyObject *grad, PyObject *shape, PyObject *dtype)
+{
+    PyObject *object = Py_IS_TYPE(grad, core.Tensor) ? SLOT(grad, core.t_array) : grad;
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CheckExact(object) || (PyObject *)PyArray_DESCR(array) != dtype || !PyTuple_CheckExact(shape) ||
+        PyTuple_GET_SIZE(shape) > PyArray_NDIM(array)) {
+        return 0;
+    }
+    int lead = PyArray_NDIM(array) - (int)PyTuple_GET_SIZE(shape);
+    for (int k = lead; k < PyArray_NDIM(array); k++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k - lead));
+        if (size != 1 && size != PyArray_DIM(array, k)) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* A gradient (taken over) in the shape and dtype that the node below expects. */
 static PyObject *
 conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below)
@@ -175,6 +197,11 @@ conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below
     int same = fits(grad, shape, dtype);
     if (same > 0) {
         return grad;
+    }
+    if (same == 0 && was_broadcast(grad, shape, dtype)) {
+        PyObject *summed = PyObject_CallMethodObjArgs(pass->xp, name_sum_to, grad, shape, NULL);
+        Py_DECREF(grad);
+        return summed == NULL ? NULL : as_array(pass, summed);
     }
     PyObject *number = same < 0 ? NULL : PyLong_FromLong(index);
     PyObject *made =
@@ -706,6 +733,34 @@ count_edges_of(PyObject *dependencies, PyObject *node, unsigned long long lowest
     }
     Py_DECREF(edges);
     return status;
+}
+
+/* are_all_ends(dependencies, chosen): whether every node without an edge is among the chosen */
+PyObject *
+are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *node, *number;
+    Py_ssize_t position = 0;
+    if (count != 2 || !PyDict_CheckExact(arguments[0]) || !PyDict_CheckExact(arguments[1]) ||
+        (name_pull == NULL && intern_names() < 0)) {
+        PyErr_SetString(PyExc_TypeError, "are_all_ends(dependencies, chosen)");
+        return NULL;
+    }
+    while (PyDict_Next(arguments[0], &position, &node, &number)) {
+        PyObject *edges = edges_of(node);
+        if (edges == NULL) {
+            return NULL;
+        }
+        int is_end = 1;
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(edges); k++) {
+            is_end &= PySequence_Fast_GET_ITEM(edges, k) == Py_None;
+        }
+        Py_DECREF(edges);
+        if (is_end && !PyDict_Contains(arguments[1], node)) {
+            Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
 }
 
 /* compute_dependencies(dependencies, root, lowest) */

@@ -1,6 +1,7 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
+#include "kernels.h"
 
 Core core;
 
@@ -129,7 +130,10 @@ static PyMethodDef functions[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
+    {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
+    {"norm_rows", (PyCFunction)(void (*)(void))norm_rows, METH_FASTCALL},
+    {"norm_rows_gradient", (PyCFunction)(void (*)(void))norm_rows_gradient, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",

@@ -158,6 +158,54 @@ sum_to(PyObject *const *arguments)
     return (PyObject *)out;
 }
 
+/* The largest array that is summed up here. */
+#define FEW_TERMS 1024
+
+#define SUM_ALL(type)                                                                                                 \
+    static type sum_all_##type(const type *x, npy_intp n)                                                             \
+    {                                                                                                                 \
+        type sums[8] = {0}, rest = 0;                                                                                 \
+        npy_intp i = 0;                                                                                               \
+        for (; i + 8 <= n; i += 8) {                                                                                  \
+            for (int k = 0; k < 8; k++) {                                                                             \
+                sums[k] += x[i + k];                                                                                  \
+            }                                                                                                         \
+        }                                                                                                             \
+        for (; i < n; i++) {                                                                                          \
+            rest += x[i];                                                                                             \
+        }                                                                                                             \
+        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest;      \
+    }
+
+SUM_ALL(float)
+SUM_ALL(double)
+
+/* sum_all_forward(xp, input): the sum of all elements */
+static PyObject *
+sum_all_forward(PyObject *const *arguments)
+{
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    if (!PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(input)) ||
+        PyArray_SIZE(input) > FEW_TERMS) {
+        return NULL;
+    }
+    PyArrayObject *out = new_array(0, NULL, PyArray_DESCR(input));
+    if (out == NULL) {
+        return NULL;
+    }
+    forget_exceptions();
+    if (PyArray_DESCR(input) == core.float32) {
+        *(float *)PyArray_DATA(out) = sum_all_float(PyArray_DATA(input), PyArray_SIZE(input));
+    }
+    else {
+        *(double *)PyArray_DATA(out) = sum_all_double(PyArray_DATA(input), PyArray_SIZE(input));
+    }
+    if (exceptions_noted()) { /* NumPy says what it thinks of it */
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
+}
+
 /* ---- activations */
 
 #define KEEP_ABOVE(type)                                                                                              \
@@ -419,7 +467,7 @@ static const struct {
                {"multiply_matrices", multiply_matrices, 3}, {"threshold_gradient", threshold_gradient, 4},
                {"cross_entropy_forward", cross_entropy_forward, 6},
                {"softmax_minus_target", softmax_minus_target, 5}, {"target_coefficients", target_coefficients, 7},
-               {"descend", descend, 4}};
+               {"descend", descend, 4}, {"sum_all_forward", sum_all_forward, 2}};
 
 static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)

@@ -100,6 +100,7 @@ def test_names(pairs: list[Pair]) -> None:
 def test_every_name_can_be_read_and_the_gradient_is_the_same() -> None:
     with np.errstate(all="ignore"):
         for case in all_cases():
+            ut.manual_seed(0)  # some operations draw numbers
             leaves, results = case.recorded(case.arrays, case.differentiable)
             for result in results.values():
                 if result.grad_fn is not None:
@@ -107,7 +108,8 @@ def test_every_name_can_be_read_and_the_gradient_is_the_same() -> None:
             if results:
                 seeds = [leaf(c, False) for c in case.cotangents]
                 found = grad(list(results.values()), case.chosen(leaves), seeds, allow_unused=True)
-                for got, expected in zip(found, case.gradient, strict=True):
+                ut.manual_seed(0)
+                for got, expected in zip(found, case.gradient_at(case.arrays, case.cotangents), strict=True):
                     assert (got is None) == (expected is None)
                     assert got is None or np.array_equal(got._array, expected, equal_nan=True), case.id
 

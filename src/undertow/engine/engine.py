@@ -230,12 +230,19 @@ def init_to_execute(
         info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index, hooks.get(index, ())))
     for node in targets:
         info.setdefault(node, ExecInfo()).needed = True
-    if entered_all and all([node in info for node in task.dependencies if not any(node.recorded_edges)]):
+    if entered_all and _are_all_ends(task.dependencies, info):
         _choose_all(task, info)
     else:
         _choose_some(task, root, info)
     task.exec_info = info
     task.captured_vars = [None] * len(captures)
+
+
+def _are_all_ends(nodes: dict[Node, int], chosen: dict[Node, ExecInfo]) -> bool:
+    """Whether every one of the nodes that leads nowhere is among the chosen."""
+    if core is not None:
+        return bool(core.are_all_ends(nodes, chosen))
+    return all([node in chosen for node in nodes if not any(node.recorded_edges)])
 
 
 def _choose_all(task: GraphTask, info: dict[Node, ExecInfo]) -> None:

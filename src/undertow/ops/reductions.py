@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
 from undertow.ops.operands import float_array, type_name
@@ -59,6 +60,7 @@ FEW_ONES = {
 }
 
 
+@twin
 def sum_all_forward(xp: Any, input: Any) -> Any:
     ones = FEW_ONES.get(input.dtype)
     if ones is None:
@@ -90,12 +92,7 @@ sum_dims = primitive(
 
 sum_all = primitive(
     "_sum_all",
-    # the commonest case stands here to be inlined (see inline.py); sum_all_forward knows it too, for `mean`
-    forward=lambda xp, input: (
-        input.dot(FEW_ONES[input.dtype][input.size])
-        if xp is cpu and input.ndim == 1 and input.size <= 32 and input.dtype in FEW_ONES
-        else sum_all_forward(xp, input)
-    ),
+    forward=sum_all_forward,
     vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
     jvp=LINEAR,
     batch=over_rows(sum_dims),

@@ -1,0 +1,96 @@
+/* The kernels, and how they take and make arrays.
+ *
+ * A kernel is a function of the module that takes NumPy arrays. It returns None if they are not what it is made for
+ * (exact ndarrays of float32 or float64, contiguous, not empty): the formulas in NumPy then run instead.
+ */
+#ifndef UNDERTOW_KERNELS_H
+#define UNDERTOW_KERNELS_H
+
+#include "core.h"
+
+/* Run a statement, letting other threads run meanwhile if there is much to do. */
+#define WORK(size, statement)             \
+    do {                                  \
+        if ((size) > 16384) {             \
+            Py_BEGIN_ALLOW_THREADS        \
+            statement;                    \
+            Py_END_ALLOW_THREADS          \
+        }                                 \
+        else {                            \
+            statement;                    \
+        }                                 \
+    } while (0)
+
+/* Whether a kernel can read this array. */
+static inline int
+is_plain(PyObject *object)
+{
+    if (!PyArray_CheckExact(object)) {
+        return 0;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    int type = PyArray_TYPE(array);
+    return (type == NPY_FLOAT || type == NPY_DOUBLE) && PyArray_ISCARRAY_RO(array) && PyArray_SIZE(array) > 0;
+}
+
+/* Whether a kernel that reads `first` can read this one beside it; None stands for no array, and is fine. */
+static inline int
+is_alike(PyObject *object, PyArrayObject *first, Py_ssize_t size)
+{
+    return object == Py_None || (is_plain(object) && PyArray_TYPE((PyArrayObject *)object) == PyArray_TYPE(first) &&
+                                 PyArray_SIZE((PyArrayObject *)object) == size);
+}
+
+/* A gradient for an output like `first`: contiguous (a new reference), or NULL if it is of another kind. */
+static inline PyArrayObject *
+gradient_like(PyObject *object, PyArrayObject *first)
+{
+    if (!PyArray_CheckExact(object) || PyArray_TYPE((PyArrayObject *)object) != PyArray_TYPE(first) ||
+        !PyArray_SAMESHAPE((PyArrayObject *)object, first)) {
+        return NULL;
+    }
+    return (PyArrayObject *)PyArray_FROM_OF(object, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
+}
+
+static inline void *
+data_of(PyObject *object) /* NULL for None */
+{
+    return object == NULL || object == Py_None ? NULL : PyArray_DATA((PyArrayObject *)object);
+}
+
+static inline PyObject *
+new_array(int ndim, const npy_intp *shape, int type)
+{
+    return PyArray_SimpleNew(ndim, (npy_intp *)shape, type);
+}
+
+/* A new array like this one. */
+static inline PyObject *
+new_like(PyArrayObject *array)
+{
+    return new_array(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_TYPE(array));
+}
+
+static inline PyObject *
+new_if(int wanted, int ndim, const npy_intp *shape, int type)
+{
+    return wanted ? new_array(ndim, shape, type) : Py_NewRef(Py_None);
+}
+
+/* The three as a tuple (takes them over); NULL if one of them is. */
+static inline PyObject *
+three(PyObject *a, PyObject *b, PyObject *c)
+{
+    PyObject *tuple = a != NULL && b != NULL && c != NULL ? PyTuple_Pack(3, a, b, c) : NULL;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    Py_XDECREF(c);
+    return tuple;
+}
+
+/* ---- the kernels, by file */
+
+PyObject *norm_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *norm_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+#endif
