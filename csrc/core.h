@@ -46,8 +46,6 @@ typedef struct {
     Py_ssize_t v_base, v_replay, v_creation, v_version;
     PyTypeObject *Replay;
     Py_ssize_t r_before, r_function, r_arguments, r_output;
-    PyTypeObject *VersionCounter;
-    Py_ssize_t c_value;
     PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay;
     PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *share_inference;
     /* modes */
@@ -65,7 +63,6 @@ typedef struct {
     PyObject *current_edge, *leaf_edge, *resolve_leaves, *unpack_input, *unpack_output;
     PyObject *internal;       /* ids of undertow's own code objects */
     int sites;                /* whether nodes remember the line that made them */
-    PyObject *accumulate_module;  /* the globals of graph/accumulate.py, where the lock lies */
     /* backend/ */
     PyObject *cpu;
     PyArray_Descr *float32, *float64;
@@ -76,10 +73,15 @@ typedef struct {
     PyTypeObject *ExecInfo;
     Py_ssize_t x_captures, x_needed;
     PyTypeObject *Capture;
-    Py_ssize_t p_hooks, p_input_idx, p_output_idx;
+    Py_ssize_t p_hooks, p_output_idx;
 } Core;
 
 extern Core core;
+
+/* ---- module.c */
+
+/* Where the objects of a class keep a slot; -1 and an exception if it has none of that name. */
+int find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset);
 
 /* ---- expression.c: formulas */
 
@@ -90,7 +92,6 @@ Expression *expression_new(PyObject *description);
 void expression_free(Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
-int expression_traverse(const Expression *, visitproc, void *);
 
 /* ---- operation.c */
 
@@ -113,6 +114,9 @@ int pull_size(PyObject *pull);
 /* ---- engine.c */
 
 PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* ---- dependencies.c */
+
 PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
@@ -177,6 +181,14 @@ is_tensor(PyObject *object)
     return Py_IS_TYPE(object, core.Tensor) || PyType_IsSubtype(Py_TYPE(object), core.Tensor);
 }
 
+/* The edges of a node, a new reference: a tuple or a list. */
+static inline PyObject *
+edges_of(PyObject *node)
+{
+    PyObject *edges = SLOT(node, core.n_recorded_edges);
+    return edges != NULL ? Py_NewRef(edges) : PyObject_GetAttrString(node, "recorded_edges");
+}
+
 /* The object behind a weak reference, a new reference, or NULL if it is gone. */
 static inline PyObject *
 referent(PyObject *reference)
@@ -191,6 +203,24 @@ referent(PyObject *reference)
     PyObject *found = PyWeakref_GetObject(reference);
     return found == NULL || found == Py_None ? NULL : Py_NewRef(found);
 #endif
+}
+
+/* For objects that stand in for a Python function: its attributes, and binding to an instance as a method. */
+static inline PyObject *
+attribute_of(PyObject *self, PyObject *function, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        found = PyObject_GetAttr(function, name);
+    }
+    return found;
+}
+
+static inline PyObject *
+bind_method(PyObject *self, PyObject *instance, PyObject *type)
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
 }
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:

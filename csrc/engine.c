@@ -1,83 +1,9 @@
-/* The inner loop of a backward pass: `_run` and `compute_dependencies` of engine/engine.py, in C.
+/* The inner loop of a backward pass: `_run` of engine/engine.py, in C.
  *
  * It serves passes that nobody watches. Nodes with anything out of the ordinary (hooks, captures on the way, undefined
  * gradients, several outputs) are left to the Python functions that _run calls for them, too.
  */
-#include "core.h"
-
-/* ---- the nodes that are ready, latest recorded first; of equals, the one that came first */
-
-typedef struct {
-    unsigned long long number; /* the sequence number */
-    unsigned long arrival;
-    PyObject *node, *grad;     /* grad: NULL for none */
-} Ready;
-
-typedef struct {
-    Ready *items;
-    Py_ssize_t count, room;
-    unsigned long arrivals;
-} Heap;
-
-static inline int
-runs_before(const Ready *a, const Ready *b)
-{
-    return a->number > b->number || (a->number == b->number && a->arrival < b->arrival);
-}
-
-static int
-heap_push(Heap *heap, PyObject *node, PyObject *grad) /* takes both over */
-{
-    if (heap->count == heap->room) {
-        Py_ssize_t room = heap->room ? 2 * heap->room : 32;
-        Ready *items = PyMem_Realloc(heap->items, room * sizeof(Ready));
-        if (items == NULL) {
-            Py_DECREF(node);
-            Py_XDECREF(grad);
-            PyErr_NoMemory();
-            return -1;
-        }
-        heap->items = items;
-        heap->room = room;
-    }
-    Ready ready = {PyLong_AsUnsignedLongLong(SLOT(node, core.n_sequence_nr)), heap->arrivals++, node, grad};
-    Py_ssize_t place = heap->count++;
-    while (place > 0 && runs_before(&ready, &heap->items[(place - 1) / 2])) {
-        heap->items[place] = heap->items[(place - 1) / 2];
-        place = (place - 1) / 2;
-    }
-    heap->items[place] = ready;
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static Ready
-heap_pop(Heap *heap)
-{
-    Ready first = heap->items[0], last = heap->items[--heap->count];
-    Py_ssize_t place = 0, child;
-    while ((child = 2 * place + 1) < heap->count) {
-        if (child + 1 < heap->count && runs_before(&heap->items[child + 1], &heap->items[child])) {
-            child++;
-        }
-        if (!runs_before(&heap->items[child], &last)) {
-            break;
-        }
-        heap->items[place] = heap->items[child];
-        place = child;
-    }
-    heap->items[place] = last;
-    return first;
-}
-
-static void
-heap_free(Heap *heap)
-{
-    for (Py_ssize_t k = 0; k < heap->count; k++) {
-        Py_DECREF(heap->items[k].node);
-        Py_XDECREF(heap->items[k].grad);
-    }
-    PyMem_Free(heap->items);
-}
+#include "heap.h"
 
 /* ---- a pass */
 
@@ -90,7 +16,7 @@ typedef struct {
     Heap heap;
 } Pass;
 
-static PyObject *name_pull, *name_asarray, *name_sum_to, *name_dtype, *name_shape, *name_recorded_edges;
+static PyObject *name_pull, *name_asarray, *name_sum_to, *name_dtype, *name_shape;
 
 static int
 intern_names(void)
@@ -100,16 +26,7 @@ intern_names(void)
     name_asarray = PyUnicode_InternFromString("asarray");
     name_dtype = PyUnicode_InternFromString("dtype");
     name_shape = PyUnicode_InternFromString("shape");
-    name_recorded_edges = PyUnicode_InternFromString("recorded_edges");
     return PyErr_Occurred() ? -1 : 0;
-}
-
-/* The edges of a node, a new reference. */
-static inline PyObject *
-edges_of(PyObject *node)
-{
-    PyObject *edges = SLOT(node, core.n_recorded_edges);
-    return edges != NULL ? Py_NewRef(edges) : PyObject_GetAttr(node, name_recorded_edges);
 }
 
 static PyObject *
@@ -661,127 +578,4 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     Py_XDECREF(ndarray);
     Py_XDECREF(pass.owned);
     return failed ? NULL : Py_NewRef(Py_None);
-}
-
-/* ---- counting */
-
-typedef struct {
-    PyObject **items;
-    Py_ssize_t count, room;
-} Stack;
-
-static int
-stack_push(Stack *stack, PyObject *item)
-{
-    if (stack->count == stack->room) {
-        Py_ssize_t room = stack->room ? 2 * stack->room : 64;
-        PyObject **items = PyMem_Realloc(stack->items, room * sizeof(PyObject *));
-        if (items == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        stack->items = items;
-        stack->room = room;
-    }
-    stack->items[stack->count++] = Py_NewRef(item);
-    return 0;
-}
-
-/* One more edge leads to the node; 1 if it is the first. */
-static int
-count_edge(PyObject *dependencies, PyObject *node)
-{
-    PyObject *known = PyDict_GetItemWithError(dependencies, node);
-    if (known == NULL && PyErr_Occurred()) {
-        return -1;
-    }
-    PyObject *number = PyLong_FromSsize_t(known == NULL ? 1 : PyLong_AsSsize_t(known) + 1);
-    int status = number == NULL ? -1 : PyDict_SetItem(dependencies, node, number);
-    Py_XDECREF(number);
-    return status < 0 ? -1 : known == NULL;
-}
-
-static int
-count_edges_of(PyObject *dependencies, PyObject *node, unsigned long long lowest, Stack *stack)
-{
-    PyObject *edges = edges_of(node);
-    if (edges != NULL && PyList_CheckExact(edges)) { /* See Note [Edges to leaves] */
-        PyObject *nothing = PyObject_CallFunctionObjArgs(core.resolve_leaves, node, edges, NULL);
-        if (nothing == NULL) {
-            Py_CLEAR(edges);
-        }
-        Py_XDECREF(nothing);
-    }
-    if (edges == NULL) {
-        return -1;
-    }
-    int status = 0;
-    for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(edges); k++) {
-        PyObject *edge = PySequence_Fast_GET_ITEM(edges, k);
-        if (edge == Py_None) {
-            continue;
-        }
-        PyObject *below = Py_IS_TYPE(edge, core.OutputEdge) ? PyTuple_GET_ITEM(edge, 0) : edge;
-        int first = count_edge(dependencies, below);
-        if (first < 0) {
-            status = -1;
-        }
-        else if (first && !Py_IS_TYPE(below, core.AccumulateGrad) &&
-                 (!lowest || PyLong_AsUnsignedLongLong(SLOT(below, core.n_sequence_nr)) >= lowest)) {
-            status = stack_push(stack, below);
-        }
-    }
-    Py_DECREF(edges);
-    return status;
-}
-
-/* are_all_ends(dependencies, chosen): whether every node without an edge is among the chosen */
-PyObject *
-are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    PyObject *node, *number;
-    Py_ssize_t position = 0;
-    if (count != 2 || !PyDict_CheckExact(arguments[0]) || !PyDict_CheckExact(arguments[1]) ||
-        (name_pull == NULL && intern_names() < 0)) {
-        PyErr_SetString(PyExc_TypeError, "are_all_ends(dependencies, chosen)");
-        return NULL;
-    }
-    while (PyDict_Next(arguments[0], &position, &node, &number)) {
-        PyObject *edges = edges_of(node);
-        if (edges == NULL) {
-            return NULL;
-        }
-        int is_end = 1;
-        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(edges); k++) {
-            is_end &= PySequence_Fast_GET_ITEM(edges, k) == Py_None;
-        }
-        Py_DECREF(edges);
-        if (is_end && !PyDict_Contains(arguments[1], node)) {
-            Py_RETURN_FALSE;
-        }
-    }
-    Py_RETURN_TRUE;
-}
-
-/* compute_dependencies(dependencies, root, lowest) */
-PyObject *
-compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    if (count != 3 || !PyDict_CheckExact(arguments[0]) || (name_pull == NULL && intern_names() < 0)) {
-        PyErr_SetString(PyExc_TypeError, "compute_dependencies(dependencies, root, lowest)");
-        return NULL;
-    }
-    unsigned long long lowest = PyLong_AsUnsignedLongLong(arguments[2]);
-    Stack stack = {0};
-    int status = PyErr_Occurred() ? -1 : stack_push(&stack, arguments[1]);
-    while (status == 0 && stack.count) {
-        PyObject *node = stack.items[--stack.count];
-        status = count_edges_of(arguments[0], node, lowest, &stack);
-        Py_DECREF(node);
-    }
-    while (stack.count) {
-        Py_DECREF(stack.items[--stack.count]);
-    }
-    PyMem_Free(stack.items);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -72,21 +72,6 @@ expression_free(Expression *expression)
     }
 }
 
-int
-expression_traverse(const Expression *expression, visitproc visit, void *arg)
-{
-    if (expression != NULL) {
-        Py_VISIT(expression->constant);
-        for (int k = 0; k < expression->count; k++) {
-            int result = expression_traverse(expression->parts[k], visit, arg);
-            if (result) {
-                return result;
-            }
-        }
-    }
-    return 0;
-}
-
 static Expression *
 with_parts(enum kind kind, PyObject *description, Py_ssize_t first)
 {

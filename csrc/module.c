@@ -22,7 +22,7 @@ typedef struct {
 #define OBJECT(name) {#name, &core.name}
 
 static const Object objects[] = {
-    TYPE(Tensor), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
+    TYPE(Tensor), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
@@ -37,40 +37,45 @@ static const Slot slots[] = {
     {"View", "replay", &core.v_replay}, {"View", "creation", &core.v_creation},
     {"View", "version", &core.v_version}, {"Replay", "before", &core.r_before},
     {"Replay", "function", &core.r_function}, {"Replay", "arguments", &core.r_arguments},
-    {"Replay", "output", &core.r_output}, {"VersionCounter", "value", &core.c_value},
+    {"Replay", "output", &core.r_output},
     {"State", "intercept", &core.s_intercept}, {"State", "grad_enabled", &core.s_grad_enabled},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
     {"Node", "params", &core.n_params}, {"Node", "shape", &core.n_shape}, {"Node", "dtype", &core.n_dtype},
     {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code}, {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
-    {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
-    {"Capture", "input_idx", &core.p_input_idx}, {"Capture", "output_idx", &core.p_output_idx}};
+    {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks}, {"Capture", "output_idx", &core.p_output_idx}};
+
+int
+find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)
+{
+    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
+    if (found == NULL) {
+        return -1;
+    }
+    int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type);
+    if (is_slot) {
+        *offset = ((PyMemberDescrObject *)found)->d_member->offset;
+    }
+    else {
+        PyErr_Format(PyExc_TypeError, "%U of %s is no slot", name, type->tp_name);
+    }
+    Py_DECREF(found);
+    return is_slot ? 0 : -1;
+}
 
 static int
 bind_slots(const char *type_name, PyObject *type)
 {
-    for (size_t k = 0; k < sizeof(slots) / sizeof(slots[0]); k++) {
-        if (strcmp(slots[k].type, type_name) != 0) {
-            continue;
-        }
-        PyObject *found = PyObject_GetAttrString(type, slots[k].slot);
-        if (found == NULL) {
-            return -1;
-        }
-        int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type);
-        if (is_slot) {
-            *slots[k].place = ((PyMemberDescrObject *)found)->d_member->offset;
-        }
-        else {
-            PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type_name, slots[k].slot);
-        }
-        Py_DECREF(found);
-        if (!is_slot) {
-            return -1;
+    int status = 0;
+    for (size_t k = 0; k < sizeof(slots) / sizeof(slots[0]) && status == 0; k++) {
+        if (strcmp(slots[k].type, type_name) == 0) {
+            PyObject *name = PyUnicode_FromString(slots[k].slot);
+            status = name == NULL ? -1 : find_slot((PyTypeObject *)type, name, slots[k].place);
+            Py_XDECREF(name);
         }
     }
-    return 0;
+    return status;
 }
 
 /* bind(name=object, ...): tell the core of classes and functions; their slots are found by itself */

@@ -32,24 +32,6 @@ typedef struct {
 /* ---- reading the plan */
 
 static int
-find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)
-{
-    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
-    if (found == NULL) {
-        return -1;
-    }
-    int ok = Py_IS_TYPE(found, &PyMemberDescr_Type);
-    if (ok) {
-        *offset = ((PyMemberDescrObject *)found)->d_member->offset;
-    }
-    else {
-        PyErr_Format(PyExc_TypeError, "%U of %s is no slot", name, type->tp_name);
-    }
-    Py_DECREF(found);
-    return ok ? 0 : -1;
-}
-
-static int
 read_rules(Rules *rules, PyObject *joint, PyObject *edges)
 {
     if (joint != Py_None && (rules->joint = expression_new(joint)) == NULL) {
@@ -361,20 +343,9 @@ pull_dealloc(Pull *self)
 }
 
 static PyObject *
-pull_bind(PyObject *self, PyObject *instance, PyObject *type)
-{
-    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
-}
-
-static PyObject *
 pull_getattr(Pull *self, PyObject *name)
 {
-    PyObject *found = PyObject_GenericGetAttr((PyObject *)self, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        found = PyObject_GetAttr(self->function, name);
-    }
-    return found;
+    return attribute_of((PyObject *)self, self->function, name);
 }
 
 static PyMemberDef pull_members[] = {{"function", T_OBJECT, offsetof(Pull, function), READONLY}, {NULL}};
@@ -389,7 +360,7 @@ PyTypeObject Pull_Type = {
     .tp_clear = (inquiry)pull_clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Pull, vectorcall),
-    .tp_descr_get = pull_bind,
+    .tp_descr_get = bind_method,
     .tp_getattro = (getattrofunc)pull_getattr,
     .tp_members = pull_members,
 };

@@ -532,20 +532,9 @@ twin_dealloc(Twin *self)
 }
 
 static PyObject *
-twin_bind(PyObject *self, PyObject *instance, PyObject *type)
-{
-    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
-}
-
-static PyObject *
 twin_getattr(Twin *self, PyObject *name)
 {
-    PyObject *found = PyObject_GenericGetAttr((PyObject *)self, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        found = PyObject_GetAttr(self->function, name);
-    }
-    return found;
+    return attribute_of((PyObject *)self, self->function, name);
 }
 
 static PyMemberDef twin_members[] = {{"__wrapped__", T_OBJECT, offsetof(Twin, function), READONLY}, {NULL}};
@@ -560,7 +549,7 @@ PyTypeObject Twin_Type = {
     .tp_clear = (inquiry)twin_clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Twin, vectorcall),
-    .tp_descr_get = twin_bind,
+    .tp_descr_get = bind_method,
     .tp_getattro = (getattrofunc)twin_getattr,
     .tp_members = twin_members,
 };

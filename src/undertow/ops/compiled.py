@@ -28,7 +28,7 @@ from undertow.modes import State, state_variable
 from undertow.ops.inline import lambda_body
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, extra_of, version_of
+from undertow.tensor import LEAF, Extra, Tensor, extra_of, version_of
 from undertow.tensor.metadata import DEFAULT, INFERENCE, NO_COUNTER, NO_GRAD
 from undertow.tensor.views import Replay, View, current_replay, share_inference
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 if core is not None:
     core.bind(
-        Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, VersionCounter=VersionCounter, State=State, Node=Node,
+        Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, State=State, Node=Node,
         AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
         extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
         INFERENCE=INFERENCE, share_inference=share_inference, state_variable=state_variable,
