@@ -38,7 +38,7 @@ set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) /* steals value *
 /* What Python told us of its classes and functions; filled by bind(). */
 typedef struct {
     /* tensor/ */
-    PyTypeObject *Tensor;
+    PyTypeObject *Tensor, *Parameter;
     Py_ssize_t t_array, t_xp, t_edge, t_extra;
     PyTypeObject *Extra;
     Py_ssize_t e_counter, e_view, e_accumulate, e_used_by, e_grad, e_rare;
@@ -46,7 +46,7 @@ typedef struct {
     Py_ssize_t v_base, v_replay, v_creation, v_version;
     PyTypeObject *Replay;
     Py_ssize_t r_before, r_function, r_arguments, r_output;
-    PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay;
+    PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay, *attach_view;
     PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *share_inference;
     /* modes */
     PyObject *state_variable;
@@ -175,10 +175,12 @@ new_tensor(PyObject *array, PyObject *edge, PyObject *extra)
     return tensor;
 }
 
+/* Whether the object is a tensor whose slots can be read: a Tensor or a Parameter. Another subclass may have put
+ * properties in their place. */
 static inline int
 is_tensor(PyObject *object)
 {
-    return Py_IS_TYPE(object, core.Tensor) || PyType_IsSubtype(Py_TYPE(object), core.Tensor);
+    return Py_IS_TYPE(object, core.Tensor) || Py_IS_TYPE(object, core.Parameter);
 }
 
 /* The edges of a node, a new reference: a tuple or a list. */

@@ -210,6 +210,20 @@ capture(Pass *pass, PyObject *node, PyObject *grad)
     return SLOT(info, core.x_needed) == Py_True;
 }
 
+/* Whether the memory that an array shows is no other array's: its own, or that of an array which only it refers to. */
+static int
+has_own_memory(PyArrayObject *array)
+{
+    PyObject *base = PyArray_BASE(array);
+    if (base == NULL) {
+        return 1;
+    }
+    PyArrayObject *owner = (PyArrayObject *)base;
+    return PyArray_CheckExact(base) && Py_REFCNT(base) == 1 && PyArray_BASE(owner) == NULL &&
+           PyArray_CHKFLAGS(owner, NPY_ARRAY_OWNDATA) && PyArray_NBYTES(owner) == PyArray_NBYTES(array) &&
+           PyArray_ISWRITEABLE(array);
+}
+
 /* Make the gradient (borrowed) the leaf's own, if it has none and nobody else holds this one; whether that was done.
  *
  * Nothing runs between the look at the leaf's gradient and the store, so no lock is needed: accumulate() of
@@ -223,7 +237,7 @@ give_first(PyObject *variable, PyObject *grad)
         return 0;
     }
     PyArrayObject *mine = (PyArrayObject *)grad, *leaf = (PyArrayObject *)array;
-    if (PyArray_BASE(mine) != NULL || PyArray_NDIM(mine) != PyArray_NDIM(leaf) ||
+    if (!has_own_memory(mine) || PyArray_NDIM(mine) != PyArray_NDIM(leaf) ||
         memcmp(PyArray_STRIDES(mine), PyArray_STRIDES(leaf), PyArray_NDIM(mine) * sizeof(npy_intp)) != 0) {
         return 0;
     }
@@ -244,10 +258,10 @@ static int
 finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
 {
     PyObject *variable = SLOT(node, core.a_variable);
-    PyObject *extra = SLOT(variable, core.t_extra);
+    PyObject *extra = is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
-    if (SLOT(node, core.n_extra) == Py_None && (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
+    if (extra != NULL && SLOT(node, core.n_extra) == Py_None && (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);
         if (status < 1 || grad == NULL) {
             Py_XDECREF(grad);

@@ -88,9 +88,22 @@ three(PyObject *a, PyObject *b, PyObject *c)
     return tuple;
 }
 
+/* The result of a kernel, whose scratch memory is freed; an error if there was not enough memory for either. */
+static inline PyObject *
+finished(PyObject *found, void *scratch)
+{
+    if (scratch == NULL) {
+        Py_CLEAR(found);
+    }
+    PyMem_Free(scratch);
+    return found != NULL || PyErr_Occurred() ? found : PyErr_NoMemory();
+}
+
 /* ---- the kernels, by file */
 
 PyObject *norm_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *norm_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *norm_channels(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *norm_channels_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -65,8 +65,7 @@ norm_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
                          .rows = PyArray_SIZE(x) / width, .width = width, .eps = eps};
         WORK(PyArray_SIZE(x), type == NPY_FLOAT ? run_norm_rows_float(&given) : run_norm_rows_double(&given));
     }
-    PyMem_Free(scratch);
-    return found == NULL || scratch == NULL ? (Py_XDECREF(found), PyErr_NoMemory()) : found;
+    return finished(found, scratch);
 }
 
 /* norm_rows_gradient(g, x, dims, mean, rstd, weight, needs) -> gradients of x, weight and bias, None where none is
@@ -106,7 +105,6 @@ norm_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
         WORK(PyArray_SIZE(x),
              type == NPY_FLOAT ? run_norm_rows_gradient_float(&given) : run_norm_rows_gradient_double(&given));
     }
-    PyMem_Free(scratch);
     Py_DECREF(g);
-    return found == NULL || scratch == NULL ? (Py_XDECREF(found), PyErr_NoMemory()) : found;
+    return finished(found, scratch);
 }

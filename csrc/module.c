@@ -22,10 +22,10 @@ typedef struct {
 #define OBJECT(name) {#name, &core.name}
 
 static const Object objects[] = {
-    TYPE(Tensor), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(State), TYPE(Node),
+    TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
-    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
+    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
     OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output), OBJECT(internal),
     OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform), OBJECT(finish_leaf)};
 
@@ -139,6 +139,8 @@ static PyMethodDef functions[] = {
     {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
     {"norm_rows", (PyCFunction)(void (*)(void))norm_rows, METH_FASTCALL},
     {"norm_rows_gradient", (PyCFunction)(void (*)(void))norm_rows_gradient, METH_FASTCALL},
+    {"norm_channels", (PyCFunction)(void (*)(void))norm_channels, METH_FASTCALL},
+    {"norm_channels_gradient", (PyCFunction)(void (*)(void))norm_channels_gradient, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",

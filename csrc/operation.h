@@ -6,7 +6,7 @@
 
 #define MOST_ARGUMENTS 12
 
-enum value_kind { ITSELF, SHAPE, DTYPE, FIXED };
+enum value_kind { ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS };
 
 typedef struct {
     int argument;

@@ -142,10 +142,11 @@ unpack(const Kept *kept, PyObject *node, int recorded)
     }
     if (kept->version) {
         PyObject *tensor = unpack_input(kept, node, value);
-        if (tensor == NULL || recorded || !is_tensor(tensor)) {
+        if (tensor == NULL || tensor == Py_None || recorded) {
             return tensor;
         }
-        PyObject *array = Py_NewRef(SLOT(tensor, core.t_array));
+        PyObject *array = is_tensor(tensor) ? Py_NewRef(SLOT(tensor, core.t_array))
+                                            : PyObject_GetAttrString(tensor, "_array");
         Py_DECREF(tensor);
         return array;
     }

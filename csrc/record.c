@@ -139,6 +139,12 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
         else if (value->kind == SHAPE) {
             found = shape_of((PyArrayObject *)argument);
         }
+        else if (value->kind == BY_COLUMNS) {
+            PyArrayObject *array = (PyArrayObject *)argument;
+            npy_intp step = PyArray_ITEMSIZE(array);
+            found = PyBool_FromLong(PyArray_NDIM(array) == 2 && PyArray_STRIDE(array, 0) == step &&
+                                    PyArray_STRIDE(array, 1) != step);
+        }
         else { /* of the tensor, not of what was made of it */
             found = Py_NewRef(PyArray_DESCR((PyArrayObject *)SLOT(values[value->argument], core.t_array)));
         }
@@ -252,6 +258,13 @@ attach_view(PyObject *result, PyObject *source, PyObject *function, PyObject *ar
     else {
         PyObject *view = SLOT(extra, core.e_view);
         base = SLOT(view, core.v_base);
+        if (!is_tensor(base)) {
+            PyObject *nothing =
+                PyObject_CallFunctionObjArgs(core.attach_view, result, source, function, arguments, state, NULL);
+            Py_XDECREF(nothing);
+            Py_DECREF(arguments);
+            return nothing == NULL ? -1 : 0;
+        }
         creation = SLOT(view, core.v_creation);
         PyObject *of_base = SLOT(base, core.t_extra);
         if (of_base == Py_None || SLOT(of_base, core.e_rare) == Py_None) {

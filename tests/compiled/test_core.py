@@ -461,3 +461,29 @@ def test_a_core_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_told_must_be_known() -> None:
     with pytest.raises(TypeError, match="knows no nonsense"):
         core.bind(nonsense=1)
+
+
+def test_subclasses_are_served_too() -> None:
+    class Mine(ut.Tensor):
+        """A tensor that computes its edge, as those of vmap do."""
+
+        @property
+        def _edge(self) -> Any:  # type: ignore[override]
+            return self.other._edge
+
+        @_edge.setter
+        def _edge(self, edge: Any) -> None:
+            pass
+
+    leaf = ut.ones(2, requires_grad=True)
+    mine = Mine(np.array([2.0, 3.0], np.float32), leaf._xp)
+    mine.other = leaf * 5  # type: ignore[attr-defined]
+    result = mine * ut.tensor([10.0, 100.0])
+    assert type(result) is ut.Tensor
+    assert result.tolist() == [20, 300]
+    result.sum().backward()
+    assert leaf.grad.tolist() == [50, 500]
+
+    parameter = ut.nn.Parameter(ut.ones(2))
+    (parameter * parameter).sum().backward()
+    assert parameter.grad.tolist() == [2, 2]

@@ -175,7 +175,7 @@ def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
     inverse = [0] * array.ndim
     for position, axis in enumerate(order):
         inverse[axis] = position
-    return xp.ascontiguousarray(grad.transpose(order)).copy().transpose(inverse) if array.ndim > 1 else grad.copy()
+    return xp.array(grad.transpose(order), order="C").transpose(inverse) if array.ndim > 1 else grad.copy()
 
 
 #: adds an array to a leaf's gradient without a rounding error, if it can; None: every addition is rounded

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow import ops
+from undertow.compiled import core
 from undertow.tensor import LEAF, Tensor, share_memory
 
 
@@ -65,3 +66,7 @@ class Buffer(Tensor):
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         adopt(self, data, False)
         self.persistent = persistent
+
+
+if core is not None:
+    core.bind(Parameter=Parameter)

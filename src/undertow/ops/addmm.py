@@ -20,12 +20,22 @@ def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     if input.dtype is not product.dtype or input.shape not in (product.shape, product.shape[-1:]):
         check_addend(input, product)
     if alpha != 1:
+        refuse_fraction("alpha", alpha, product)
         product *= alpha
     if beta == 1:
         product += input
     elif beta != 0:
+        refuse_fraction("beta", beta, product)
         product += beta * input
     return product
+
+
+def refuse_fraction(name: str, number: Any, product: Any) -> None:
+    if type(number) is float and product.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"For integral input tensors, argument {name} must not be a floating point number. Convert the tensors to "
+            "a floating-point dtype first."
+        )
 
 
 def check_addend(input: Any, product: Any) -> None:
@@ -87,7 +97,9 @@ addmm = primitive(
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "mat1": lambda xp, g, mat2, alpha: scaled(xp, xp.mm(g, xp.t(xp.conj(mat2))), alpha),
-        "mat2": lambda xp, g, mat1, alpha: scaled(xp, xp.mm(xp.t(xp.conj(mat1)), g), alpha),
+        "mat2": lambda xp, g, mat1, alpha, mat2_by_columns: scaled(
+            xp, xp.t(xp.mm(xp.t(g), xp.conj(mat1))) if mat2_by_columns else xp.mm(xp.t(xp.conj(mat1)), g), alpha
+        ),
     },
     jvp={
         "input": lambda xp, t, beta: t * beta,

@@ -30,7 +30,7 @@ from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import LEAF, Extra, Tensor, extra_of, version_of
 from undertow.tensor.metadata import DEFAULT, INFERENCE, NO_COUNTER, NO_GRAD
-from undertow.tensor.views import Replay, View, current_replay, share_inference
+from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
 
 if TYPE_CHECKING:
     from undertow.ops.declare import Op
@@ -41,7 +41,7 @@ if core is not None:
         Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, State=State, Node=Node,
         AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
         extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
-        INFERENCE=INFERENCE, share_inference=share_inference, state_variable=state_variable,
+        INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
         internal=sites.INTERNAL, cpu=cpu, recorded=recorded,
@@ -121,18 +121,17 @@ def users(build: Build, name: str) -> int:
     return sum([1 << build.all_edges.index(i) for i in dict.fromkeys(build.users[name])])
 
 
-ITSELF, SHAPE, DTYPE, FIXED = range(4)
+ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS = range(5)
 
 
 def value(build: Build, name: str, places: Mapping[str, int]) -> Tree:
     """A value that the node keeps: (what of an argument, its number, the value if it is always the same)."""
     if name in build.op.params or name in build.numbers:
         return ITSELF, places[name], None
-    kind = SHAPE if name.endswith("_shape") else DTYPE
-    stem = name.removesuffix("_shape").removesuffix("_dtype")
-    if stem in build.numbers:
-        return FIXED, 0, () if kind == SHAPE else None
-    return kind, places[stem], None
+    kinds = {"_shape": (SHAPE, ()), "_dtype": (DTYPE, None), "_by_columns": (BY_COLUMNS, False)}
+    kind, of_a_number = next(found for suffix, found in kinds.items() if name.endswith(suffix))
+    stem = name.removesuffix(next(suffix for suffix in kinds if name.endswith(suffix)))
+    return (FIXED, 0, of_a_number) if stem in build.numbers else (kind, places[stem], None)
 
 
 # ---- nodes

@@ -14,6 +14,7 @@ index); the rest of its arguments are parameters. A rule names what it uses afte
 
     an input, `out`              a tensor, released after use, saved only if a rule that names it will run
     `<input>_shape`, `<input>_dtype`, a parameter    a plain value
+    `<input>_by_columns`         whether a matrix lies in memory column by column, so that its gradient can, too
 
 Rules return the gradient in any shape that broadcasting made: the engine sums it down, and casts it.
 

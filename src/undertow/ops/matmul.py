@@ -169,8 +169,13 @@ mm = primitive(
     "mm",
     forward=multiply_matrices,
     vjp={
-        "input": lambda xp, g, mat2: xp.mm(g, xp.t(xp.conj(mat2))),
-        "mat2": lambda xp, g, input: xp.mm(xp.t(xp.conj(input)), g),
+        # a gradient is laid out as its matrix is, so that a leaf behind a transposition can keep it
+        "input": lambda xp, g, mat2, input_by_columns: (
+            xp.t(xp.mm(xp.conj(mat2), xp.t(g))) if input_by_columns else xp.mm(g, xp.t(xp.conj(mat2)))
+        ),
+        "mat2": lambda xp, g, input, mat2_by_columns: (
+            xp.t(xp.mm(xp.t(g), xp.conj(input))) if mat2_by_columns else xp.mm(xp.t(xp.conj(input)), g)
+        ),
     },
     jvp=BILINEAR,
     batch=batched_by("ij,jk->ik"),

@@ -21,7 +21,15 @@ from undertow.modes import current
 from undertow.ops import compiled
 from undertow.ops.inline import formula
 from undertow.ops.lazy import lazy_function
-from undertow.ops.operands import as_operands, explain, float_array, promote, promote_number, same_device
+from undertow.ops.operands import (
+    ForeignOperandError,
+    as_operands,
+    explain,
+    float_array,
+    promote,
+    promote_number,
+    same_device,
+)
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import LEAF, Tensor, extra_of, version_of
@@ -52,14 +60,25 @@ def install_write_out(function: Any) -> None:
     _write_out[:] = [function]
 
 
+def stem_of(name: str) -> str:
+    """The input that a value of a rule is about: `input` for `input_shape`."""
+    return name.removesuffix("_shape").removesuffix("_dtype").removesuffix("_by_columns")
+
+
+def lies_by_columns(matrix: Any) -> bool:
+    """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
+    return bool(matrix.ndim == 2 and matrix.strides[0] == matrix.itemsize != matrix.strides[1])
+
+
 SCOPE = {
     "FLOAT32": dtypes.float32, "FLOAT64": dtypes.float64,
     "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
     "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array,
     "extra_of": extra_of, "ref": weakref.ref, "leaf_edge": leaf_edge,
+    "lies_by_columns": lies_by_columns,
     "Freed": Freed, "LEAF": LEAF, "OutputEdge": OutputEdge, "Tensor": Tensor,
-    "as_operands": as_operands, "attach_view": attach_view,
+    "ForeignOperandError": ForeignOperandError, "as_operands": as_operands, "attach_view": attach_view,
     "current": current, "current_edge": recorded_edge, "explain": explain,
     "float_array": float_array, "new": new,
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
@@ -120,7 +139,7 @@ class Build:
         self.saved_outputs = [n for n in self.users if n in outputs]
         self.values = [n for n in self.users if n not in self.inputs and n not in outputs]
         for n in self.values:
-            stem = n.removesuffix("_shape").removesuffix("_dtype")
+            stem = stem_of(n)
             if n not in op.params and stem not in op.inputs and n not in self.numbers:
                 raise TypeError(f"{op.name}: a rule uses {n!r}, which is neither input, output nor parameter")
 
@@ -219,7 +238,11 @@ class Build:
             self.add(f"{i}_array = {none}{i}._array", 2)
         self.add("except AttributeError:")
         names = ", ".join(inputs)
-        self.add(f"{names}, = as_operands({op.name!r}, {tuple(inputs)!r}, ({names},), {op.optional!r})", 2)
+        self.add("try:", 2)
+        self.add(f"{names}, = as_operands({op.name!r}, {tuple(inputs)!r}, ({names},), {op.optional!r})", 3)
+        by_name = ", ".join(f"{n!r}: {n}" for n in [*op.inputs, *op.params])
+        self.add("except ForeignOperandError as _error:", 2)
+        self.add(f"return _error.answer({op.name!r}, (), {{{by_name}}})", 3)
         for i in inputs:
             none = f"None if {i} is None else " if i in op.optional else ""
             self.add(f"{i}_array = {none}{i}._array", 2)
@@ -404,11 +427,12 @@ class Build:
         op = self.op
         if name in op.params or name in self.numbers:
             return name
+        i = stem_of(name)
         if name.endswith("_shape"):
-            i = name.removesuffix("_shape")
             value = "()" if i in self.numbers else f"{i}_array.shape"
+        elif name.endswith("_by_columns"):
+            value = "False" if i in self.numbers else f"lies_by_columns({i}_array)"
         else:
-            i = name.removesuffix("_dtype")
             value = "None" if i in self.numbers else f"{i}._array.dtype"
         return f"(None if {i} is None else {value})" if i in op.optional else value
 
