@@ -69,7 +69,7 @@ typedef struct {
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     /* engine/ */
-    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf;
+    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
     PyTypeObject *ExecInfo;
     Py_ssize_t x_captures, x_needed;
     PyTypeObject *Capture;

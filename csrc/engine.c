@@ -477,12 +477,14 @@ deliver(Pass *pass, PyObject *node, int index, PyObject *edge, PyObject *grad, P
 /* How many nodes run before other threads and signal handlers get their turn. */
 #define TURN 128
 
+/* Calling a Python function makes the interpreter look whether a signal came or another thread waits for its lock.
+ * (Giving up the lock unasked would keep that thread from ever asking.) */
 static int
 yield_turn(void)
 {
-    Py_BEGIN_ALLOW_THREADS
-    Py_END_ALLOW_THREADS
-    return PyErr_CheckSignals();
+    PyObject *nothing = PyObject_CallNoArgs(core.pause);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
 }
 
 /* Run the pass from its root on; *node is the one that runs (a new reference), also if it fails. */

@@ -105,5 +105,7 @@ PyObject *norm_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t cou
 PyObject *norm_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *norm_channels(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *norm_channels_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *gelu(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *gelu_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

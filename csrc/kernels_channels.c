@@ -4,6 +4,7 @@
  * together is a group of strips of that length: those of a channel in all examples, or of some channels in one example.
  */
 #include "kernels.h"
+#define SUMS_IN_ANY_ORDER
 #include "loops.h"
 
 typedef struct {

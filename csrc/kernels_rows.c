@@ -1,5 +1,6 @@
 /* layer_norm and rms_norm: rows over their standard deviations, a row at a time, so that it stays in the cache. */
 #include "kernels.h"
+#define SUMS_IN_ANY_ORDER
 #include "loops.h"
 
 typedef struct {

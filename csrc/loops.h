@@ -5,11 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Sums may be taken in any order, so that they can be computed in vectors. NaN and infinity stay what they are. */
+/* Where this is defined, sums may be taken in any order, so that they can be computed in vectors. NaN and infinity stay
+ * what they are. */
+#ifdef SUMS_IN_ANY_ORDER
 #if defined(__clang__)
 #pragma clang fp reassociate(on) contract(fast)
 #elif defined(__GNUC__)
 #pragma GCC optimize("associative-math", "no-signed-zeros", "no-trapping-math")
+#endif
 #endif
 
 /* The loops are compiled for several generations of processors; which one it is, is found when the module is loaded. */

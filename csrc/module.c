@@ -27,7 +27,7 @@ static const Object objects[] = {
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
     OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output), OBJECT(internal),
-    OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform), OBJECT(finish_leaf)};
+    OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform), OBJECT(finish_leaf), OBJECT(pause)};
 
 static const Slot slots[] = {
     {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},
@@ -141,6 +141,8 @@ static PyMethodDef functions[] = {
     {"norm_rows_gradient", (PyCFunction)(void (*)(void))norm_rows_gradient, METH_FASTCALL},
     {"norm_channels", (PyCFunction)(void (*)(void))norm_channels, METH_FASTCALL},
     {"norm_channels_gradient", (PyCFunction)(void (*)(void))norm_channels_gradient, METH_FASTCALL},
+    {"gelu", (PyCFunction)(void (*)(void))gelu, METH_FASTCALL},
+    {"gelu_gradient", (PyCFunction)(void (*)(void))gelu_gradient, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",

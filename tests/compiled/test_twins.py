@@ -189,7 +189,19 @@ def test_nothing_is_left_behind() -> None:
     ]  # fmt: skip
     for call in calls:
         call()
-        before = [sys.getrefcount(v) for v in (x, target, g, x.dtype)]
+        before = [sys.getrefcount(v) for v in (x, target, g)]
+        of_dtype = sys.getrefcount(x.dtype)
         for _ in range(100):
             call()
-        assert [sys.getrefcount(v) for v in (x, target, g, x.dtype)] == before
+        assert [sys.getrefcount(v) for v in (x, target, g)] == before
+        leaked = sys.getrefcount(x.dtype) - of_dtype
+        assert leaked == 0 or (leaked == 100 and leaked_by_numpy(lambda: x.dot(x.T)) == 100)
+
+
+def leaked_by_numpy(call: Any) -> int:
+    """References to the dtype that NumPy's own function leaves behind in 100 calls (`dot` of NumPy 2.5 does)."""
+    dtype = np.dtype(np.float64)
+    before = sys.getrefcount(dtype)
+    for _ in range(100):
+        call()
+    return sys.getrefcount(dtype) - before

@@ -538,5 +538,5 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
 if core is not None:
     core.bind(
         RUNS=RUNS, ExecInfo=ExecInfo, Capture=Capture, evaluate=evaluate, buffered=_buffered, conform=conform,
-        finish_leaf=_finish_leaf,
+        finish_leaf=_finish_leaf, pause=lambda: None,
     )  # fmt: skip
