@@ -369,8 +369,12 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     if (results->edges == NULL) {
         return -1;
     }
-    PyObject *pull = _PyType_Lookup(Py_TYPE(node), name_pull);
-    if (pull != NULL && Py_IS_TYPE(pull, &Pull_Type) && pull_applies(pass->xp, grad)) {
+    PyObject *pull = PyObject_GetAttr((PyObject *)Py_TYPE(node), name_pull);
+    if (pull == NULL) {
+        return -1;
+    }
+    Py_DECREF(pull); /* its class keeps it */
+    if (Py_IS_TYPE(pull, &Pull_Type) && pull_applies(pass->xp, grad)) {
         int size = pull_size(pull);
         if (size < 0) {
             return -1;

@@ -1,6 +1,7 @@
 /* exp of a number that is not above zero, in a form that compilers turn into vectors: 2^n * e^r, where n is a whole
  * number and r is small. The error is below 1.5 units in the last place; results below e^-87, or e^-708 in double
- * precision, are 0. This must not be compiled with SUMS_IN_ANY_ORDER: its rounding, by adding a large number, would be left out.
+ * precision, are 0. This must not be compiled with SUMS_IN_ANY_ORDER: its rounding, by adding a large number,
+ * would be left out.
  */
 #ifndef UNDERTOW_EXPONENTIAL_H
 #define UNDERTOW_EXPONENTIAL_H

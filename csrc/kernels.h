@@ -107,5 +107,8 @@ PyObject *norm_channels(PyObject *module, PyObject *const *arguments, Py_ssize_t
 PyObject *norm_channels_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gelu(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gelu_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *softmax_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *weigh_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *slope_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -143,6 +143,9 @@ static PyMethodDef functions[] = {
     {"norm_channels_gradient", (PyCFunction)(void (*)(void))norm_channels_gradient, METH_FASTCALL},
     {"gelu", (PyCFunction)(void (*)(void))gelu, METH_FASTCALL},
     {"gelu_gradient", (PyCFunction)(void (*)(void))gelu_gradient, METH_FASTCALL},
+    {"softmax_scores", (PyCFunction)(void (*)(void))softmax_scores, METH_FASTCALL},
+    {"weigh_scores", (PyCFunction)(void (*)(void))weigh_scores, METH_FASTCALL},
+    {"slope_scores", (PyCFunction)(void (*)(void))slope_scores, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",

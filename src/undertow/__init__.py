@@ -10,16 +10,26 @@ tensor([ 1.3818,  0.0770, -2.8289])
 
 from typing import TYPE_CHECKING, Any
 
+from undertow import absent as _absent
+from undertow import accelerator as accelerator
+from undertow import amp as amp
+from undertow import backends as backends
+from undertow import cuda as cuda
 from undertow import data as data
+from undertow import distributions as distributions
 from undertow import func as func
 from undertow import masked as masked
 from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import nn as nn
 from undertow import ops as _ops
 from undertow import optim as optim
+from undertow import random as random
+from undertow import utils as utils
 from undertow.autograd import graph as _graph
 from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from undertow.autograd.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from undertow.autograd.leaves import is_inference
+from undertow.autograd.op_mode import Operation, OpMode
 from undertow.autograd.vmap import vmap
 from undertow.backend import Device as device
 from undertow.backend import simulated as sim
@@ -46,6 +56,7 @@ from undertow.backend.dtypes import (
     uint32,
     uint64,
 )  # fmt: skip
+from undertow.backend.limits import finfo, iinfo
 from undertow.engine.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
@@ -93,7 +104,7 @@ from undertow.tensor.conversions import (
 )  # fmt: skip
 from undertow.tensor.conversions import to_bool as is_nonzero
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
-from undertow.tensor.layouts import layout, sparse_coo, strided
+from undertow.tensor.layouts import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 
 __version__ = "0.1.0"
 
@@ -101,8 +112,14 @@ if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...  # the operations, which are filled in below
 
+else:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(_absent.explanation(name))
+
 
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
+newaxis = None
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
 
 
@@ -122,41 +139,42 @@ _choose_allocator()
 
 #: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one
 OPERATIONS = """
-abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
-adaptive_max_pool2d adaptive_max_pool3d add addbmm addcdiv addcmul addmm addmv addr adjoint affine_grid alias_copy all
-allclose amax amin aminmax angle any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort
-argwhere as_strided as_strided_copy as_strided_scatter as_tensor asarray asin asinh atan atan2 atanh atleast_1d
-atleast_2d atleast_3d avg_pool1d avg_pool2d avg_pool3d baddbmm bartlett_window batch_norm bernoulli bilinear
-binary_cross_entropy binary_cross_entropy_with_logits bincount binomial bitwise_and bitwise_left_shift bitwise_not
-bitwise_or bitwise_right_shift bitwise_xor blackman_window block_diag bmm broadcast_tensors broadcast_to bucketize
-cartesian_prod cat cdist ceil celu chain_matmul channel_shuffle cholesky cholesky_inverse cholesky_solve chunk clamp
-clamp_max clamp_min clip clone column_stack combinations complex concat concatenate conj conj_physical constant_pad_nd
-conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copysign corrcoef cos cosh
-cosine_embedding_loss cosine_similarity count_nonzero cov cross cross_entropy cummax cummin cumprod cumsum
-cumulative_trapezoid deg2rad det detach detach_copy diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter
-diff digamma dist div divide dot dropout dsplit dstack einsum elu embedding embedding_bag empty empty_like
-empty_strided eq equal erf erfc erfinv exp exp2 expand_copy expand_dims expit expm1 eye fill fix flatten flip fliplr
-flipud float_power floor floor_divide fmax fmin fmod frac frexp frobenius_norm from_numpy frombuffer full full_like
-gather gaussian_nll_loss gcd ge gelu ger glu gradient greater greater_equal grid_sample group_norm gt hamming_window
-hann_window hardshrink hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss histc histogram hsplit hstack
-huber_loss hypot i0 igamma igammac imag index_add index_copy index_fill index_put index_reduce index_select inner
-instance_norm interpolate inverse is_conj is_neg isclose isfinite isin isinf isnan isneginf isposinf isreal istft
-kaiser_window kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu lerp less less_equal lgamma linear
-linspace lobpcg log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not
-logical_or logical_xor logit logsigmoid logspace logsumexp lp_pool1d lp_pool2d lp_pool3d lt lu_solve lu_unpack
-margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max max_pool1d max_pool2d
-max_pool3d maximum mean median meshgrid min minimum mish mm mode moveaxis movedim mse_loss msort mul
-multilabel_soft_margin_loss multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow
-narrow_copy ne neg negative nextafter nll_loss nonzero norm normal normalize not_equal nuclear_norm one_hot ones
-ones_like orgqr outer pad pairwise_distance pdist percentile permute permute_copy pinverse pixel_shuffle
-pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu prod put qr quantile rad2deg rand rand_like
-randint randint_like randn randn_like randperm ravel real reciprocal relu relu6 remainder renorm repeat_interleave
-reshape resolve_conj resolve_neg rms_norm roll rot90 round row_stack rsqrt rsub scalar_tensor scatter scatter_add
-scatter_reduce searchsorted select select_copy select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh
-slice_copy slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign sort
-sparse_coo_tensor split split_copy split_with_sizes split_with_sizes_copy sqrt square squeeze squeeze_copy stack std
-std_mean stft sub subtract sum svd swapaxes swapdims t t_copy take take_along_dim tan tanh tanhshrink tensor
-tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz triangular_solve tril
+_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _unique _unique2 abs absolute acos acosh
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+add addbmm addcdiv addcmul addmm addmv addr adjoint affine_grid alias_copy all allclose amax amin aminmax angle any
+arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_strided_copy
+as_strided_scatter as_tensor asarray asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d avg_pool1d avg_pool2d
+avg_pool3d baddbmm bartlett_window batch_norm bernoulli bilinear binary_cross_entropy binary_cross_entropy_with_logits
+bincount binomial bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
+block_diag bmm broadcast_tensors broadcast_to bucketize cartesian_prod cat cdist ceil celu chain_matmul channel_shuffle
+cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone column_stack combinations complex
+concat concatenate conj conj_physical constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution copysign corrcoef cos cosh cosine_embedding_loss cosine_similarity count_nonzero cov cross
+cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det detach detach_copy diag diag_embed diagflat
+diagonal diagonal_copy diagonal_scatter diff digamma dist div divide dot dropout dsplit dstack einsum elu embedding
+embedding_bag empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand_copy expand_dims expit expm1 eye
+fill fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp frobenius_norm from_numpy
+frombuffer full full_like gather gaussian_nll_loss gcd ge gelu geqrf ger glu gradient greater greater_equal grid_sample
+group_norm gt hamming_window hann_window hardshrink hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss histc
+histogram histogramdd hsplit hstack huber_loss hypot i0 igamma igammac imag index_add index_copy index_fill index_put
+index_reduce index_select inner instance_norm interpolate inverse is_conj is_neg isclose isfinite isin isinf isnan
+isneginf isposinf isreal istft kaiser_window kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu lerp less
+less_equal lgamma linear linspace lobpcg log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet
+logical_and logical_not logical_or logical_xor logit logsigmoid logspace logsumexp lp_pool1d lp_pool2d lp_pool3d lt lu
+lu_solve lu_unpack margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
+max_pool1d max_pool2d max_pool3d maximum mean median meshgrid min minimum mish mm mode moveaxis movedim mse_loss msort
+mul multilabel_soft_margin_loss multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow
+narrow_copy ne neg negative nextafter nll_loss nonzero nonzero_static norm normal normalize not_equal nuclear_norm
+one_hot ones ones_like orgqr ormqr outer pad pairwise_distance pca_lowrank pdist percentile permute permute_copy
+pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu prod put qr quantile
+rad2deg rand rand_like randint randint_like randn randn_like randperm ravel real reciprocal relu relu6 remainder renorm
+repeat_interleave reshape resolve_conj resolve_neg rms_norm roll rot90 round row_stack rsqrt rsub scalar_tensor scatter
+scatter_add scatter_reduce searchsorted segment_reduce select select_copy select_scatter selu sgn sigmoid sign signbit
+silu sin sinc sinh slice_copy slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink
+softsign sort sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
+sparse_csr_tensor split split_copy split_with_sizes split_with_sizes_copy spmm sqrt square squeeze squeeze_copy stack
+std std_mean stft sub subtract sum svd svd_lowrank swapaxes swapdims t t_copy take take_along_dim tan tanh tanhshrink
+tensor tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz triangular_solve tril
 tril_indices triplet_margin_loss triu triu_indices true_divide trunc unbind unbind_copy unflatten unfold unfold_copy
 unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy
 vander var var_mean vdot view_as_complex view_as_complex_copy view_as_real view_as_real_copy view_copy vsplit vstack

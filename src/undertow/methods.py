@@ -11,32 +11,45 @@ from typing import Any
 from undertow.autograd import forward_ad, graph, leaves
 from undertow.graph.node import Node
 from undertow.interop import array_api, dlpack, numpy_protocol, pickling
-from undertow.ops import REGISTRY, conversions, indexing, inplace, likeness, sparse, view_inplace, writing
+from undertow.ops import (
+    REGISTRY,
+    conversions,
+    indexing,
+    inplace,
+    likeness,
+    shape,
+    sparse,
+    sparse_compressed,
+    sparse_conversions,
+    view_inplace,
+    writing,
+)
 from undertow.ops import random as random_ops
 from undertow.tensor import Tensor, display, layouts
 from undertow.tensor import conversions as facts
 
 METHODS = """
 abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin aminmax angle any
-arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided asin asinh atan atan2
-atanh baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
-bmm broadcast_to ceil cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone conj conj_physical
-contiguous copysign corrcoef cos cosh count_nonzero cov cross cummax cummin cumprod cumsum deg2rad det diag diag_embed
-diagflat diagonal diagonal_scatter diff dist div divide dot dsplit eq equal erf erfc erfinv exp exp2 expand expand_as
-expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger greater
-greater_equal gt hardshrink heaviside histc hsplit hypot i0 igamma igammac index_add index_copy index_fill index_put
-index_reduce index_select inner inverse is_conj is_neg isclose isfinite isinf isnan isneginf isposinf isreal kron
-kthvalue lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp
-logdet logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select matmul
-matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort mul multinomial multiply mv
-mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_empty_strided new_full new_ones
-new_tensor new_zeros nextafter nonzero norm not_equal outer permute pinverse positive pow prelu prod put qr quantile
-rad2deg ravel reciprocal relu remainder renorm repeat repeat_interleave reshape reshape_as resolve_conj resolve_neg roll
-rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin sinc sinh
-slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std sub subtract sum sum_to_size svd
-swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose triangular_solve tril triu
-true_divide trunc unbind unflatten unfold unique unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes
-unsqueeze var vdot view view_as vsplit where xlogy
+arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_strided_scatter asin
+asinh atan atan2 atanh baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
+bitwise_right_shift bitwise_xor bmm broadcast_to ceil cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max
+clamp_min clip clone conj conj_physical contiguous copysign corrcoef cos cosh count_nonzero cov cross cummax cummin
+cumprod cumsum deg2rad det diag diag_embed diagflat diagonal diagonal_scatter diff digamma dist div divide dot dsplit eq
+equal erf erfc erfinv exp exp2 expand expand_as expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax
+fmin fmod frac frexp gather gcd ge geqrf ger greater greater_equal gt hardshrink heaviside histc histogram hsplit hypot
+i0 igamma igammac index_add index_copy index_fill index_put index_reduce index_select inner inverse is_conj is_neg
+isclose isfinite isinf isnan isneginf isposinf isreal istft kron kthvalue lcm ldexp le lerp less less_equal lgamma log
+log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor
+logit logsumexp lt lu lu_solve masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean
+median min minimum mm mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian
+nanquantile nansum narrow narrow_copy ne neg negative new_empty new_empty_strided new_full new_ones new_tensor new_zeros
+nextafter nonzero nonzero_static norm not_equal orgqr ormqr outer permute pinverse positive pow prelu prod put qr
+quantile rad2deg ravel reciprocal relu remainder renorm repeat repeat_interleave reshape reshape_as resolve_conj
+resolve_neg roll rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin
+sinc sinh slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std stft sub subtract sum
+sum_to_size svd swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose triangular_solve
+tril triu true_divide trunc unbind unflatten unfold unique unique_consecutive unsafe_chunk unsafe_split
+unsafe_split_with_sizes unsqueeze var vdot view view_as vsplit where xlogy
 """.split()
 
 IN_PLACE = """
@@ -57,14 +70,14 @@ OPERATORS = {
     "__getitem__": "getitem", "__gt__": "gt", "__invert__": "bitwise_not", "__le__": "le",
     "__lshift__": "bitwise_left_shift", "__lt__": "lt", "__matmul__": "matmul", "__mod__": "remainder",
     "__mul__": "mul", "__neg__": "neg", "__or__": "bitwise_or", "__pos__": "positive", "__pow__": "pow",
-    "__radd__": "add", "__rmul__": "mul", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub", "__sub__": "sub",
-    "__truediv__": "true_divide", "__xor__": "bitwise_xor",
+    "__radd__": "add", "__rmul__": "mul", "__rpow__": "_rpow", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub",
+    "__sub__": "sub", "__truediv__": "true_divide", "__xor__": "bitwise_xor",
 }  # fmt: skip
 
 #: operators with the tensor on the right-hand side
 REFLECTED = {
     "__rand__": "bitwise_and", "__rfloordiv__": "floor_divide", "__rlshift__": "bitwise_left_shift",
-    "__rmatmul__": "matmul", "__rmod__": "remainder", "__ror__": "bitwise_or", "__rpow__": "pow",
+    "__rmatmul__": "matmul", "__rmod__": "remainder", "__ror__": "bitwise_or",
     "__rrshift__": "bitwise_right_shift", "__rxor__": "bitwise_xor",
 }  # fmt: skip
 
@@ -144,8 +157,10 @@ def attach(names: dict[str, Any]) -> None:
 attach({name: REGISTRY[name].function for name in METHODS if name in REGISTRY})
 attach({name + "_": inplace.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
 attach({name: inplace.division(name[:-1]) for name in ("div_", "divide_")})
+attach({name: inplace.absolute(name[:-1]) for name in ("abs_", "absolute_")})
 attach(writing.METHODS)
-attach({"copy_": inplace.copy_, "fill_": inplace.fill_, "zero_": inplace.zero_, "__setitem__": indexing.setitem})
+attach({"copy_": inplace.copy_, "fill_": inplace.fill_, "zero_": inplace.zero_})
+attach({"__delitem__": indexing.delitem, "__reversed__": shape.backwards, "__setitem__": indexing.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
@@ -153,6 +168,9 @@ attach({"__eq__": equality("eq"), "__ne__": equality("ne"), "__rtruediv__": righ
 attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
+# whose tensor comes second
+attach({"polygamma": lambda self, n: REGISTRY["polygamma"].function(n, self),
+        "where": lambda self, condition, other: REGISTRY["where"].function(condition, self, other)})  # fmt: skip
 attach(view_inplace.METHODS)
 attach(facts.METHODS)
 attach(conversions.METHODS)
@@ -160,6 +178,8 @@ attach(likeness.METHODS)
 attach(random_ops.METHODS)
 attach(layouts.METHODS)
 attach(sparse.METHODS)
+attach(sparse_conversions.METHODS)
+attach(sparse_compressed.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
 attach(numpy_protocol.METHODS)

@@ -387,3 +387,56 @@ def test_tangents_without_history() -> None:
     assert tangent.tolist() == wanted.tolist()
     (found,), (plain,) = (ut.autograd.grad(out.sum(), weight) for out in (output, function(x)))
     assert found.tolist() == plain.tolist()
+
+
+# ---- views in place
+
+
+def looked_at(name: str, tensor: Any) -> Any:
+    arguments = {"t_": (), "transpose_": (0, 1), "swapaxes_": (0, 1), "unsqueeze_": (0,), "squeeze_": (0,)}
+    return getattr(tensor, name)(*arguments[name])
+
+
+@pytest.mark.parametrize("name", ["t_", "transpose_", "swapaxes_", "unsqueeze_", "squeeze_"])
+@pytest.mark.parametrize("of", ["base", "view"])
+def test_views_in_place_look_at_the_tangent_too(name: str, of: str) -> None:
+    shape = (1, 3) if name == "squeeze_" else (3, 3)
+    value = ut.arange(float(np.prod(shape)), dtype=ut.float64).reshape(shape)
+
+    def changed(x: Any, in_place: bool) -> Any:
+        y = x * x
+        y = y[:] if of == "view" else y
+        y = looked_at(name, y) if in_place else looked_at(name, y.clone())
+        return y * ut.arange(3.0, dtype=ut.float64) + y.sin()
+
+    matrix = [ut.func.jacfwd(lambda x, k=k: changed(x, k))(value).numpy() for k in (True, False)]
+    assert np.allclose(*matrix)
+    assert np.allclose(matrix[0], ut.func.jacrev(lambda x: changed(x, True))(value).numpy())
+    batch = ut.func.vmap(lambda x: changed(x, True))(ut.stack([value, value + 1]))
+    assert np.allclose(batch[1].numpy(), changed(value + 1, True).numpy())
+    slopes = ut.func.vmap(ut.func.grad(lambda x: changed(x, True).sum()))(ut.stack([value, value + 1]))
+    assert np.allclose(slopes[1].numpy(), ut.func.grad(lambda x: changed(x, True).sum())(value + 1).numpy())
+
+
+def test_the_tangent_of_a_square_matrix_that_is_transposed_in_place() -> None:
+    with fw.dual_level():
+        x = fw.make_dual(ut.zeros(2, 2), ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        y = x * 1
+        row = y[0]
+        y.t_()
+        y[0].mul_(10)
+        assert fw.unpack_dual(y).tangent.tolist() == [[10, 30], [2, 4]]
+        assert fw.unpack_dual(row).tangent.tolist() == [10, 2]
+
+
+def test_a_batch_that_is_looked_at_in_place_keeps_its_memory() -> None:
+    def f(x: Any) -> Any:
+        y = x.clone()
+        row = y[0]
+        y.t_()
+        y[0].mul_(10)
+        return y, row
+
+    found, row = ut.vmap(f)(ut.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+    assert found.tolist() == [[[10, 30], [2, 4]]]
+    assert row.tolist() == [[10, 2]]

@@ -151,10 +151,10 @@ def test_complex_jacobians(transform: Any) -> None:
         (lambda x: func.grad(ut.sum, 1)(x), "Got argnum=1, but only 1 positional inputs"),
         (lambda x: func.grad(ut.sum, ())(x), "argnums must be non-empty"),
         (lambda x: func.grad(ut.sum, (0, -1))(x), "argnums elements must be unique"),
-        (lambda x: func.jvp(ut.sin, x, x), "Expected primals to be a non-empty tuple"),
+        (lambda x: func.jvp(ut.sin, x, x), "Expected primals to be a tuple"),
         (lambda x: func.jvp(ut.sin, (x,), (x, x)), "same python structure"),
         (lambda x: func.jvp(lambda a: ut.ones(2), (x,), (x,), strict=True), "The output of f is independent"),
-        (lambda x: func.vjp(ut.sin, x)[1]({"a": x}), "Expected the cotangents to have the same structure"),
+        (lambda x: func.vjp(ut.sin, x)[1]({"a": x}), "Expected pytree structure of cotangents"),
         (lambda x: func.linearize(ut.sin, x)[1](ut.ones(2)), "a tangent has shape"),
     ],
 )

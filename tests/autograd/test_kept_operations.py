@@ -14,6 +14,8 @@ from undertow.autograd.checkpoint import checkpoint, create_selective_checkpoint
 from undertow.tensor import Tensor
 
 CASES = [case for case in all_cases() if case.differentiable]
+#: their results do not depend on what they draw, up to rounding
+DRAWS_INSIDE = {"svd_lowrank", "pca_lowrank"}
 KEEP_ALL = functools.partial(create_selective_checkpoint_contexts, lambda ctx, op, *args: True)
 
 
@@ -35,4 +37,5 @@ def test_results_that_are_kept_give_the_same_gradients(case: Case) -> None:
     for mine, plain in zip(found, case.gradient, strict=True):
         assert (mine is None) == (plain is None)
         if plain is not None:
-            assert_same(as_array(mine), plain, 0, 0, "with kept results")
+            rtol = 1e-12 if case.sample.op in DRAWS_INSIDE else 0
+            assert_same(as_array(mine), plain, rtol, rtol, "with kept results")

@@ -59,7 +59,8 @@ def tensors_of(results: list[Any]) -> list[Any]:
 def test_vmap_is_a_loop(case: Case) -> None:
     given = batches(case)
     rows = [[r for r in case.forward([b[j] for b in given]) if isinstance(r, np.ndarray)] for j in range(3)]
-    found = vmap(lambda *xs: tensors_of(case.call(list(xs))))(*[leaf(b, False) for b in given])
+    batched = vmap(lambda *xs: tensors_of(case.call(list(xs))), randomness="different")  # some draw inside
+    found = batched(*[leaf(b, False) for b in given])
     for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
         np.testing.assert_allclose(as_array(got), np.stack(wanted), rtol=1e-9, atol=1e-11)
 
@@ -101,7 +102,8 @@ def test_vmap_of_grad_is_a_loop(case: Case) -> None:
         return total.real if total.is_complex() else total
 
     numbers = tuple(range(len(case.differentiable)))
-    found = vmap(ut.func.grad(loss, numbers))(*[leaf(given[k], False) for k in case.differentiable])
+    gradients = vmap(ut.func.grad(loss, numbers), randomness="different")
+    found = gradients(*[leaf(given[k], False) for k in case.differentiable])
     for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
         array = as_array(got)
         expected = np.stack([np.zeros(array.shape[1:]) if w is None else w for w in wanted])
@@ -365,3 +367,135 @@ def test_reading_values_is_refused(function: Any) -> None:
 def test_what_is_read_is_refused_where_there_is_no_example() -> None:
     with pytest.raises(VmapError, match="Use undertow's operations, or loop over the examples"):
         ut.vmap(READING["cov"])(ut.ones(0, 2, 2))
+
+
+@pytest.mark.parametrize("dtype", [ut.float64, ut.int64, ut.bool])
+def test_new_tensors_in_the_likeness_of_a_batch_are_batches(dtype: Any) -> None:
+    """So that they can be written into."""
+
+    def f(x: Any) -> Any:
+        made = [x.new_zeros((3,), dtype=dtype), x.new_ones(3, dtype=dtype), x.new_full((3,), 1, dtype=dtype)]
+        made.append(x.new_empty(3, dtype=dtype).zero_())
+        for one in made:
+            one[1] = x.sum() > 1
+        return made
+
+    x = ut.tensor([[0.0, 0.5], [1.0, 2.0]])
+    for batch, examples in zip(ut.vmap(f)(x), zip(*map(f, x), strict=True), strict=True):
+        assert batch.dtype == dtype
+        assert batch.tolist() == [e.tolist() for e in examples]
+    assert ut.vmap(lambda x: x.new_ones((0, 2)))(ut.ones(2, 0)).shape == (2, 0, 2)
+
+
+def test_a_new_tensor_that_an_example_is_copied_into() -> None:
+    def f(y: Any, x: Any) -> Any:
+        made = x.new_zeros((5,))
+        made.copy_(y)
+        made[0] = 3 * y[1]
+        return made.sum()
+
+    assert ut.func.vmap(ut.func.grad(f))(ut.randn(3, 5), ut.randn(3)).tolist() == [[0, 4, 1, 1, 1]] * 3
+
+
+# ---- random numbers, in place and in the shape of a batch
+
+FILLS = ["uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "bernoulli_"]
+
+
+def is_one_value(rows: Any) -> bool:
+    return all(row.tolist() == rows[0].tolist() for row in rows)
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_filling_a_batch(name: str) -> None:
+    def fill(x: Any) -> Any:
+        return getattr(x.clone(), name)()
+
+    x = ut.zeros(3, 50)
+    assert is_one_value(ut.vmap(fill, randomness="same")(x))
+    assert not is_one_value(ut.vmap(fill, randomness="different")(x))
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+        ut.vmap(fill)(x)
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_filling_what_all_examples_share(name: str) -> None:
+    shared = ut.zeros(50)
+
+    def fill(x: Any) -> Any:
+        getattr(shared, name)()
+        return x + shared
+
+    assert is_one_value(ut.vmap(fill, randomness="same")(ut.zeros(3, 50)))
+    before = shared.tolist()
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+        ut.vmap(fill)(ut.zeros(3, 50))
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
+        ut.vmap(fill, randomness="different")(ut.zeros(3, 50))
+    assert shared.tolist() == before
+
+
+def test_drawing_in_the_shape_of_a_batch() -> None:
+    x = ut.zeros(3, 50)
+    for draw in (ut.rand_like, ut.randn_like, lambda x: ut.randint_like(x, 1000), lambda x: ut.bernoulli(x, 0.5)):
+        assert is_one_value(ut.vmap(draw, randomness="same")(x))
+        assert not is_one_value(ut.vmap(draw, randomness="different")(x))
+    kept = ut.vmap(lambda x: ut.nn.functional.dropout(x, 0.5), randomness="same")(ut.ones(3, 50))
+    assert is_one_value(kept)
+    with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched tensor input"):
+        ut.vmap(ut.bernoulli, randomness="same")(x)
+
+
+def test_probabilities_of_each_example() -> None:
+    p = ut.tensor([[0.0] * 50, [1.0] * 50])
+    filled = ut.vmap(lambda p: ut.zeros_like(p).bernoulli_(p), randomness="different")(p)
+    assert filled.tolist() == p.tolist()
+    assert ut.vmap(lambda p: p.new_zeros(50).bernoulli_(p.mean()), randomness="different")(p).tolist() == p.tolist()
+    with pytest.raises(RuntimeError, match="there exists a Tensor `other` in extra_args that has more elements"):
+        ut.vmap(ut.zeros(50).bernoulli_, randomness="different")(p)
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_what_is_drawn_has_no_tangent(randomness: str) -> None:
+    """Also where the tangents of a tensor are a batch, and the tensor is not."""
+    x = ut.rand(3)
+    assert not ut.func.jacfwd(ut.bernoulli, randomness=randomness)(x).any()
+    slope = ut.func.jacfwd(lambda x: x * ut.rand_like(x).clamp(0.5, 0.5), randomness=randomness)(x)
+    assert slope.tolist() == (ut.eye(3) / 2).tolist()
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 7, 100])
+def test_chunks_draw_the_same_numbers(chunk_size: int) -> None:
+    def f(x: Any) -> Any:
+        return x + ut.rand(4) + ut.rand_like(x)
+
+    x = ut.zeros(7, 4)
+    ut.manual_seed(0)
+    expected = ut.vmap(f, randomness="same")(x)
+    ut.manual_seed(0)
+    found = ut.vmap(f, randomness="same", chunk_size=chunk_size)(x)
+    assert is_one_value(found)
+    assert found.tolist() == expected.tolist()
+    assert ut.rand(1).item() != expected[0, 0].item()
+    assert not is_one_value(ut.vmap(f, randomness="different", chunk_size=chunk_size)(x))
+
+
+MISMATCHES: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
+    (ut.dot, (2, 2), (2,)),
+    (ut.dot, (3,), (2,)),
+    (ut.mm, (2, 2, 2), (2, 2)),
+    (ut.mm, (2, 6), (3, 4)),
+    (ut.mv, (2, 2), (2, 2)),
+    (ut.bmm, (2, 2, 2), (2,)),
+    (ut.bmm, (2, 3, 4), (2, 2, 6)),
+]
+
+
+@pytest.mark.parametrize(("product", "one", "other"), MISMATCHES)
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0)])
+def test_products_of_examples_that_do_not_fit(product: Any, one: Any, other: Any, in_dims: Any) -> None:
+    shapes = [(5, *s) if d == 0 else s for s, d in zip((one, other), in_dims, strict=True)]
+    with pytest.raises(
+        RuntimeError, match=r"for each example, but got one of size|size mismatch, got examples of sizes"
+    ):
+        ut.vmap(product, in_dims)(*[ut.ones(s) for s in shapes])

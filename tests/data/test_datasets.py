@@ -202,3 +202,23 @@ def test_a_random_subset_gives_its_own_numbers() -> None:
 def test_impossible_samplers_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_stacked_datasets() -> None:
+    assert [ut.data.StackDataset(range(3), "abc")[i] for i in range(3)] == [(0, "a"), (1, "b"), (2, "c")]
+    named = ut.data.StackDataset(x=range(3), y=[5, 6, 7])
+    assert len(named) == 3 and named[2] == {"x": 2, "y": 7}
+    assert next(iter(ut.data.DataLoader(named, batch_size=2)))["y"].tolist() == [5, 6]
+    for arguments, named_ones, message in (
+        ((), {}, "At least one dataset"),
+        (([1],), {"x": [1]}, "but both types are given"),
+        (([1], [1, 2]), {}, "Size mismatch between datasets"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ut.data.StackDataset(*arguments, **named_ones)
+
+
+def test_arrays_are_converted_and_the_rest_is_not() -> None:
+    found = ut.data.default_convert({"x": (np.ones(2), [np.float32(3)]), "s": "text", "o": np.array(["a"])})
+    assert type(found["x"][0]) is ut.Tensor and found["x"][1][0].dtype == ut.float32
+    assert found["s"] == "text" and type(found["o"]) is np.ndarray

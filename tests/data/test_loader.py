@@ -287,9 +287,11 @@ def test_modes_of_the_caller_hold_in_the_workers() -> None:
         def __getitem__(self, index: int) -> Any:
             return ut.is_grad_enabled()
 
-    with ut.no_grad():
-        assert [b.tolist() for b in DataLoader(Modes(2), num_workers=2)] == [[False], [False]]
-    assert [b.tolist() for b in DataLoader(Modes(2), num_workers=2)] == [[True], [True]]
+    for persistent in (False, True):
+        loader = DataLoader(Modes(2), num_workers=2, persistent_workers=persistent)
+        with ut.no_grad():
+            assert [b.tolist() for b in loader] == [[False], [False]]
+        assert [b.tolist() for b in loader] == [[True], [True]]
 
 
 def test_iterable_datasets_are_read_once_whatever_the_number_of_workers() -> None:
@@ -298,3 +300,177 @@ def test_iterable_datasets_are_read_once_whatever_the_number_of_workers() -> Non
         assert [b.tolist() for b in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
         assert len(list(loader)) == 4  # a second pass reads it again
     assert worker_threads() == []
+
+
+# ---- iterable datasets and several workers
+
+
+class Shared(IterableDataset):
+    """Its workers read every n-th number."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(first, self.count, step))
+
+
+#: (workers, drop_last, examples) -> what PyTorch 2.13 gives with batches of 3
+SHARED = {
+    (2, False, 1): [[0]],
+    (2, False, 5): [[0, 2, 4], [1, 3]],
+    (2, False, 14): [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9, 11], [12], [13]],
+    (2, True, 1): [],
+    (2, True, 5): [[0, 2, 4]],
+    (2, True, 14): [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9, 11]],
+    (3, False, 1): [[0]],
+    (3, False, 5): [[0, 3], [1, 4], [2]],
+    (3, False, 14): [[0, 3, 6], [1, 4, 7], [2, 5, 8], [9, 12], [10, 13], [11]],
+    (3, True, 14): [[0, 3, 6], [1, 4, 7], [2, 5, 8]],
+}
+
+
+@pytest.mark.parametrize(("workers", "drop_last", "count"), SHARED)
+def test_a_dataset_that_shares_its_examples_is_read_by_all_workers(workers: int, drop_last: bool, count: int) -> None:
+    loader = DataLoader(Shared(count), batch_size=3, num_workers=workers, drop_last=drop_last)
+    assert [b.tolist() for b in loader] == SHARED[workers, drop_last, count]
+    assert worker_threads() == []
+
+
+def test_worker_init_fn_may_tell_each_worker_what_to_read() -> None:
+    def assign(worker: int) -> None:
+        info = get_worker_info()
+        info.dataset.numbers = range(worker, 10, info.num_workers)
+
+    class Told(IterableDataset):
+        numbers = range(10)
+
+        def __iter__(self):
+            return iter(self.numbers)
+
+    data = Told()
+    loader = DataLoader(data, batch_size=None, num_workers=2, worker_init_fn=assign)
+    assert sorted(loader) == list(range(10))
+    assert data.numbers == range(10)  # each worker was given a copy
+
+
+def test_a_dataset_that_asks_too_late_is_the_only_reader() -> None:
+    class Late(IterableDataset):
+        def __iter__(self):
+            for i in range(6):
+                yield i if i < 4 else (get_worker_info().id, get_worker_info().num_workers)
+
+    assert list(DataLoader(Late(), batch_size=None, num_workers=3)) == [0, 1, 2, 3, (0, 1), (0, 1)]
+
+
+def test_drawing_from_the_workers_generator_is_no_sharing() -> None:
+    class Noisy(IterableDataset):
+        def __iter__(self):
+            info = get_worker_info()
+            return iter([ut.rand(1, generator=info.generator).item() for _ in range(4)])
+
+    assert len(list(DataLoader(Noisy(), batch_size=None, num_workers=3))) == 4
+
+
+def test_an_error_of_one_of_several_readers_arrives() -> None:
+    class Failing(Shared):
+        def __iter__(self):
+            for n in super().__iter__():
+                if n == 7:
+                    explode(n)
+                yield n
+
+    with pytest.raises(KeyError, match="example 7 is broken"):
+        list(DataLoader(Failing(12), num_workers=2))
+    assert worker_threads() == []
+
+
+# ---- options
+
+
+def test_persistent_workers_stay_from_pass_to_pass() -> None:
+    started = []
+    loader = DataLoader(Squares(6), batch_size=2, num_workers=2, persistent_workers=True, worker_init_fn=started.append)
+    assert taken(loader) == taken(loader) == [[0, 1], [2, 3], [4, 5]]
+    threads = worker_threads()
+    for _ in loader:
+        break  # what was under way is forgotten
+    assert taken(loader) == [[0, 1], [2, 3], [4, 5]]
+    assert worker_threads() == threads and len(threads) == 2
+    assert sorted(started) == [0, 1]
+    del loader
+    gc.collect()
+    assert worker_threads() == []
+
+
+def test_persistent_workers_of_an_iterable_dataset() -> None:
+    for data, expected in ((Counting(5), [0, 1, 2, 3, 4]), (Shared(5), [0, 1, 2, 3, 4])):
+        loader = DataLoader(data, batch_size=None, num_workers=2, persistent_workers=True)
+        assert list(loader) == list(loader) == expected
+        del loader
+        gc.collect()
+    assert worker_threads() == []
+
+
+def test_persistent_workers_serve_one_pass_at_a_time() -> None:
+    loader = DataLoader(Squares(6), num_workers=2, persistent_workers=True)
+    outer = iter(loader)
+    next(outer)
+    assert len(list(loader)) == 6
+    with pytest.raises(RuntimeError, match="ended by a newer one"):
+        next(outer)
+    assert len(list(loader)) == 6
+
+
+def test_an_error_ends_persistent_workers_and_the_next_pass_has_new_ones() -> None:
+    loader = DataLoader(Broken(8), batch_size=2, num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            list(loader)
+        assert worker_threads() == []
+
+
+def test_a_worker_that_takes_too_long() -> None:
+    release = threading.Event()
+
+    class Stuck(Squares):
+        def __getitem__(self, index: int) -> Any:
+            release.wait(20)
+            return super().__getitem__(index)
+
+    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0.05 seconds"):
+        try:
+            next(iter(DataLoader(Stuck(3), num_workers=1, timeout=0.05)))
+        finally:
+            release.set()
+
+
+def test_memory_cannot_be_pinned() -> None:
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        loader = DataLoader(Squares(2), batch_size=2, pin_memory=True)
+    assert taken(loader) == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": -1, "num_workers": 1}, "timeout option should be non-negative"),
+        ({"timeout": 1}, "let num_workers > 0"),
+        ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
+        ({"multiprocessing_context": "spawn", "num_workers": 1}, "workers here are threads"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataLoader(Squares(3), **options)
+
+
+def test_arguments_are_those_of_torch_by_position_too() -> None:
+    import inspect
+
+    reference = pytest.importorskip("torch.utils.data")
+    mine = list(inspect.signature(DataLoader).parameters.values())
+    theirs = list(inspect.signature(reference.DataLoader).parameters.values())
+    assert [(p.name, p.kind) for p in mine if p.name != "progress"] == [(p.name, p.kind) for p in theirs]

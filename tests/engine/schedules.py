@@ -7,7 +7,8 @@ yield point to the next is a step.
 `explore` runs a program again and again until every order of its steps has been tried. Two steps that use no common
 object (or only read it) may be swapped without a difference, so of the orders that swaps lead from one to another, one
 is enough: this is dynamic partial-order reduction, after Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial
-order reduction", 2014 (their source sets and sleep sets). A schedule in which nobody can go on is a deadlock.
+order reduction", 2014 (their source sets and sleep sets). A schedule in which nobody can go on is a deadlock. Queues
+tell more exactly which of their uses can be swapped (`QueueUse`), and to set a variable to what it is is to read it.
 
 Guarantees: if a program is deterministic but for the order of its steps, and shares only what it declares, every state
 in which its threads can end has been seen. `tests/engine/test_schedules.py` compares with a search that swaps nothing.
@@ -33,11 +34,52 @@ class Abandoned(BaseException):
 
 
 class Access(NamedTuple):
-    """A use of a shared object. was_open: whether one who waits for the object could have gone on before this use."""
+    """A use of a shared object.
+
+    was_open  whether one who waits for the object could have gone on before this use
+    use       None, or what tells more exactly than `writes` with which other uses this one can be swapped
+    """
 
     name: Name
     writes: bool
     was_open: bool
+    use: QueueUse | None = None
+
+    def conflicts(self, other: Access) -> bool:
+        if self.name != other.name:
+            return False
+        if self.use is not None and other.use is not None:
+            return self.use.conflicts(other.use)
+        return self.writes or other.writes
+
+    def needs(self, earlier: Access) -> bool:
+        """Whether this use, which had to wait, could not have gone on without an earlier one."""
+        if self.use is not None and earlier.use is not None:
+            return self.use.bound and self.use.item is earlier.use.item
+        return not earlier.was_open
+
+
+class QueueUse:
+    """A use of a queue that gives the item with the lowest place first, and equals in the order they came.
+
+    place, item  what it puts in or takes out
+    alike        of a push: whether nobody can tell its item from another in the same place
+    others       of a pop: the items that it could have given else; None if it is a push
+    bound        of a pop: whether, without the step that pushed its item, it would have had to wait
+
+    Two pushes can be swapped, unless one could tell which came first. A push and a pop that gives another item can, if
+    that item comes first in any case, and if the pop was not bound to it: else it may as well have had the pushed one.
+    """
+
+    def __init__(self, place: Any, item: Any, alike: bool = False, others: list[Any] | None = None) -> None:
+        self.place, self.item, self.alike, self.others = place, item, alike, others
+        self.bound = False
+
+    def conflicts(self, other: QueueUse) -> bool:
+        if (self.others is None) == (other.others is None):
+            return self.others is not None or (self.place == other.place and not self.alike)
+        push, pop = (self, other) if self.others is None else (other, self)
+        return push.item is pop.item or push.place < pop.place or pop.bound
 
 
 class Step:
@@ -48,7 +90,7 @@ class Step:
         self.accesses: list[Access] = []
 
     def conflicts(self, accesses: Iterable[Access]) -> bool:
-        return any(a.name == b.name and (a.writes or b.writes) for a in self.accesses for b in accesses)
+        return any(a.conflicts(b) for a in self.accesses for b in accesses)
 
 
 class Choice:
@@ -139,8 +181,8 @@ class ModelThread:
 class Scheduler:
     """One run of a program. `choices` is how it has to begin; it is continued as the run goes on."""
 
-    def __init__(self, choices: list[Choice], reduce: bool, preemptions: int | None) -> None:
-        self.choices, self.reduce, self.preemptions = choices, reduce, preemptions
+    def __init__(self, choices: list[Choice], reduce: bool) -> None:
+        self.choices, self.reduce = choices, reduce
         self.threads: dict[Name, ModelThread] = {}
         self.current: ModelThread | None = None
         self.steps: list[Step] = []
@@ -176,8 +218,17 @@ class Scheduler:
         if self.failure is not None:
             raise self.failure
 
-    def pause(self, wanted: Any, writes: bool = True, waits: bool = False) -> None:
-        """A yield point: the running thread is about to use `wanted`, once it is open if it `waits`."""
+    def pause(
+        self,
+        wanted: Any,
+        writes: bool | Callable[[], bool] = True,
+        waits: bool = False,
+        use: Callable[[], QueueUse] | None = None,
+    ) -> None:
+        """A yield point: the running thread is about to use `wanted`, once it is open if it `waits`.
+
+        writes, use   functions are asked when its turn has come
+        """
         if self.abandoned:
             raise Abandoned
         me = self.current
@@ -188,7 +239,8 @@ class Scheduler:
         me.turn.acquire()
         if self.abandoned:
             raise Abandoned
-        self.touch(wanted.name, writes, wanted.is_open(), waits)
+        writes = writes() if callable(writes) else writes
+        self.touch(wanted.name, writes, wanted.is_open(), waits, None if use is None else use())
 
     def hand_over(self) -> None:
         chosen = self.current = None if self.failure else self.choose()
@@ -207,17 +259,12 @@ class Scheduler:
             if waiting:
                 self.failure = Deadlock(f"{len(waiting)} threads wait for what nobody will do")
             return None
-        former = self.steps[-1].thread if self.steps else ()
-        if former in able and self.preemptions == 0:
-            able = [former]
         number = len(self.steps)
         if number == len(self.choices):
             self.choices.append(Choice(able, self.still_asleep()))
             self.open_choice(self.choices[-1])
         choice = self.choices[number]
         assert choice.able == able, "the program is not deterministic"
-        if self.preemptions and former in able and choice.chosen != former:
-            self.preemptions -= 1
         return self.threads[choice.chosen] if choice.chosen else None  # None: everybody sleeps
 
     def still_asleep(self) -> dict[Name, list[Access]]:
@@ -236,32 +283,48 @@ class Scheduler:
 
     # ---- what happened before what
 
-    def touch(self, name: Name, writes: bool, was_open: bool, waits: bool = False) -> None:
+    def touch(self, name: Name, writes: bool, was_open: bool, waits: bool = False, use: QueueUse | None = None) -> None:
         """The running step uses an object: note the races with what others did to it, and what it now comes after."""
         number = len(self.steps) - 1
         step, uses = self.steps[number], self.uses.setdefault(name, [])
+        mine = Access(name, writes, was_open, use)
+        if use is not None and use.others is not None:
+            self.bind(use, uses)
         after = covered = 0
         for other, access in reversed(uses):
-            if (writes or access.writes) and other != number:
+            if other != number and mine.conflicts(access):
                 earlier = self.steps[other]
+                before = step.before | after
                 after |= earlier.before | 1 << other
                 # a use that has let this one go on cannot come after it; one that lies behind another race waits for it
-                if not (step.before | covered) >> other & 1 and (access.was_open or not waits):
+                if not (step.before | covered) >> other & 1 and not (waits and mine.needs(access)):
                     covered |= earlier.before
-                    self.note_race(other, step)
-        step.accesses.append(Access(name, writes, was_open))
-        uses.append((number, step.accesses[-1]))
+                    self.note_race(other, step, before)
+        step.accesses.append(mine)
+        uses.append((number, mine))
         step.before |= after
         self.threads[step.thread].known |= after
 
-    def note_race(self, earlier: int, step: Step) -> None:
-        """See to it that `step` is tried before the step numbered `earlier`, too, by whoever may begin the way."""
+    def bind(self, pop: QueueUse, uses: list[tuple[int, Access]]) -> None:
+        """Find out whether a pop, which is about to happen, is bound to its item."""
+        pushes = {id(a.use.item): k for k, a in uses if a.use is not None and a.use.others is None}
+        source = pushes.get(id(pop.item))
+        steps = [pushes[id(item)] for item in pop.others or () if id(item) in pushes]
+        pop.bound = source is not None and all(k == source or self.steps[k].before >> source & 1 for k in steps)
+
+    def note_race(self, earlier: int, step: Step, before: int) -> None:
+        """See to it that `step` is tried before the step numbered `earlier`, too, by whoever may begin the way.
+
+        before   a bit for every step that `step` comes after, as far as is known
+        """
         steps, choice = self.steps, self.choices[earlier]
         way = [k for k in range(earlier + 1, len(steps)) if not steps[k].before >> earlier & 1]
         beginners = {}
-        for position, k in enumerate(way):
-            if not any(steps[k].before >> j & 1 for j in way[:position]):
+        passed = 0
+        for k in way:
+            if not (before if steps[k] is step else steps[k].before) & passed:
                 beginners[steps[k].thread] = None
+            passed |= 1 << k
         able = [name for name in (step.thread, *beginners) if name in beginners and name in choice.able]
         if able and not any(name in choice.to_try or name in choice.sleep for name in able):
             choice.to_try.add(able[0])
@@ -292,7 +355,7 @@ class Cell(Shared):
         return self.value
 
     def set(self, value: Any) -> None:
-        scheduler.pause(self)
+        scheduler.pause(self, writes=lambda: bool(self.value != value))  # what is so already may as well be read
         self.value = value
 
 
@@ -324,21 +387,15 @@ class ModelLock(Shared):
         return self.holder is not None and self.holder is scheduler.current
 
 
-def explore(
-    program: Callable[[], Iterable[Callable[[], None]]],
-    limit: int = 20_000,
-    reduce: bool = True,
-    preemptions: int | None = None,
-) -> int:
+def explore(program: Callable[[], Iterable[Callable[[], None]]], limit: int = 20_000, reduce: bool = True) -> int:
     """Run `program`, which returns the functions of its threads, in every order; how many runs that took.
 
-    reduce       False: swap nothing, try simply everything
-    preemptions  try only orders (all of them) in which a thread that could go on is made to wait at most so many times
+    reduce   False: swap nothing, try simply everything
     """
     global scheduler
     choices: list[Choice] = []
     for count in range(1, limit):
-        scheduler = Scheduler(choices, reduce and preemptions is None, preemptions)
+        scheduler = Scheduler(choices, reduce)
         for target in program():
             ModelThread(target).start()
         scheduler.run()

@@ -6,6 +6,7 @@ import gc
 import itertools
 import math
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -211,6 +212,44 @@ def concurrent_bits(seed: int, devices: tuple[str, ...]) -> bytes:
 def test_threads_give_the_same_bits_under_every_seed(devices: tuple[str, ...], deterministic: None) -> None:
     with sim.configure(latency=(0, 2e-5), real_time=True):
         assert len({concurrent_bits(seed, devices) for seed in range(15)}) == 1
+
+
+def stirred_bits() -> bytes:
+    """Threads that record and run passes over shared leaves at once; in each pass, gradients of devices meet."""
+    rng = np.random.default_rng(0)
+    w = ut.tensor(rng.standard_normal(5).astype(np.float32), requires_grad=True)
+    v = ut.tensor(rng.standard_normal(5).astype(np.float32), device="sim:0", requires_grad=True)
+    numbers = rng.standard_normal((4, 3, 5)).astype(np.float32) * 10.0 ** rng.integers(-6, 7, (4, 3, 1))
+    everybody = threading.Barrier(len(numbers))
+
+    def work(mine: Any) -> None:
+        everybody.wait(30)
+        for row in mine.astype(np.float32):
+            factor = ut.tensor(row)
+            parts = [(w * factor).to(f"sim:{k}") * (v.to(f"sim:{k}") * (k + 1)).sin() for k in range(3)]
+            sum(part.cpu() for part in parts).sum().backward()
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    bits: bytes = w.grad.numpy().tobytes() + v.grad.cpu().numpy().tobytes()
+    return bits
+
+
+def test_every_run_gives_the_same_bits_however_threads_switch(deterministic: None) -> None:
+    expected = stirred_bits()
+    sys.setswitchinterval(1e-6)
+    for seed in range(25):
+        with sim.configure(seed=seed, launch_blocking=seed % 2 == 0):
+            assert stirred_bits() == expected, seed
+
+
+def test_without_the_mode_some_run_does_not() -> None:
+    first = stirred_bits()
+    sys.setswitchinterval(1e-6)
+    assert any(stirred_bits() != first for _ in range(300))
 
 
 def forced_bits(order: tuple[int, ...]) -> bytes:

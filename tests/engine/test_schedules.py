@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.engine import schedules
-from tests.engine.schedules import Cell, Deadlock, ModelLock, ModelThread, Shared, explore
+from tests.engine.schedules import Cell, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
 
 
 class Mailbox(Shared):
@@ -33,14 +33,52 @@ class Mailbox(Shared):
         return self.mail.popleft()
 
 
-def random_code(rng: random.Random) -> list[list[tuple[str, int]]]:
-    """Two or three threads with four operations at most, in which no mailbox gives more than it gets."""
-    kinds = ["get", "set", "add", "locked", "put", "put", "take"]
+class Heap(Shared):
+    """A queue that gives what has the lowest place first; of what has place 0, nobody can tell one from another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[tuple[int, int, Any]] = []
+        self.pushed = 0
+
+    def is_open(self) -> bool:
+        return bool(self.entries)
+
+    def push(self, place: int, value: int) -> None:
+        item = (value,) if place else object()
+        use = QueueUse(place, item, alike=place == 0)
+        schedules.scheduler.pause(self, use=lambda: use)
+        self.pushed += 1
+        self.entries.append((place, self.pushed, item))
+
+    def pop(self) -> Any:
+        schedules.scheduler.pause(self, waits=True, use=self.next_pop)
+        place, _, item = entry = min(self.entries)
+        self.entries.remove(entry)
+        return item if place else "any"
+
+    def next_pop(self) -> QueueUse:
+        (place, _, item), *others = sorted(self.entries)
+        return QueueUse(place, item, others=[entry[2] for entry in others])
+
+    def content(self) -> list[Any]:
+        return [item if place else "any" for place, _, item in sorted(self.entries)]
+
+
+KINDS = ["get", "set", "add", "locked", "put", "put", "take"]
+#: with a heap: `push 0` pushes something with place 0, and so on; `pop` takes from the only heap there is
+WITH_HEAP = ["get", "set", "push", "push", "push", "pop", "pop"]
+
+
+def random_code(rng: random.Random, kinds: list[str], most: int = 4) -> list[list[tuple[str, int]]]:
+    """Two or three threads with few operations, in which no mailbox gives more than it gets."""
     while True:
         threads = rng.choice([2, 2, 3])
-        code = [[(rng.choice(kinds), rng.randrange(2)) for _ in range(rng.choice([1, 2]))] for _ in range(threads)]
+        code = [[(rng.choice(kinds), rng.randrange(2)) for _ in range(rng.choice([1, 2, 3]))] for _ in range(threads)]
         flat = [operation for part in code for operation in part]
-        if len(flat) <= 4 and all(flat.count(("put", k)) >= flat.count(("take", k)) for k in range(2)):
+        names = [kind for kind, _ in flat]
+        fed = all(flat.count(("put", k)) >= flat.count(("take", k)) for k in range(2))
+        if len(flat) <= most and fed and names.count("push") >= names.count("pop"):
             return code
 
 
@@ -49,12 +87,22 @@ class World:
 
     def __init__(self, threads: int) -> None:
         self.cells, self.lock, self.boxes = [Cell(0), Cell(0)], ModelLock(), [Mailbox(), Mailbox()]
+        self.heap = Heap()
         self.seen: list[list[Any]] = [[] for _ in range(threads)]
 
     def run(self, code: list[tuple[str, int]], me: int) -> None:
         for position, (kind, which) in enumerate(code):
-            self.do(kind, self.cells[which], self.boxes[which], me, 10 * me + position)
+            if kind in ("push", "pop"):
+                self.use_heap(kind, which, me, 10 * me + position)
+            else:
+                self.do(kind, self.cells[which], self.boxes[which], me, 10 * me + position)
         self.seen[me].append("end")
+
+    def use_heap(self, kind: str, place: int, me: int, value: int) -> None:
+        if kind == "push":
+            self.heap.push(place, value)
+        else:
+            self.seen[me].append(self.heap.pop())
 
     def do(self, kind: str, cell: Cell, box: Mailbox, me: int, value: int) -> None:
         if kind == "get":
@@ -74,7 +122,8 @@ class World:
     def outcome(self) -> tuple[Any, ...] | None:
         """The state in which the program has ended; None if it has not."""
         ended = all("end" in seen for seen in self.seen)
-        state = (*[tuple(s) for s in self.seen], *[c.value for c in self.cells], *[tuple(b.mail) for b in self.boxes])
+        mail = [*[tuple(b.mail) for b in self.boxes], tuple(self.heap.content())]
+        state = (*[tuple(s) for s in self.seen], *[c.value for c in self.cells], *mail)
         return state if ended else None
 
 
@@ -96,10 +145,26 @@ def outcomes(code: list[list[tuple[str, int]]], reduce: bool) -> tuple[Any, int]
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_end_that_all_orders_lead_to_is_found(seed: int) -> None:
-    code = random_code(random.Random(seed))
+    code = random_code(random.Random(seed), KINDS)
     found, runs = outcomes(code, reduce=True)
     expected, all_runs = outcomes(code, reduce=False)
     assert found == expected and runs <= all_runs
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_and_every_end_of_programs_with_a_queue_of_places(block: int) -> None:
+    for seed in range(25 * block, 25 * block + 25):
+        code = random_code(random.Random(seed), WITH_HEAP, most=5)
+        found, runs = outcomes(code, reduce=True)
+        expected, all_runs = outcomes(code, reduce=False)
+        assert found == expected and runs <= all_runs, code
+
+
+def test_what_can_be_swapped_needs_one_run() -> None:
+    pushes = [[("push", 0), ("push", 1)], [("push", 0)], [("push", 0), ("get", 0)]]
+    assert outcomes(pushes, reduce=True)[1] == 1
+    assert outcomes([[("push", 1)], [("push", 1)]], reduce=True)[1] == 2
+    assert outcomes([[("set", 1)], [("push", 0), ("pop", 0), ("set", 0)]], reduce=True)[1] == 1
 
 
 def test_threads_that_share_nothing_need_one_run() -> None:
@@ -131,14 +196,3 @@ def test_a_daemon_need_not_end() -> None:
         return [client]
 
     assert explore(program) >= 1
-
-
-def test_few_preemptions_are_a_part_of_all_orders() -> None:
-    def count(**how: Any) -> int:
-        def program() -> list[Callable[[], None]]:
-            world = World(2)
-            return [partial(world.run, [("set", 0)] * 3, 0), partial(world.run, [("get", 0)] * 3, 1)]
-
-        return explore(program, **how)
-
-    assert count(preemptions=0) == 2 < count(preemptions=1) < count(reduce=False)

@@ -378,6 +378,17 @@ def test_case_3_without_the_wait_for_the_producer(monkeypatch: Any) -> None:
         MovesAway.apply(a * 2).sum().backward()
 
 
+def test_case_4_a_producer_on_a_stream_of_another_device(threads: Any) -> None:
+    a = leaf()
+    _, b = TwoDevices.apply(a)
+    side = sim.Stream("sim:1")
+    side.wait_stream(sim.default_stream("sim:1"))
+    with sim.stream(side):
+        AddsOne.apply(b).sum().backward()
+    sim.synchronize()
+    assert a.grad.tolist() == [10, 10, 10]
+
+
 def test_case_4_two_producers_on_streams_of_another_device(threads: Any) -> None:
     class Doubles(ut.autograd.Function):
         @staticmethod

@@ -147,3 +147,21 @@ def test_the_error_names_the_forward_operation(name: str) -> None:
         x += 1
     with pytest.raises(ModifiedInplaceError, match=words):
         y.sum().backward()
+
+
+def test_the_absolute_value_of_complex_numbers_is_not_written_over_them(L: Any) -> None:
+    z = L.tensor([3 + 4j])
+    for name in ("abs_", "absolute_"):
+        with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
+            getattr(z, name)()
+    assert z.tolist() == [3 + 4j]
+    assert L.tensor([-2.0]).abs_().tolist() == [2.0]
+
+
+def test_products_of_integers_are_not_scaled_by_fractions() -> None:
+    """PyTorch drops the fraction of `alpha` and `beta` here."""
+    x = ut.full((2, 2), 2)
+    for numbers in ({"alpha": 1.5}, {"beta": 0.5}):
+        with pytest.raises(RuntimeError, match="must not be a floating point number"):
+            x.addmm_(x, x, **numbers)
+    assert x.tolist() == [[2, 2], [2, 2]]

@@ -229,3 +229,28 @@ def test_windows_as_a_whole_cannot_be_changed() -> None:
     with pytest.raises(RuntimeError, match="more than one element"):
         x.unfold(0, 3, 2).mul_(2)
     assert x.tolist() == [1] * 8
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: x.expand(2, 3), lambda x: x.expand(2, 2, 3).transpose(0, 2), lambda x: x[1:]]
+)
+def test_one_number_can_be_written_to_every_element_of_an_expanded_tensor(L: Any, make: Any) -> None:
+    x = L.arange(3.0)
+    view = make(x)
+    assert view.fill_(-7).eq(-7).all()
+    assert view.zero_().eq(0).all()
+    assert x._version == 2
+    assert x.sum().item() == 0
+
+
+def test_numbers_are_not_written_to_overlapping_windows() -> None:
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        ut.arange(3.0).unfold(0, 2, 1).zero_()
+
+
+def test_the_parts_of_a_single_complex_number_know_their_place(L: Any) -> None:
+    z = L.tensor(1 + 2j)
+    parts = L.view_as_real(z)
+    assert (parts.storage_offset(), parts[1].storage_offset(), z.imag.storage_offset()) == (0, 1, 1)
+    parts.as_strided((1,), (1,), 1).mul_(10)
+    assert z.item() == 1 + 20j

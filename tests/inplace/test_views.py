@@ -238,3 +238,92 @@ def test_view_func_is_none_where_there_is_no_such_view(L: Any) -> None:
     view = x[0]
     assert x._view_func(x) is None and x.detach()._view_func(x) is None
     assert view._view_func(L.zeros(5)) is None and view._view_func(L.zeros(3, 2).t()) is None
+
+
+def test_a_view_of_one_element_survives_a_transposed_base(L: Any) -> None:
+    w = L.ones(2, 3, dtype=L.float64, requires_grad=True)
+    x = w * 1
+    corner = x[0][0]
+    x.t_()
+    corner.exp_()  # whose gradient needs its result, looked up by its place in memory
+    (g,) = L.autograd.grad(x.sum(), w, create_graph=True)
+    (h,) = L.autograd.grad(g.sum(), w)
+    e = L.ones((), dtype=L.float64).exp().item()
+    assert g.tolist() == [[e, 1.0, 1.0], [1.0] * 3]
+    assert h.tolist() == [[e, 0.0, 0.0], [0.0] * 3]
+
+
+RETYPED: dict[str, tuple[str, Any]] = {
+    "real": ("complex128", lambda L, x: x.real),
+    "imag": ("complex128", lambda L, x: x.imag),
+    "imag of a part": ("complex128", lambda L, x: x[1:].imag),
+    "view_as_real": ("complex128", lambda L, x: L.view_as_real(x)[..., 1]),
+    "view_as_complex": ("float64", lambda L, x: L.view_as_complex(x)),
+    "a part of view_as_complex": ("float64", lambda L, x: L.view_as_complex(x)[1:]),
+}
+TURNS: dict[str, Any] = {"transpose_": lambda x: x.transpose_(0, 1), "unsqueeze_": lambda x: x.unsqueeze_(0)}
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=list(TURNS))
+@pytest.mark.parametrize(("dtype", "look"), RETYPED.values(), ids=list(RETYPED))
+def test_parts_of_complex_numbers_survive_a_turned_base(dtype: str, look: Any, turn: Any) -> None:
+    def change(w: Any) -> Any:
+        x = w * 1
+        part = look(ut, x)
+        turn(x)
+        part.mul_(3)
+        return (x * x).sum() + part.abs().square().sum()
+
+    w = ut.randn(2, 3, 2, dtype=getattr(ut, dtype), requires_grad=True)
+    assert ut.autograd.gradcheck(change, (w,))
+    assert ut.autograd.gradgradcheck(change, (w,))
+
+
+@pytest.mark.parametrize("look", [lambda x: x[1:], lambda x: ut.view_as_real(x)], ids=["part", "view_as_real"])
+def test_a_view_of_more_than_its_base_has_become_is_refused(look: Any) -> None:
+    """PyTorch gives the elements that the base no longer shows a gradient of zero."""
+    w = ut.ones(4, dtype=ut.complex128, requires_grad=True)
+    x = w * 1
+    view = look(x)
+    x.as_strided_((1,), (1,))
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match=r"history of (those elements cannot be found|the view is lost)"):
+        view.abs().sum()
+    assert x.detach().tolist() == [2.0]
+
+
+def test_without_history_such_a_view_is_as_good_as_any(L: Any) -> None:
+    x = L.arange(6.0)
+    view = x[2:]
+    x.as_strided_((1,), (1,))
+    view[1:].mul_(10)
+    assert view.tolist() == [2.0, 30.0, 40.0, 50.0]
+
+
+STRIDED: dict[str, tuple[str, Any, list[Any], list[Any]]] = {
+    "real": ("complex128", lambda x: x.real.as_strided((2,), (1,), 0), [0.0, 1.0], [2j, 0, 0]),
+    "imag": ("complex128", lambda x: x.imag.as_strided((2,), (1,), 3), [3.0, 4.0], [0, 6j, 8]),
+    "a part": (
+        "float64",
+        lambda x: ut.view_as_complex(x)[1:].as_strided((1,), (1,), 0),
+        [1j],
+        [[0, 2], [0, 0], [0, 0]],
+    ),
+    "its real": (
+        "float64",
+        lambda x: ut.view_as_complex(x).real.as_strided((1,), (1,), 3),
+        [3.0],
+        [[0, 0], [0, 6], [0, 0]],
+    ),
+}
+
+
+@pytest.mark.parametrize(("dtype", "look", "values", "gradient"), STRIDED.values(), ids=list(STRIDED))
+def test_the_memory_beside_parts_of_complex_numbers(dtype: str, look: Any, values: Any, gradient: Any) -> None:
+    """PyTorch shows the same values, and gives what lies outside of the parts a gradient of zero."""
+    w = ut.arange(6.0, dtype=ut.float64).view(3, 2)
+    w = (ut.view_as_complex(w) if dtype == "complex128" else w).clone().requires_grad_()
+    shown = look(w * 1)
+    assert shown.tolist() == values
+    shown.abs().square().sum().backward()
+    assert w.grad.tolist() == gradient

@@ -21,11 +21,11 @@ import undertow as ut
 from undertow.interop.files import STRUCTURE, FileFormatError
 
 needs_safetensors = pytest.mark.skipif(not find_spec("safetensors"), reason="safetensors is not installed")
-ENDINGS = [".npz", pytest.param(".safetensors", marks=needs_safetensors)]
+ENDINGS = [".npz", ".pt", pytest.param(".safetensors", marks=needs_safetensors)]
 
 TREE = {
     "weights": {"layer.0": ut.arange(6.0).reshape(2, 3), "empty": ut.zeros(0, 3), "number": ut.tensor(2.5)},
-    "steps": [1, True, None, "text with ümlaut", (math.inf, -0.0, 1e-320, 1 + 2j)],
+    "steps": [1, True, None, "text with ümlaut", (math.inf, -0.0, 1e-320), 2**31, -(2**31) - 1, 2**70, [], (), {}],
     7: {"bool": ut.tensor([True, False]), "complex": ut.tensor([1 + 2j]), "int": ut.tensor([1], dtype=ut.int8)},
 }
 
@@ -58,7 +58,14 @@ def test_leaves_require_grad_again_and_layouts_do_not_matter(tmp_path: Path, end
     found["t"] += 1  # its memory is its own
 
 
-def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".npz", pytest.param(".safetensors", marks=needs_safetensors)])
+def test_complex_numbers(tmp_path: Path, ending: str) -> None:
+    ut.save({"z": (1 + 2j, complex(math.inf, -0.0))}, tmp_path / f"tree{ending}")
+    assert same({"z": (1 + 2j, complex(math.inf, -0.0))}, ut.load(tmp_path / f"tree{ending}"))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path, ending: str) -> None:
     def step(model: Any, optimizer: Any) -> float:
         optimizer.zero_grad()
         loss = (model(ut.ones(4, 3)) ** 2).mean()
@@ -69,7 +76,7 @@ def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
     model = ut.nn.Sequential(ut.nn.Linear(3, 5), ut.nn.Tanh(), ut.nn.Linear(5, 1))
     optimizer = ut.optim.Adam(model.parameters(), lr=0.1)
     step(model, optimizer)
-    path = tmp_path / "state.npz"
+    path = tmp_path / f"state{ending}"
     ut.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
     other = ut.nn.Sequential(ut.nn.Linear(3, 5), ut.nn.Tanh(), ut.nn.Linear(5, 1))
     again = ut.optim.Adam(other.parameters())
@@ -79,9 +86,10 @@ def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
     assert [step(model, optimizer) for _ in range(3)] == [step(other, again) for _ in range(3)]
 
 
-@pytest.mark.parametrize("value", [object(), {1.5: 1}, {"f": print}, [b"bytes"], {(1, 2): 3}])
-def test_what_is_no_tree_is_refused_and_the_old_file_stays(tmp_path: Path, value: Any) -> None:
-    path = tmp_path / "tree.npz"
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("value", [object(), {1.5: 1}, {"f": print}, [b"bytes"], {(1, 2): 3}, ut.nn.Linear(1, 1)])
+def test_what_is_no_tree_is_refused_and_the_old_file_stays(tmp_path: Path, value: Any, ending: str) -> None:
+    path = tmp_path / f"tree{ending}"
     ut.save({"a": 1}, path)
     with pytest.raises(TypeError):
         ut.save(value, path)
@@ -102,10 +110,8 @@ def test_a_failing_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_endings_say_the_format(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"end in \.npz or \.safetensors"):
+    with pytest.raises(ValueError, match=r"end in \.pt or \.pth or \.npz or \.safetensors"):
         ut.save({}, tmp_path / "model.pickle")
-    with pytest.raises(ValueError, match="read, but not written"):
-        ut.save({}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="can be read"):
         ut.load(tmp_path / "model")
     with pytest.raises(FileNotFoundError):
@@ -165,12 +171,12 @@ def test_a_structure_that_save_never_writes(tmp_path: Path, structure: str) -> N
         ut.load(tmp_path / "odd.npz")
 
 
-@pytest.mark.parametrize("ending", [*ENDINGS, ".pt"])
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_cut_and_garbled_files(tmp_path: Path, ending: str) -> None:
     """Every file is read as far as it is right, or raises ValueError; it never does anything else."""
-    path = tmp_path / f"whole{'.npz' if ending == '.pt' else ending}"
+    path = tmp_path / f"whole{ending}"
     ut.save({"w": ut.arange(50.0), "n": [1, 2.5, "x"]}, path)
-    whole = torch_like_file() if ending == ".pt" else path.read_bytes()
+    whole = path.read_bytes()
     broken, rng = tmp_path / f"broken{ending}", np.random.default_rng(0)
     for n in range(200):
         data = bytearray(whole)
@@ -222,6 +228,43 @@ def test_weights_for_pytorch(torch: ModuleType, tmp_path: Path) -> None:
     theirs = torch.nn.Linear(3, 4)
     theirs.load_state_dict(safetensors.load_file(tmp_path / "m.safetensors"))
     assert np.array_equal(theirs.weight.detach().numpy(), model.weight.detach().numpy())
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_files_for_pytorch(torch: ModuleType, tmp_path: Path, weights_only: bool) -> None:
+    model = ut.nn.Sequential(ut.nn.Linear(3, 4), ut.nn.BatchNorm1d(4))
+    optimizer = ut.optim.Adam(model.parameters())
+    model(ut.randn(5, 3)).sum().backward()
+    optimizer.step()
+    tied = ut.randn(3)
+    tree = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "tree": TREE, "tied": [tied, tied]}
+    tree |= {"t": ut.arange(6.0).reshape(2, 3).t(), "leaf": ut.ones(2, requires_grad=True), "array": np.arange(3)}
+    ut.save(tree, tmp_path / "m.pth")
+    found = torch.load(tmp_path / "m.pth", weights_only=weights_only)
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    theirs.load_state_dict(found["model"])
+    torch.optim.Adam(theirs.parameters()).load_state_dict(found["optimizer"])
+    assert np.array_equal(theirs[0].weight.detach().numpy(), model[0].weight.detach().numpy())
+    assert found["tree"]["steps"] == TREE["steps"] and found["tree"][7]["complex"].tolist() == [1 + 2j]
+    assert found["tree"]["weights"]["empty"].shape == (0, 3) and found["tree"]["weights"]["number"].item() == 2.5
+    assert found["t"].tolist() == tree["t"].tolist() and found["array"].tolist() == [0, 1, 2]
+    assert found["leaf"].requires_grad and not found["t"].requires_grad
+    assert found["tied"][0].data_ptr() == found["tied"][1].data_ptr()
+
+
+def test_open_files() -> None:
+    stream = io.BytesIO()
+    ut.save({"w": ut.ones(2)}, stream)
+    stream.seek(0)
+    assert ut.load(stream, map_location="sim:0", weights_only=True)["w"].device == ut.device("sim:0")
+    with pytest.raises(FileFormatError):
+        ut.load(io.BytesIO(b"nothing"))
+
+
+def test_a_dtype_that_pytorchs_files_have_not(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"uint16 at 'w'.*use a \.npz file"):
+        ut.save({"w": ut.tensor([1], dtype=ut.uint16)}, tmp_path / "w.pt")
 
 
 @pytest.mark.torch

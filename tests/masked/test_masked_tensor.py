@@ -139,6 +139,13 @@ a.var(dim=1); a.std(dim=1); a.argmin(dim=1); a.argmax(dim=0); a.all(dim=1)
 a.softmax(1); a.softmax(0)
 a.t(); a.transpose(0, 1); a.reshape(12); a.view(4, 3); a.unsqueeze(0); a.expand(2, 3, 4); a.contiguous()
 a[0]; a[:, 1]; a[1:, ::2]; a.select(0, 2); a.split(2); a.clone(); a.detach(); a.double(); a.float()
+d + a; d - a; d * a; d / a; d // a; L.add(d, a); L.add(a, 2); L.pow(a, 2); L.square(a)
+L.sin(a); L.exp(a); L.sqrt(a); L.logit(a); L.clamp(a, 0, 2); L.maximum(a, a); L.fmod(a, a); L.atan2(a, d)
+L.sum(a); L.sum(a, 1); L.mean(a, dim=1); L.prod(a, 1); L.amax(a, 1); L.amin(a, dim=0, keepdim=True); L.var(a, dim=1)
+L.argmax(a, 1); L.std(a, 1); L.softmax(a, 1); L.transpose(a, 0, 1)
+L.where(d > 0, a, a); L.where(d > 0, L.exp(a), other); L.cat([a, other]); L.stack([a, other], 1); L.clone(a)
+a.add_(a); a.add_(1); a.sub_(d); a.mul_(a); a.div_(2); a.pow_(2); a.sin_(); a.exp_(); a.sqrt_(); a.abs_(); a.neg_()
+a.clamp_(0, 2); a.logit_(); a.round_(); a.sign_(); a.remainder_(2); a.atan2_(a); a.floor_()
 """
 
 
@@ -148,7 +155,10 @@ def test_operations_are_those_of_pytorch(program: str, torch: Any) -> None:
     found = []
     for L, make in ((ut, masked_tensor), (torch, torch.masked.masked_tensor)):
         d = L.tensor(DATA)
-        result = eval(program, {"a": make(d, L.tensor(MASK)), "d": d})
+        given = {"a": make(d, L.tensor(MASK)), "other": make(2 * d, L.tensor(~MASK)), "d": d, "L": L}
+        result = eval(program, given)
+        if program.split("(")[0].endswith("_"):
+            assert result is given["a"]
         results = result if isinstance(result, tuple) else (result,)
         found.append([(r.to_tensor(0).numpy(), r.get_mask().numpy()) for r in results])
     for (value, mask), (expected, expected_mask) in zip(*found, strict=True):
@@ -159,7 +169,7 @@ def test_operations_are_those_of_pytorch(program: str, torch: Any) -> None:
 GRADIENTS = """
 (a * a).sum(); a.exp().mean(); a.sqrt().sum(dim=1).sum(); (a / 2).prod(dim=0).sum(); a.amax(dim=1).sum()
 a.softmax(1).amax(dim=1).sum(); a.var(dim=1).sum(); a.log().sum(); (1 / (a - 2)).sum(); a[0].sum()
-a.t().amin(dim=0).sum()
+a.t().amin(dim=0).sum(); L.sum(L.exp(a) * 2); L.mean(L.log(a)); L.sum(L.softmax(a, 1) * a)
 """
 
 
@@ -171,7 +181,7 @@ def test_gradients_are_masked(program: str, torch: Any) -> None:
     found = []
     for L, make in ((ut, masked_tensor), (torch, torch.masked.masked_tensor)):
         a = make(L.tensor(data), L.tensor(MASK), requires_grad=True)
-        eval(program, {"a": a}).backward()
+        eval(program, {"a": a, "L": L}).backward()
         found.append(a.grad)
     assert masked.is_masked_tensor(found[0])
     np.testing.assert_array_equal(found[0].get_mask().numpy(), MASK)
@@ -214,12 +224,56 @@ def test_gradients_given_to_backward_may_be_masked() -> None:
     assert a.grad.to_tensor(0).tolist() == [6.0, 0.0]
 
 
-def test_plain_operations_refuse_it() -> None:
+def test_operations_without_a_rule_refuse_it() -> None:
     a = masked_tensor(ut.ones(2), ut.tensor([True, False]))
-    with pytest.raises(TypeError, match="must be Tensor, not MaskedTensor"):
-        ut.sin(a)
-    with pytest.raises(TypeError):
-        np.sin(a)
+    for call in (ut.addcmul, ut.lerp):
+        with pytest.raises(TypeError, match="must be Tensor, not MaskedTensor"):
+            call(a, a, a)
+    for call in (ut.sort, ut.max, ut.det, ut.ravel, np.sin):
+        with pytest.raises(TypeError):
+            call(a)
+    with pytest.raises(TypeError, match="condition"):
+        ut.where(a, a, a)
+
+
+def test_in_place_forms_leave_the_given_data_alone() -> None:
+    data = ut.tensor([1.0, 2.0])
+    a = before = as_masked_tensor(data, ut.tensor([True, False]))
+    a += 1
+    a *= a
+    assert a is before and a.to_tensor(0).tolist() == [4.0, 0.0]
+    assert data.tolist() == [1.0, 2.0]
+
+
+def test_in_place_forms_are_recorded() -> None:
+    x = ut.tensor([1.0, 0.0, 4.0], requires_grad=True)
+    a = as_masked_tensor(x * 1, x > 0)
+    a.sqrt_().mul_(3)
+    a.sum().backward()
+    assert x.grad.tolist() == [1.5, 0.0, 0.75]
+
+
+def test_what_cannot_be_changed_in_place() -> None:
+    leaf = masked_tensor(ut.ones(2), ut.tensor([True, False]), requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        leaf.add_(1)
+    a = masked_tensor(ut.tensor([1, 2]), ut.tensor([True, False]))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        a.div_(2)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        a.add_(ut.ones(3, 2, dtype=ut.int64))
+    with pytest.raises(ValueError, match="Input masks must match"):
+        a.add_(masked_tensor(ut.tensor([1, 2]), ut.tensor([True, True])))
+
+
+def test_a_function_by_cases_without_overflow() -> None:
+    """exp(x) for negative x and 1 beyond: the branch that is not taken overflows, and has no part in the gradient."""
+    x = ut.tensor([-10.0, -5.0, 0.0, 5.0, 1000.0], requires_grad=True)
+    negative = x.detach() < 0
+    y = ut.where(negative, ut.exp(as_masked_tensor(x, negative)), masked_tensor(ut.ones(5), ~negative))
+    assert y.get_mask().all()
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [np.exp(-10), np.exp(-5), 0, 0, 0], rtol=1e-6)
 
 
 def test_errors() -> None:
@@ -244,6 +298,9 @@ def test_errors() -> None:
 
 def test_what_pytorch_has_no_rule_for() -> None:
     a = masked_tensor(ut.tensor([1.0, 5.0, 2.0]), ut.tensor([True, False, True]))
+    assert (ut.tensor(3.0) ** a).to_tensor(0).tolist() == [3.0, 0.0, 9.0]
+    assert ut.sub(a, a, alpha=2).to_tensor(0).tolist() == [-1.0, 0.0, -2.0]
+    assert ut.logsumexp(a, 0).item() == pytest.approx(np.logaddexp(1, 2))
     assert (2 - a).to_tensor(0).tolist() == [1.0, 0.0, 0.0]
     np.testing.assert_allclose(a.log_softmax(0).exp().sum().item(), 1, rtol=1e-6)
     assert a.any().item()

@@ -35,6 +35,13 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("renorm", "RenormBackward0"): "MulBackward0",
     ("linalg_householder_product", "LinalgHouseholderProductBackward0"): "SubBackward0",
     ("orgqr", "LinalgHouseholderProductBackward0"): "SubBackward0",
+    ("ormqr", "OrmqrBackward0"): "SubBackward0 or TransposeBackward0 or ConjBackward0",
+    ("segment_reduce", "SegmentReduceBackward0"): "ScatterReduceBackward0 or DivBackward0",
+    ("lu", "LinalgLuFactorExBackward0"): "AddBackward0",
+    ("svd_lowrank", "MulBackward0"): "MmBackward0 or UnsafeViewBackward0 or BmmBackward0",
+    ("svd_lowrank", "SubBackward0"): "MmBackward0",
+    ("pca_lowrank", "SubBackward0"): "MmBackward0",
+    ("pca_lowrank", "MulBackward0"): "MmBackward0",
     ("stft", "SqueezeBackward4"): "SqueezeBackward1",
     ("stft", "TransposeBackward1"): "TransposeBackward0",
     ("linalg_lu_factor_ex", "LinalgLuFactorExBackward0"): "AddBackward0",
@@ -88,10 +95,11 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("smooth_l1_loss", "SumBackward0"): "SmoothL1LossBackward0",
     # the row compares with relu6, because PyTorch's own derivative is of single precision
     ("hardsigmoid", "DivBackward0"): "HardsigmoidBackward0",
-    # a standardisation, then weight and bias
-    ("group_norm", "NativeGroupNormBackward0"): "AddBackward0",
-    ("batch_norm", "NativeBatchNormBackward0"): "AddBackward0 or StandardizeBackward0",
-    ("instance_norm", "ViewBackward0"): "AddBackward0 or StandardizeBackward0",
+    # running statistics are subtracted, then come weight and bias
+    ("batch_norm", "NativeBatchNormBackward0"): "NativeBatchNormBackward0 or AddBackward0",
+    # groups of one channel
+    ("instance_norm", "ViewBackward0"): "NativeGroupNormBackward0 or AddBackward0",
+    ("rms_norm", "MulBackward0"): "FusedRmsNormBackward0 or MulBackward0",
     # made from the form for matrices, or for the lower triangle, by views
     ("linalg_solve", "LinalgSolveExBackward0"): "LinalgSolveExBackward0 or SqueezeBackward1 or TransposeBackward0",
     ("linalg_cholesky", "LinalgCholeskyExBackward0"): "LinalgCholeskyExBackward0 or TransposeBackward0",

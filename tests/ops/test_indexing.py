@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from functools import partial
 from types import EllipsisType, ModuleType
@@ -273,8 +274,6 @@ ERRORS = [
      r"mask \[4\] at index 0 does not match the shape of the indexed tensor \[4, 5, 4\] at index 1"),
     (at[T(np.ones((4, 4)), "bool")], IndexError,
      r"mask \[4, 4\] at index 1 does not match the shape of the indexed tensor \[4, 5, 4\] at index 1"),
-    (at[::-1], ValueError, "step must be greater than zero"),
-    (at[0, ::-2], ValueError, "step must be greater than zero"),
     (at[::0], ValueError, "slice step cannot be zero"),
     (at[1.5], IndexError, "only integers, slices .* are valid indices"),
     (at[{}], IndexError, "only integers, slices .* are valid indices"),
@@ -289,6 +288,65 @@ def test_errors(torch: ModuleType, index: Any, error: type[Exception], message: 
         ut.tensor(source())[ut_index(index)]
     with pytest.raises(error, match=message):
         torch.tensor(source())[torch_index(torch, index)]
+
+
+# ---- backwards, which PyTorch refuses
+
+
+def test_slices_backwards_are_those_of_numpy() -> None:
+    array = np.arange(7.0)
+    places = [None, 0, 1, 3, 6, 7, 9, -1, -3, -7, -8, -20]
+    for start, stop, step in itertools.product(places, places, [-1, -2, -3, -10]):
+        assert ut.tensor(array)[start:stop:step].tolist() == array[start:stop:step].tolist()
+
+
+BACKWARDS = [at[::-1], at[:, ::-1], at[..., ::-2], at[1, ::-1, ::-1], at[::-1, None, 1], at[::-1, [0, 2]],
+             at[[1, 0], ::-1], at[:, ::-1, [0, 1]], at[:: np.int64(-1)], at[3:3:-1]]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", BACKWARDS, ids=map(show, BACKWARDS))
+def test_backwards_in_an_index(index: Any) -> None:
+    array = np.arange(24.0).reshape(4, 3, 2)
+    tensor = ut.tensor(array)
+    assert np.array_equal(tensor[index].numpy(), array[index])
+    tensor[index] = 5 * ut.ones_like(tensor[index])
+    array[index] = 5
+    assert np.array_equal(tensor.numpy(), array)
+
+
+def test_a_slice_backwards_is_a_view() -> None:
+    x = ut.arange(5.0)
+    back = x[::-1]
+    assert back._base is x
+    assert back.stride() == (-1,)
+    back[0] = 9
+    x[0] = 7
+    assert x.tolist() == [7, 1, 2, 3, 9]
+    assert back.tolist() == [9, 3, 2, 1, 7]
+    assert back._version == x._version == 2
+
+
+def test_gradients_of_slices_backwards() -> None:
+    def f(t: Any) -> Any:
+        u = t * 1
+        u[::-1][1:] *= t[:-1]
+        back = u[::-1]
+        u.mul_(2)
+        return (back * u).sin() + t[1::-1].sum() * t[::-2].sum()
+
+    t = ut.tensor([0.3, 0.5, 0.7], dtype=ut.float64, requires_grad=True)
+    assert ut.autograd.gradcheck(f, t, check_forward_ad=True, check_batched_grad=True)
+    assert ut.autograd.gradgradcheck(f, t, check_fwd_over_rev=True)
+    rows = ut.rand(2, 3)
+    assert ut.vmap(f)(rows).tolist() == ut.stack([f(r) for r in rows]).tolist()
+
+
+@pytest.mark.parametrize(("index", "error"), [(at[::-1.5], TypeError), (at[:"a":-1], TypeError), (at[::0], ValueError)])
+def test_steps_that_are_none(index: Any, error: Any) -> None:
+    with pytest.raises(error, match="slice"):
+        ut.ones(3)[index]
+    with pytest.raises(IndexError, match="0-dim"):
+        ut.tensor(1.0)[::-1]
 
 
 def test_a_real_dimension_is_named(torch: ModuleType) -> None:

@@ -93,6 +93,24 @@ def test_a_power_of_zero_has_a_finite_second_derivative_where_there_is_one() -> 
     assert second._array.tolist() == [0, 6]
 
 
+def second_derivatives_of_power(base: float, exponent: float) -> list[float]:
+    """By base twice, by base and exponent, by exponent and base, by exponent twice."""
+    x, e = (Tensor(np.array(v), cpu, LEAF) for v in (base, exponent))
+    slopes = grad([ops.pow(x, e)], [x, e], create_graph=True)
+    return [g._array.item() for slope in slopes for g in grad([slope], [x, e], retain_graph=True)]
+
+
+def test_mixed_derivatives_of_a_power_at_exponent_zero() -> None:
+    """PyTorch has zero for the derivative of the slope by the exponent there, which is 1 / base."""
+    assert np.allclose(second_derivatives_of_power(2.0, 0.0), [0, 0.5, 0.5, math.log(2) ** 2])
+
+
+def test_second_derivatives_of_a_power_of_zero_are_numbers() -> None:
+    assert second_derivatives_of_power(0.0, 2.0) == [2, 0, 0, 0]
+    assert second_derivatives_of_power(0.0, 0.0)[0] == 0
+    assert second_derivatives_of_power(0.0, 2.5)[3] == 0
+
+
 def test_the_modulus_of_polar_coordinates_may_be_negative_or_zero() -> None:
     """PyTorch takes the direction from the result, which is wrong or lost there."""
     size = Tensor(np.array([-2.0, 0.0]), cpu, LEAF)

@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from undertow.backend import kernels
 from undertow.ops import gaussian, rows
 
 PLAIN = 10**12  # no array has so many elements
+
+
+@pytest.fixture(autouse=True)
+def without_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have tests of their own, tests/compiled/test_kernels.py."""
+    monkeypatch.setattr(kernels, "core", None)
 
 
 @pytest.fixture

@@ -79,7 +79,6 @@ ONE = {
     "unsqueeze": lambda x: ops.unsqueeze(x, -1),
     "view": lambda x: ops.view(x, -1, 2),
     "view_as": lambda x: ops.view_as(x, counting(4, 6)),
-    "view_dtype": lambda x: ops.view(x, dtypes.int64),
 }
 
 SEVERAL = {

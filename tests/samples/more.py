@@ -131,7 +131,4 @@ SAMPLES = [
     Sample("lobpcg", constant(DEFINITE), constant(DEFINITE[::-1]), note="generalised", reference=False,
            call=lambda L, A, B: L.lobpcg(A, 1, B @ B.mT, largest=False)[0]),
     Sample("orgqr", normal(4, 3), normal(3)),
-    Sample("histogram", normal(20).without_gradient(), 5, kwargs={"range": (-1.0, 1.0)}),
-    Sample("histogram", normal(20).without_gradient(), constant([-1.0, 0.0, 0.5]).without_gradient(), note="edges",
-           kwargs={"density": True}),
 ]  # fmt: skip

@@ -28,6 +28,13 @@ SAMPLES = [
     Sample("pow", constant([True, False]), 2, note="bool"),
     Sample("pow", ZERO, AROUND_ZERO, kink=True, gradgrad=False, note="zero"),
     Sample("pow", constant([0.0, 1.0]), 0.5, kink=True, gradgrad=False, note="root_of_zero"),
+    *(Sample("_rpow", normal(3, 4), base, complex=True, note=str(base), reference=lambda torch, x, base: base**x)
+      for base in [2, 2.5, 1]),
+    Sample("_rpow", normal(3, 4), -2, kink=True, gradgrad=False, note="negative",
+           reference=lambda torch, x, base: base**x),
+    Sample("_rpow", normal(3, 4), positive(4), note="tensor", reference=lambda torch, x, base: base**x),
+    Sample("_rpow", integers(4), 2, note="integers", reference=lambda torch, x, base: base**x),
+    Sample("_rpow", integers(4), 0.5, note="fraction", reference=lambda torch, x, base: base**x),
     Sample("square", normal(3, 4), complex=True),
     Sample("cbrt", distinct(3, 4), reference=False),
     Sample("float_power", positive(3, 4), normal(4), complex=True),

@@ -26,6 +26,7 @@ class SparseRow:
     holes      some elements of an input get no gradient by design (zeros, which the sparse tensor has not; padding),
                so finite differences do not apply
     reference  whether PyTorch can do it, too
+    real       it is for real numbers only
     """
 
     op: str
@@ -33,6 +34,7 @@ class SparseRow:
     call: Callable[..., Any]
     holes: bool = False
     reference: bool = True
+    real: bool = False
     note: str = ""
 
     @property
@@ -55,7 +57,30 @@ def pattern(m: Any, like: Any) -> Any:
     return m.sparse_coo_tensor(m.tensor([[0, 1, 2], [1, 2, 0]]), m.ones(3, dtype=like.dtype), (3, 4)).coalesce()
 
 
+def csr(m: Any, values: Any) -> Any:
+    """A 3 x 4 matrix by rows, the second of which is empty."""
+    return m.sparse_csr_tensor(m.tensor([0, 1, 1, 4]), m.tensor([1, 0, 2, 3]), values, (3, 4))
+
+
+def csc(m: Any, values: Any) -> Any:
+    return m.sparse_csc_tensor(m.tensor([0, 1, 1, 3, 4]), m.tensor([1, 0, 2, 2]), values, (3, 4))
+
+
+def bsr(m: Any, values: Any) -> Any:
+    """A 4 x 6 matrix of three blocks."""
+    return m.sparse_bsr_tensor(m.tensor([0, 1, 3]), m.tensor([1, 0, 1]), values, (4, 6))
+
+
+def bsc(m: Any, values: Any) -> Any:
+    return m.sparse_bsc_tensor(m.tensor([0, 2, 3]), m.tensor([0, 1, 0]), values, (4, 6))
+
+
+def over_values(name: str, make: Any, dim: int) -> Any:
+    return lambda m, v: getattr(m.sparse, name)(make(m, v), dim).to_dense()
+
+
 FOUR = (normal(4),)
+BLOCKS = (normal(3, 2, 3),)
 HOLES = constant([[0.0, 1.5, 0.0, -2.0], [0.0, 0.0, 0.0, 0.0], [0.7, 0.0, 0.0, 0.3]])
 
 SPARSE_ROWS: list[SparseRow] = [
@@ -113,6 +138,83 @@ SPARSE_ROWS: list[SparseRow] = [
     SparseRow("sparse_sum", FOUR, lambda m, v: m.sparse.sum(coo(m, v), (0, 1)), note="dims"),
     SparseRow("sparse_sum", (normal(3, 4),), lambda m, v: m.sparse.sum(rows(m, v), 1).to_dense(), note="hybrid"),
     SparseRow("sparse_sum", (normal(3, 4),), lambda m, v: m.sparse.sum(rows(m, v), 0), note="hybrid-rows"),
+    # compressed layouts
+    SparseRow("sparse_csr_tensor", FOUR, lambda m, v: csr(m, v).to_dense()),
+    SparseRow("sparse_csr_tensor", FOUR, csr, note="sparse"),
+    SparseRow("sparse_csr_tensor", (normal(4, 2),), lambda m, v: m.sparse_csr_tensor(
+        m.tensor([0, 1, 1, 4]), m.tensor([1, 0, 2, 3]), v, (3, 4, 2)).to_dense(), note="hybrid"),
+    SparseRow("sparse_csr_tensor", (normal(2, 2),), lambda m, v: m.sparse_csr_tensor(
+        m.tensor([[0, 1, 2], [0, 0, 2]]), m.tensor([[1, 0], [0, 2]]), v, (2, 2, 3)).to_dense(),
+              reference=False, note="batch"),
+    SparseRow("sparse_csc_tensor", FOUR, lambda m, v: csc(m, v).to_dense(), reference=False),
+    SparseRow("sparse_bsr_tensor", BLOCKS, lambda m, v: bsr(m, v).to_dense(), reference=False),
+    SparseRow("sparse_bsc_tensor", BLOCKS, lambda m, v: bsc(m, v).to_dense(), reference=False),
+    SparseRow("sparse_compressed_tensor", FOUR, lambda m, v: m.sparse_compressed_tensor(
+        m.tensor([0, 1, 4]), m.tensor([1, 0, 2, 3]), v, (2, 4), layout=m.sparse_csr).to_dense()),
+    SparseRow("values", FOUR, lambda m, v: csr(m, v).values(), note="csr"),
+    SparseRow("values", BLOCKS, lambda m, v: bsc(m, v).values(), reference=False, note="bsc"),
+    SparseRow("to_dense", FOUR, lambda m, v: csr(m, v).to_dense(masked_grad=False), note="csr-unmasked"),
+    SparseRow("to_sparse_csr", (HOLES,), lambda m, x: x.to_sparse_csr(), holes=True),
+    SparseRow("to_sparse_csr", (normal(3, 4),), lambda m, x: x.to_sparse_csr(), note="full"),
+    SparseRow("to_sparse_csr", FOUR, lambda m, v: coo(m, v).coalesce().to_sparse_csr().to_dense(), note="coo"),
+    SparseRow("to_sparse_csr", FOUR, lambda m, v: csc(m, v).to_sparse_csr().to_dense(), reference=False, note="csc"),
+    SparseRow("to_sparse_csr", BLOCKS, lambda m, v: bsr(m, v).to_sparse_csr().to_dense(), reference=False, note="bsr"),
+    SparseRow("to_sparse_csc", (normal(3, 4),), lambda m, x: x.to_sparse_csc().to_dense(), reference=False),
+    SparseRow("to_sparse_csc", FOUR, lambda m, v: csr(m, v).to_sparse_csc().to_dense(), reference=False, note="csr"),
+    SparseRow("to_sparse_bsr", (normal(4, 6),), lambda m, x: x.to_sparse_bsr((2, 3)).to_dense(), reference=False),
+    SparseRow("to_sparse_bsr", BLOCKS, lambda m, v: bsc(m, v).to_sparse_bsr((2, 3)).to_dense(), reference=False,
+              note="bsc"),
+    SparseRow("to_sparse_bsc", (normal(4, 6),), lambda m, x: x.to_sparse_bsc((2, 3)).to_dense(), reference=False),
+    SparseRow("to_sparse", FOUR, lambda m, v: csr(m, v).to_sparse().to_dense(), note="csr"),
+    SparseRow("to_sparse", BLOCKS, lambda m, v: bsr(m, v).to_sparse().to_dense(), reference=False, note="bsr"),
+    SparseRow("sparse_mask", (normal(3, 4),), lambda m, x: x.sparse_mask(csr(m, m.ones(4, dtype=x.dtype))).to_dense(),
+              reference=False, note="csr"),
+    SparseRow("add", (normal(4), normal(4)), lambda m, v, w: (csr(m, v) + csr(m, w)).to_dense(), note="csr"),
+    SparseRow("add", (normal(4), normal(4)), lambda m, v, w: (csr(m, v) + csc(m, w).to_sparse_csr()).to_dense(),
+              reference=False, note="csr-places"),
+    SparseRow("add", (normal(4), normal(3, 4)), lambda m, v, x: x + csr(m, v), note="csr-dense"),
+    SparseRow("sub", (normal(4), normal(3, 4)), lambda m, v, x: x - csr(m, v), reference=False, note="csr"),
+    SparseRow("mul", FOUR, lambda m, v: (csr(m, v) * 2.5).to_dense(), note="csr-number"),
+    SparseRow("mul", (normal(4), normal()), lambda m, v, c: (csr(m, v) * c).to_dense(), reference=False,
+              note="csr-scalar"),
+    SparseRow("mul", (normal(4), normal(3, 4)), lambda m, v, x: (csr(m, v) * x).to_dense(), reference=False,
+              note="csr-dense"),
+    SparseRow("mul", (normal(4), normal(4)), lambda m, v, w: (csr(m, v) * csr(m, w)).to_dense(), note="csr"),
+    SparseRow("true_divide", FOUR, lambda m, v: (csr(m, v) / 4.0).to_dense(), reference=False, note="csr"),
+    SparseRow("neg", FOUR, lambda m, v: (-csr(m, v)).to_dense(), note="csr"),
+    SparseRow("clone", FOUR, lambda m, v: csr(m, v).clone().to_dense(), note="csr"),
+    SparseRow("t", FOUR, lambda m, v: csr(m, v).t().to_dense(), note="csr"),
+    SparseRow("t", BLOCKS, lambda m, v: bsr(m, v).t().to_dense(), reference=False, note="bsr"),
+    SparseRow("sum", FOUR, lambda m, v: csr(m, v).sum(), note="csr"),
+    SparseRow("mm", (normal(4), normal(4, 2)), lambda m, v, b: csr(m, v) @ b, note="csr"),
+    SparseRow("mm", (normal(4), normal(2, 3)), lambda m, v, b: b @ csr(m, v), note="csr-right"),
+    SparseRow("mm", (normal(4), normal(4)), lambda m, v, w: (csr(m, v) @ csr(m, w).t()).to_dense(), reference=False,
+              note="csr-both"),
+    SparseRow("mm", (normal(3, 2, 3), normal(6, 2)), lambda m, v, b: bsr(m, v) @ b, reference=False, note="bsr"),
+    SparseRow("mv", (normal(4), normal(4)), lambda m, v, b: csr(m, v) @ b, note="csr"),
+    SparseRow("addmm", (normal(3, 2), normal(4), normal(4, 2)), lambda m, c, v, b: m.addmm(c, csr(m, v), b),
+              note="csr"),
+    SparseRow("sparse_mm", (normal(4), normal(4, 2)), lambda m, v, b: m.sparse.mm(csr(m, v), b), note="csr"),
+    SparseRow("sparse_mm", (normal(4), normal(4)), lambda m, v, w: m.sparse.mm(csr(m, v), csr(m, w).t()).to_dense(),
+              reference=False, note="csr-both"),
+    SparseRow("sparse_addmm", (normal(3, 2), normal(4), normal(4, 2)),
+              lambda m, c, v, b: m.sparse.addmm(c, csr(m, v), b, beta=0.5, alpha=2.0), note="csr"),
+    SparseRow("sparse_sum", FOUR, lambda m, v: m.sparse.sum(csr(m, v), 0).to_dense(), reference=False, note="csr"),
+    SparseRow("sampled_addmm", (normal(4), normal(3, 2), normal(2, 4)), lambda m, v, a, b: m.sparse.sampled_addmm(
+        csr(m, v), a, b, beta=0.5, alpha=2.0).to_dense()),
+    SparseRow("sampled_addmm", (normal(4), normal(3, 2), normal(2, 4)), lambda m, v, a, b: m.sparse.sampled_addmm(
+        coo(m, v), a, b).to_dense(), reference=False, note="coo"),
+    SparseRow("_convert_indices_from_csr_to_coo", FOUR, lambda m, v: coo(m, v, m._convert_indices_from_csr_to_coo(
+        m.tensor([0, 1, 1, 4]), m.tensor([1, 0, 2, 3])).tolist()).to_dense()),
+    SparseRow("_convert_indices_from_coo_to_csr", FOUR, lambda m, v: m.sparse_csr_tensor(
+        m._convert_indices_from_coo_to_csr(m.tensor([0, 2, 2, 2]), 3), m.tensor([1, 0, 2, 3]), v, (3, 4)).to_dense()),
+    # over the values there are
+    *[SparseRow(f"sparse_{name}", FOUR, over_values(name, coo, dim), real=True, reference=dim >= 0, note=str(dim))
+      for name in ("softmax", "log_softmax") for dim in (0, 1, -1)],  # PyTorch's gradient is wrong for negative ones
+    *[SparseRow(f"sparse_{name}", (normal(3, 4),), over_values(name, rows, dim), real=True, note=f"hybrid {dim}")
+      for name in ("softmax", "log_softmax") for dim in (0, 1)],
+    SparseRow("sparse_spdiags", (normal(3, 4),), lambda m, d: m.sparse.spdiags(
+        d, m.tensor([0, 2, -1]), (3, 4)).to_dense(), holes=True, reference=False),
     # gradients that are sparse, for dense tensors
     SparseRow("embedding", (normal(5, 2),), lambda m, w: embedding(m, w, [[1, 3], [1, 0]])),
     SparseRow("embedding", (normal(5, 2),), lambda m, w: embedding(m, w, [1, 3, 1], 3), holes=True, note="padding"),
@@ -132,7 +234,12 @@ def embedding(m: Any, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
 #: operations that only these rows describe
 SPARSE_OPERATIONS = (
     "_coalesce", "_gather_places", "_kept_places", "_sampled_mm", "_slice_places", "_sparse_addmm", "_sparse_coo",
-    "_sparse_indices", "_sparse_mask", "_sparse_sparse_matmul", "_sparse_sum", "_sparse_sum_backward",
+    "_sparse_mask", "_sparse_sparse_matmul", "_sparse_sum", "_sparse_sum_backward",
     "_sparse_values", "_to_dense", "_to_sparse", "_to_sparse_dim", "_values_at", "coalesce", "indices",
     "sparse_addmm", "sparse_coo_tensor", "sparse_mask", "sparse_mm", "sparse_sum", "to_dense", "to_sparse", "values",
+    "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_sparse_compressed", "_to_form",
+    "_to_sparse_bsc", "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr",
+    "sparse_softmax", "sparse_log_softmax", "sparse_spdiags", "_with_values", "sampled_addmm",
+    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
+    "sparse_csc_tensor", "sparse_csr_tensor", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_csc", "to_sparse_csr",
 )  # fmt: skip

@@ -98,6 +98,8 @@ PARTS = [
     Sample("select", normal(3), 0, 1, note="to_scalar"),
     Sample("select_backward", normal(2, 4), (2, 3, 4), 1, -1, complex=True, reference=aten("select_backward")),
     Sample("slice", y3, 2, 1, 4, 2, complex=True, reference=aten("slice")),
+    Sample("_reversed", y3, 1, complex=True, reference=False),
+    Sample("_reversed", y3, -1, note="last", reference=False),
     Sample("slice", y3, -1, None, -1, note="open", reference=lambda torch, x, d, a, b: x[..., a:b]),
     Sample("slice", y3, 0, 5, 9, note="beyond", reference=aten("slice")),
     Sample(

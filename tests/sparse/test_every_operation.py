@@ -60,18 +60,23 @@ def agree(got: Any, expected: Any) -> bool:
     return bool(np.allclose(got[there], expected[there], atol=1e-7))
 
 
-def run_with(case: Case, nr: int, sparse: bool) -> tuple[Any, list[Any]]:
+def in_layout(tensor: Any, layout: Any) -> Any:
+    """The tensor in a layout; batches of matrices need equally many values for the compressed ones."""
+    return tensor if layout is ut.strided else tensor.to_sparse(layout=layout)
+
+
+def run_with(case: Case, nr: int, layout: Any) -> tuple[Any, list[Any]]:
     """The row with zeros in its input `nr`, as a sparse or a dense tensor."""
     leaves = [ut.tensor(a) for a in case.arrays]
     leaf = ut.tensor(with_zeros(case.arrays[nr]))
-    leaves[nr] = leaf = (leaf.to_sparse() if sparse else leaf).requires_grad_()
+    leaves[nr] = leaf = in_layout(leaf, layout).requires_grad_()
     return leaf, results(case, leaves)
 
 
-def wrong_for_sparse_input(case: Case, nr: int) -> str:
+def wrong_for_sparse_input(case: Case, nr: int, layout: Any) -> str:
     try:
-        leaf, got = run_with(case, nr, True)
-        twin, expected = run_with(case, nr, False)
+        leaf, got = run_with(case, nr, layout)
+        twin, expected = run_with(case, nr, ut.strided)
     except REFUSAL:
         return ""
     if not all(agree(a, b) for a, b in zip(got, expected, strict=True)):
@@ -87,18 +92,20 @@ def wrong_for_sparse_input(case: Case, nr: int) -> str:
     (wanted,) = ut.autograd.grad(expected, [twin], seeds, allow_unused=True) if expected else (None,)
     if (gradient is None) != (wanted is None):
         return f"{case.id}, input {nr}: a gradient is lost"
-    if gradient is not None and gradient.is_sparse:  # of what it has no place for, nothing is claimed
-        wanted = wanted.sparse_mask(gradient.coalesce())
+    if gradient is not None and gradient.layout is not ut.strided:  # of what it has no place for, nothing is claimed
+        wanted = wanted.sparse_mask(gradient.coalesce() if gradient.is_sparse else gradient)
     return "" if gradient is None or agree(gradient, wanted) else f"{case.id}, input {nr}: gradient"
 
 
-def test_a_sparse_input_is_refused_or_right() -> None:
-    tried = [(c, nr) for c in small_cases() for nr in c.differentiable if c.arrays[nr].ndim]
+@pytest.mark.parametrize("layout", [ut.sparse_coo, ut.sparse_csr, ut.sparse_csc], ids=str)
+def test_a_sparse_input_is_refused_or_right(layout: Any) -> None:
+    least = 1 if layout is ut.sparse_coo else 2
+    tried = [(c, nr) for c in small_cases() for nr in c.differentiable if c.arrays[nr].ndim >= least]
     assert len(tried) > 1000
-    assert [wrong for case, nr in tried if (wrong := wrong_for_sparse_input(case, nr))] == []
+    assert [wrong for case, nr in tried if (wrong := wrong_for_sparse_input(case, nr, layout))] == []
 
 
-def wrong_for_sparse_gradient(case: Case, create_graph: bool) -> str:
+def wrong_for_sparse_gradient(case: Case, create_graph: bool, layout: Any) -> str:
     leaves = [ut.tensor(a, requires_grad=nr in case.differentiable) for nr, a in enumerate(case.arrays)]
     outputs = [r for r in results(case, leaves) if r.requires_grad]
     inputs = [leaves[nr] for nr in case.differentiable]
@@ -107,9 +114,8 @@ def wrong_for_sparse_gradient(case: Case, create_graph: bool) -> str:
     seeds = [ut.tensor(with_zeros(random_like(r))) for r in outputs]
     expected = ut.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True)
     try:
-        got = ut.autograd.grad(
-            outputs, inputs, [s.to_sparse() for s in seeds], create_graph=create_graph, allow_unused=True
-        )
+        sparse = [in_layout(s, layout) for s in seeds]
+        got = ut.autograd.grad(outputs, inputs, sparse, create_graph=create_graph, allow_unused=True)
     except REFUSAL:
         return ""
     for nr, (gradient, wanted) in enumerate(zip(got, expected, strict=True)):
@@ -118,8 +124,9 @@ def wrong_for_sparse_gradient(case: Case, create_graph: bool) -> str:
     return ""
 
 
+@pytest.mark.parametrize("layout", [ut.sparse_coo, ut.sparse_csr], ids=str)
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_sparse_gradient_is_refused_or_right(create_graph: bool) -> None:
+def test_a_sparse_gradient_is_refused_or_right(create_graph: bool, layout: Any) -> None:
     cases = small_cases()
     assert len(cases) > 1000
-    assert [wrong for case in cases if (wrong := wrong_for_sparse_gradient(case, create_graph))] == []
+    assert [wrong for case in cases if (wrong := wrong_for_sparse_gradient(case, create_graph, layout))] == []

@@ -310,6 +310,18 @@ def test_embedding_bag_has_sparse_gradients(mode: str) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("norm_type", [1.0, 2.0])
+def test_embedding_bag_shortens_the_rows_that_it_uses(norm_type: float) -> None:
+    torch, found = pytest.importorskip("torch"), []
+    for m, bag in ((torch, torch.nn.functional.embedding_bag), (ut, ut.embedding_bag)):
+        weight = m.tensor([[3.0, 4.0], [6.0, 8.0], [0.3, 0.4]], requires_grad=True)
+        out = bag(m.tensor([[0, 2], [2, 2]]), weight, max_norm=1.0, norm_type=norm_type, mode="sum")
+        (out**2).sum().backward()
+        found.append([x.detach().numpy() for x in (out, weight, weight.grad)])
+    for got, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
 def test_embedding_bag_takes_its_arguments_in_the_old_order() -> None:
     weight, index, starts = ut.ones(3, 2), ut.tensor([0, 2]), ut.tensor([0])
     with pytest.warns(UserWarning, match="Argument order of embedding_bag was changed"):

@@ -13,7 +13,7 @@ from typing import Any
 from undertow.autograd.batched import BatchedTensor
 from undertow.autograd.leaves import detach, get_requires_grad
 from undertow.autograd.tangents import set_tangent, tangent_of
-from undertow.autograd.transforms import Transforms, active, under
+from undertow.autograd.transforms import Transforms, active, stands_for, under
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
 
@@ -50,8 +50,11 @@ def _alias(tensor: Tensor, connected: bool) -> Tensor:
     if connected and get_requires_grad(tensor):
         below = Transforms(duals, ()) if duals else None
         return under(below, REGISTRY["view_as"].function, tensor, tensor)
-    alias = detach(tensor)
+    # an inference tensor has no counter to share, and could not be saved
+    is_inference = tensor._extra is not None and tensor._extra.inference
+    alias = Tensor(tensor._array, tensor._xp) if is_inference else detach(tensor)
     alias._edge = LEAF
+    stands_for(alias, tensor)
     for level in duals:
         tangent = tangent_of(tensor, level)
         if tangent is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from undertow import ops
 from undertow.autograd.batched import VmapError
 from undertow.autograd.edges import GradientEdge
-from undertow.autograd.transforms import active, under
+from undertow.autograd.transforms import active, under, with_beneath
 from undertow.autograd.unreachable import not_differentiated, unreachable
 from undertow.autograd.vmap import vmap
 from undertow.backend import namespace_of_array
@@ -375,8 +375,9 @@ def _grad_of_batch(
             )
     keep, create_graph, allow_unused, materialize_grads = chosen
     below = [t._value for t in targets]
+    remaining = with_beneath(current().intercept, active().without(level))
     found = under(
-        active().without(level), grad, [level.front(r) for r in roots], below, [level.front(g) for g in grads],
+        remaining, grad, [level.front(r) for r in roots], below, [level.front(g) for g in grads],
         keep, create_graph, True, allow_unused, False, materialize_grads,
     )  # fmt: skip
     return tuple([None if g is None else level.wrap(g, t._dim) for g, t in zip(found, targets, strict=True)])

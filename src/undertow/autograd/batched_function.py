@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from undertow.autograd.batched import BatchedTensor
-from undertow.autograd.function import Function, backward_rule, bind_arguments
-from undertow.autograd.transforms import Transforms, active, under
+from undertow.autograd.function import Function, bind_arguments, call_jvp
+from undertow.autograd.intermediates import needed_inputs, note_intermediates, watch_for
+from undertow.autograd.transforms import Transforms, active, beneath, under, with_beneath
+from undertow.modes import current
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -48,11 +50,22 @@ def apply_batched_function(level: Any, cls: Any, args: tuple[Any, ...], kwargs: 
             f"Expected the vmap staticmethod of {cls.__name__} to have two returns: the outputs, and their out_dims."
         )
     output, out_dims = found
-    if isinstance(output, tuple) and isinstance(out_dims, tuple) and len(output) != len(out_dims):
-        raise RuntimeError(
-            f"The vmap staticmethod of {cls.__name__} returned {len(output)} outputs and {len(out_dims)} out_dims."
-        )
+    check_out_dims(cls, output, out_dims)
     return level.wrap(output, out_dims)
+
+
+def check_out_dims(cls: Any, output: Any, out_dims: Any) -> None:
+    """Raise unless there is a dimension, or None, for each output."""
+    several = isinstance(output, tuple | list)
+    fits = out_dims is None or isinstance(out_dims, int)
+    if several and not fits:
+        fits = isinstance(out_dims, type(output)) and len(output) == len(out_dims)
+    if not fits:
+        raise RuntimeError(
+            f"The vmap staticmethod of {cls.__name__} returned an incompatible (output, out_dims) tuple: "
+            f"{len(output) if several else 'one'} outputs ({type(output).__name__}), and out_dims={out_dims!r}. Return "
+            "a number or None for all outputs, or one for each, in a tuple like that of the outputs."
+        )
 
 
 class Plan:
@@ -67,7 +80,8 @@ class Plan:
     def inside(self, function: Any, *args: Any) -> Any:
         """Call a function under this vmap, whether or not it still runs."""
         now = active()
-        return under(Transforms(now.duals, (*now.vmaps, self.level)), function, *args)
+        inside = Transforms(now.duals, (*now.vmaps, self.level))
+        return under(with_beneath(current().intercept, inside), function, *args)
 
     def wrap(self, value: Any, dim: Any) -> Any:
         return BatchedTensor(value, dim, self.level) if isinstance(value, Tensor) and dim is not None else value
@@ -99,7 +113,7 @@ class MadeRule(Function):
         ctx.plan, ctx.inner = plan, cls._backward_cls()
         ctx.inner.needs_input_grad = ctx.needs_input_grad[1:]
         args = [plan.wrap(v, d) for v, d in zip(values, plan.dims, strict=True)]
-        output = plan.inside(call_forward, cls, ctx.inner, args)
+        output = MadeRule.followed(ctx, plan, args)
         plan.single = not isinstance(output, tuple)
         outputs = (output,) if plan.single else output
         if ctx.inner._dirty:
@@ -114,6 +128,21 @@ class MadeRule(Function):
                   if any(o is n for n in ctx.inner._non_differentiable)]  # fmt: skip
         ctx.mark_non_differentiable(*marked)
         return pairs[0][0] if plan.single else tuple([v for v, _ in pairs])
+
+    @staticmethod
+    def followed(ctx: Any, plan: Plan, args: list[Any]) -> Any:
+        """The user's forward on a batch, watched for intermediates. See intermediates.py."""
+        inner, cls = ctx.inner, plan.cls
+        inner.next_edges = ctx.next_edges
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        needed = needed_inputs(inputs, recording=bool(ctx.next_edges)) if cls._is_watched else ()
+        watch = watch_for(cls, inputs, needed)
+        intercept = current().intercept
+        lowest = beneath(intercept) if watch is None else watch
+        output = under(with_beneath(intercept, lowest), plan.inside, call_forward, cls, inner, args)
+        if needed:
+            note_intermediates(inner, inputs, needed, output, watch)
+        return output
 
     @staticmethod
     def keep(ctx: Any, plan: Plan) -> None:
@@ -133,7 +162,7 @@ class MadeRule(Function):
         inner._to_save = tuple([plan.wrap(t, d) for t, d in zip(ctx.saved_tensors, plan.saved_dims, strict=True)])
         inner.saved = ()
         wrapped = [plan.wrap(g, d) for g, d in zip(grads, plan.out_dims, strict=True)]
-        found = plan.inside(call_backward, plan.cls, inner, wrapped)
+        found = plan.inside(inner._call_backward, wrapped)
         found = found if isinstance(found, tuple) else (found,)
         return (None, *[plan.inside(plan.summed, g, d) for g, d in zip(found, plan.dims, strict=False)])
 
@@ -143,9 +172,8 @@ class MadeRule(Function):
         inner._saved_for_forward = tuple(
             [plan.wrap(t, d) for t, d in zip(ctx.saved_tensors, ctx.jvp_dims, strict=True)]
         )
-        inner.__dict__["_in_jvp"] = True
         wrapped = [plan.wrap(t, d) for t, d in zip(tangents, plan.dims, strict=True)]
-        found = plan.inside(plan.cls.jvp, inner, *wrapped)
+        found = plan.inside(call_jvp, inner, wrapped)
         found = found if isinstance(found, tuple) else (found,)
         moved = [plan.inside(plan.summed, t, 0 if d is None else d) if d is not None else t
                  for t, d in zip(found, plan.out_dims, strict=True)]  # fmt: skip
@@ -158,7 +186,3 @@ def call_forward(cls: Any, ctx: Any, args: list[Any]) -> Any:
     output = cls.forward(*args)
     cls.setup_context(ctx, tuple(args), output)
     return output
-
-
-def call_backward(cls: Any, ctx: Any, grads: list[Any]) -> Any:
-    return backward_rule(cls)(ctx, *grads)

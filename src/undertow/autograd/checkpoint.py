@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from undertow.autograd.autocast import Autocasts
 from undertow.autograd.budget import Budget
 from undertow.autograd.mismatch import CheckpointError, Log
 from undertow.autograd.recomputation import (
@@ -138,13 +139,14 @@ def _run(
 ) -> Any:
     forward_context, recompute_context = context_fn()
     state = get_rng_state() if preserve_rng_state else None
+    autocasts = Autocasts()
 
     def recompute(*inputs: Any) -> None:
         named, positional = inputs[0], inputs[1:]
         with fork_rng(enabled=preserve_rng_state):
             if state is not None:
                 set_rng_state(state)
-            with recompute_context:
+            with autocasts.again(), recompute_context:
                 function(*positional, **named)
 
     frame.recompute = recompute

@@ -23,6 +23,8 @@ from undertow.autograd.tangents import (
     tangent_of,
 )
 from undertow.autograd.transforms import Transforms, active, call_op, under
+from undertow.autograd.unknown_tangent import UnknownTangent, unknown_among
+from undertow.autograd.watch import has_slope, slopes_of
 from undertow.backend import cpu
 from undertow.modes import current, no_grad, set_state
 from undertow.ops import REGISTRY
@@ -100,6 +102,9 @@ class DualLevel:
             return result
         values = {n: _as_tensor(op, n, v) for n, v in by_name(op, args).items()}
         tangents = {n: self.tangent(values[n]) for n in op.edges}
+        unknown = unknown_among(tangents.values())
+        if unknown is not None:
+            return self.run_on_unknown(op, result, unknown)
         with cpu.errstate(all="ignore"):  # as in a backward pass, the caller's errstate is for the values alone
             found = self.computed(apply_jvp, op, recorded, values, tangents, result)
         single = isinstance(result, Tensor)
@@ -108,6 +113,14 @@ class DualLevel:
         for out, tangent in zip([result] if single else result, [found] if single else found, strict=True):
             if tangent is not None:
                 self.attach(out, tangent if op.kind == "view" else fresh(tangent, out, given))
+        return result
+
+    def run_on_unknown(self, op: Any, result: Any, unknown: UnknownTangent) -> Any:
+        """The tangents of the results are as unknown as that of an operand, where they have any."""
+        arguments, without = slopes_of(op)
+        for nr, out in enumerate((result,) if isinstance(result, Tensor) else result):
+            if arguments and nr not in without and has_slope(op, out):
+                self.attach(out, unknown.of(out))
         return result
 
     def computed(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -147,6 +160,16 @@ class DualLevel:
         elif new is not None:
             set_first_tangent(tensor, self, new)
         return tensor
+
+    def new_look(self, function: Any, tensor: Tensor, args: Any, kwargs: Any, stack: Transforms) -> Any:
+        """The tensor's tangent, looked at as an in-place view operation is going to look at the tensor."""
+        tangent = tangent_of(tensor, self)
+        outer = Transforms(stack.duals[: self.number], stack.vmaps)
+        return None if tangent is None else under(outer, function, tangent, *args, **kwargs)
+
+    def look_again(self, tensor: Tensor, tangent: Any) -> None:
+        if tangent is not None:
+            set_tangent(tensor, self, tangent)
 
     def refuse_out(self, name: str) -> None:
         raise NotImplementedError(

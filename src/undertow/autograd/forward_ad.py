@@ -15,10 +15,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from undertow.autograd import dual as _dual
+from undertow.autograd.aliases import on_memory
 from undertow.autograd.batched import BatchedTensor
 from undertow.autograd.dual import DualLevel
 from undertow.autograd.tangents import laid_out_as, same_layout, set_tangent, tangent_of
 from undertow.autograd.transforms import active, enter, leave, under
+from undertow.autograd.unknown_tangent import UnknownTangent, known
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor, display
 
@@ -84,6 +86,19 @@ class dual_level:
         exit_dual_level()
 
 
+class own_level(dual_level):
+    """The level of a function that computes tangents on its own, whatever `set_fwd_grad_enabled` says outside."""
+
+    def __enter__(self) -> int:
+        self._enabled = _dual.enabled.get()
+        _dual.enabled.set(True)
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        _dual.enabled.set(self._enabled)
+
+
 def _level(number: int | None, purpose: str) -> DualLevel:
     duals = active().duals
     number = len(duals) - 1 if number is None else number
@@ -144,12 +159,17 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return _unpack(tensor, chosen)
 
 
+def primal_of(tensor: Tensor) -> Tensor:
+    """The tensor without its tangent at the innermost level, whatever that is."""
+    return on_memory(tensor, lambda t: _alias(t, active().duals[-1]))
+
+
 def _unpack(tensor: Tensor, level: DualLevel) -> UnpackedDualTensor:
     if type(tensor) is BatchedTensor:
         primal, tangent = _unpack(tensor._value, level)
         wrapped = None if tangent is None else BatchedTensor(tangent, tensor._dim, tensor._level)
         return UnpackedDualTensor(BatchedTensor(primal, tensor._dim, tensor._level), wrapped)
-    tangent = tangent_of(tensor, level) if _dual.enabled.get() else None
+    tangent = known(tangent_of(tensor, level)) if _dual.enabled.get() else None
     return UnpackedDualTensor(_alias(tensor, level), tangent)
 
 
@@ -182,4 +202,5 @@ def tensor_repr(tensor: Tensor, **shown: Any) -> str:
     """`repr(tensor)`, with its tangent at the innermost level."""
     duals = active().duals
     tangent = tangent_of(tensor, duals[-1]) if duals else None
+    tangent = None if type(tangent) is UnknownTangent else tangent
     return under(None, display.tensor_repr, tensor, tangent=tangent, **shown)

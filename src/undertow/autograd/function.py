@@ -13,7 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.function_outputs import detached, wrap_outputs
-from undertow.autograd.intermediates import Kept, guard_attributes, guard_saved, note_intermediates, watch_for
+from undertow.autograd.intermediates import (
+    Kept,
+    guard_attributes,
+    guard_saved,
+    is_guarding,
+    needed_inputs,
+    note_intermediates,
+    watch_for,
+)
+from undertow.autograd.transforms import with_beneath
 from undertow.backend import namespace_of_array
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
@@ -57,6 +66,7 @@ class FunctionNode(Node):
         self._non_differentiable: tuple[Any, ...] = ()
         self._non_differentiable_outputs: set[int] = set()
         self._variable_positions: list[bool] = []
+        self._wanted: tuple[Any, ...] | None = None  # in a pass: `next_edges`, None where nobody wants the gradient
 
     # ---- what forward calls
 
@@ -97,9 +107,10 @@ class FunctionNode(Node):
         if type(self._kept) is Freed:
             raise freed_error(self, self._kept)
         if self.__dict__.get("_in_jvp"):
-            return self._saved_for_forward
-        if not self._kept and self._to_save:  # read during forward or setup_context
-            return self._to_save
+            saved = self._saved_for_forward
+            return guard_saved(self, saved, for_jvp=True) if is_guarding(self) else saved
+        if not self._kept and self._to_save:  # read during forward or setup_context; or in a rule that vmap made
+            return guard_saved(self, self._to_save) if is_guarding(self) else self._to_save
         once = getattr(self._forward_cls, "clear_saved_tensors_on_access", False)
         if once and self.__dict__.get("_accessed"):
             raise RuntimeError(
@@ -110,9 +121,7 @@ class FunctionNode(Node):
         if once and _releasing():
             self.__dict__["_accessed"] = True
             self._kept = tuple([SavedTensor(None)] * len(self._kept))
-        if self._intermediates is not None and current().grad_enabled:
-            return guard_saved(self, found)
-        return found
+        return guard_saved(self, found) if is_guarding(self) else found
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -124,6 +133,10 @@ class FunctionNode(Node):
         if type(self._kept) is Freed:
             raise freed_error(self, self._kept)
         return tuple(self._kept)
+
+    def wants_gradient(self, nr: int) -> bool:
+        """Whether anybody wants the gradient of the nr-th tensor among the arguments, in the pass that runs."""
+        return self._wanted is None or self._wanted[nr] is not None
 
     def release(self, freed: Any) -> None:
         if self._kept:
@@ -141,10 +154,12 @@ class FunctionNode(Node):
         outer = None if task is None else task.node
         if task is not None:
             task.node = self
+        self._wanted = edges
         try:
             results = self._call_backward(grads)
             results = self._check_results(results)
         finally:
+            self._wanted = None
             if task is not None:
                 task.node = outer
         if not keep:
@@ -174,8 +189,8 @@ class FunctionNode(Node):
 
     def _call_backward(self, grads: list[Any]) -> Any:
         rule = backward_rule(self._forward_cls)
-        if self._intermediates is not None and current().grad_enabled and not hasattr(rule, "_differentiable_once"):
-            guard_attributes(self)
+        if is_guarding(self):
+            guard_attributes(self, history=not hasattr(rule, "_differentiable_once"))
         if getattr(self._forward_cls, "boxed_grads_call", False):
             return rule(self, grads)
         arguments = tuple(grads)
@@ -350,10 +365,10 @@ class Function(metaclass=_FunctionMeta):
             if is_site_recording_enabled():
                 site = caller_site()
                 node.code, node.lasti = site.code, site.lasti
-        watched = recording and cls._is_watched
-        watch = watch_for(node, inputs) if watched else None
+        needed = needed_inputs(inputs, recording) if cls._is_watched else ()
+        watch = watch_for(cls, inputs, needed)
         inner = outer.with_grad(False)
-        set_state(inner if watch is None else inner.with_intercept(watch))
+        set_state(inner if watch is None else inner.with_intercept(with_beneath(inner.intercept, watch)))
         try:
             if separate_setup:
                 output = cls.forward(*args)
@@ -362,8 +377,8 @@ class Function(metaclass=_FunctionMeta):
                 output = cls.forward(node, *args, **kwargs)
         finally:
             set_state(outer)
-        if watched:
-            note_intermediates(node, inputs, output, watch)
+        if needed:
+            note_intermediates(node, inputs, needed, output, watch)
         call = Call(node, args, output)
         call.result = wrap_outputs(node, inputs, output, recording, separate_setup)
         return call
@@ -375,6 +390,12 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         return inspect.signature(cls.forward).bind(None, *args, **kwargs).args[1:] if kwargs else args
     bound = inspect.signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
+    if bound.kwargs:
+        raise NotImplementedError(
+            f"{cls.__name__}.forward takes {', '.join(bound.kwargs)} by name only, but kwarg-only Tensor args (and "
+            "others) are not supported together with setup_context, which is given the arguments in order: make them "
+            "positional"
+        )
     return bound.args
 
 
@@ -394,13 +415,9 @@ class Call:
 
     def jvp(self, tangents: list[Any]) -> list[Any]:
         """What the user's jvp returns, as a list; it sees what was saved for it."""
-        self.node.__dict__["_in_jvp"] = True
         wrapped = {id(raw): out for raw, out in zip(self.raw, self.outputs, strict=True)}
         self.node._saved_for_forward = tuple([wrapped.get(id(t), t) for t in self.node._saved_for_forward])
-        try:
-            found = self.node._forward_cls.jvp(self.node, *tangents)
-        finally:
-            self.node.__dict__["_in_jvp"] = False
+        found = call_jvp(self.node, tangents)
         return list(found) if isinstance(found, tuple | list) else [found]
 
     def is_differentiable(self, nr: int) -> bool:
@@ -415,6 +432,17 @@ class Call:
         """The place of the argument that an output is, or shares its memory with as a view."""
         base = _root(output)
         return next((k for k, a in enumerate(self.args) if isinstance(a, Tensor) and _root(a) is base), None)
+
+
+def call_jvp(node: FunctionNode, tangents: list[Any]) -> Any:
+    """What the user's jvp returns; its `saved_tensors` are those that were saved for it."""
+    if is_guarding(node):
+        guard_attributes(node)
+    node.__dict__["_in_jvp"] = True
+    try:
+        return node._forward_cls.jvp(node, *tangents)
+    finally:
+        node.__dict__["_in_jvp"] = False
 
 
 def _root(tensor: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ class Wrapping:
         self.count = count
         self.recording = recording
         self.dirty = {id(t) for t in node._dirty}
-        self.saved_in_setup = {id(t) for t in node._to_save} if separate_setup else set()
+        saved = (*node._to_save, *node._saved_for_forward) if separate_setup else ()
+        self.saved_in_setup = {id(t) for t in saved}
         self.wrapped: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.differentiable = 0

@@ -25,7 +25,8 @@ from undertow.autograd.jacobian_check import (
 from undertow.autograd.jacobian_check import GradcheckError as GradcheckError
 from undertow.autograd.leaves import requires_grad_ as set_requires_grad
 from undertow.autograd.perturbation import dense
-from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse import AnySparse
+from undertow.backend.sparse_compressed import form_of
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.node import Node, next_sequence_nr, place_node
 from undertow.ops import REGISTRY
@@ -183,7 +184,7 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
                 "precision.",
                 stacklevel=3,
             )
-        strides = () if type(array) is SparseArray else zip(array.strides, array.shape, strict=True)
+        strides = () if isinstance(array, AnySparse) else zip(array.strides, array.shape, strict=True)
         overlapping = any(stride == 0 and size > 1 for stride, size in strides)
         if overlapping and array.size:
             raise RuntimeError(
@@ -223,7 +224,7 @@ def _check_forward(
 def _check_backward(func: Callable[..., Any], inputs: tuple[Any, ...], settings: Settings) -> tuple[Tensor, ...]:
     """Compare; returns the outputs that have a gradient."""
     results = as_tuple(func(*inputs))
-    if any(type(r._array) is SparseArray for r in results):
+    if any(isinstance(r._array, AnySparse) for r in results):
         raise ValueError(
             "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "
             "fn for gradcheck."
@@ -306,11 +307,12 @@ def _check_zero_in_zero_out(outputs: tuple[Tensor, ...], targets: tuple[Tensor, 
 
 
 def _check_layout(gradient: Any, target: Any) -> None:
-    """A sparse gradient is for a sparse input with the same sparse dimensions."""
-    if type(gradient) is not SparseArray:
+    """A sparse gradient is for a sparse input of the same layout, with the same sparse dimensions."""
+    if not isinstance(gradient, AnySparse):
         return
-    if type(target) is not SparseArray:
-        raise GradcheckError("grad is incorrect layout (undertow.sparse_coo is not undertow.strided)")
+    found, wanted = form_of(gradient).layout, form_of(target).layout
+    if found != wanted:
+        raise GradcheckError(f"grad is incorrect layout (undertow.{found} is not undertow.{wanted})")
     if gradient.sparse_dim != target.sparse_dim:
         raise GradcheckError(
             f"grad is sparse tensor, but has incorrect sparse_dim {gradient.sparse_dim}, expected {target.sparse_dim}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from undertow.autograd.transforms import Transforms, call_op, run_function, under
+from undertow.autograd.autocast import lifted
+from undertow.autograd.transforms import NONE, active, call_op, run_function, under
 from undertow.modes import Interceptor, current, set_state
 from undertow.tensor import Tensor, counter_of, extra_of
 
@@ -29,17 +30,17 @@ class Between(Interceptor):
 
     def __enter__(self) -> Any:
         state = current()
-        if isinstance(state.intercept, Transforms):
+        if active() is not NONE:
             raise RuntimeError(
                 "Selective checkpointing (by policy or budget) cannot run inside vmap or forward-mode AD: the results "
                 "it would keep are those of one transformation. Use plain checkpoint() there."
             )
-        outer = state.intercept
-        self.replaced.append(outer)
+        self.replaced.append(state.intercept)
+        casts, outer = lifted(state.intercept, self)  # what is kept are results as they are, in half precision
         if isinstance(outer, Between) and outer is self.instead_of:
             outer = outer.outer[-1]
         self.outer.append(outer)
-        set_state(state.with_intercept(self))
+        set_state(state.with_intercept(casts))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -77,7 +78,7 @@ def operation_name(op: Any) -> str:
     """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
     if not op.edges and op.kind != "variadic":
         return str(op.name).strip("_")
-    stem = re.sub(r"Backward\d*$", "", op.node_name)
+    stem = re.sub(r"Backwards?\d*$", "", op.node_name)
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from undertow.autograd.backward import backward as run_backward
 from undertow.autograd.batched import BatchedTensor
 from undertow.backend import dtypes
-from undertow.backend.sparse import is_sparse
+from undertow.backend.sparse_compressed import form_of
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
@@ -201,10 +201,10 @@ def set_data(self: Tensor, source: Any) -> None:
             "data set to a tensor that requires gradients must be floating point or complex dtype, but got "
             f"{source._array.dtype}"
         )
-    if is_sparse(self) != is_sparse(source):
+    if form_of(self).layout != form_of(source).layout:
         raise RuntimeError(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: "
-            "one is sparse and one is dense. Call to_dense() or to_sparse() first."
+            f"one is {form_of(self).layout} and one is {form_of(source).layout}. Call to_dense() or to_sparse() first."
         )
     counter_of(self)  # it belongs to the tensor and stays; and makes the nodes that saved this tensor look at it
     extra = extra_of(self)

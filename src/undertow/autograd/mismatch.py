@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from undertow.autograd.autocast import lifted
 from undertow.autograd.transforms import call_op
 from undertow.errors import AutogradError
 from undertow.modes import current, set_state
@@ -29,13 +30,14 @@ class Log:
         def intercept(function: Any, args: tuple[Any, ...]) -> Any:
             self.lines.append(f"{function.__name__}({', '.join(_shown(a) for a in args)})")
             inner = current()
-            set_state(inner.replace(intercept=outer.intercept))
+            set_state(inner.replace(intercept=rest))
             try:
                 return call_op(function.op, args)
             finally:
                 set_state(inner)
 
-        set_state(outer.replace(intercept=intercept))
+        casts, rest = lifted(outer.intercept, intercept)
+        set_state(outer.replace(intercept=casts))
         try:
             yield
         finally:

@@ -9,26 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.sparse import SparseArray
-from undertow.backend.sparse_kernels import to_dense, values_at
+from undertow.backend.sparse import AnySparse, SparseArray
+from undertow.backend.sparse_compressed import form_of, to_dense, to_form
+from undertow.backend.sparse_kernels import values_at
 from undertow.backend.sparse_places import flat_places, with_sparse_dim
 from undertow.tensor import LEAF, Tensor
 
 
 def dense(array: Any) -> Any:
-    return to_dense(array) if type(array) is SparseArray else array
+    return to_dense(array) if isinstance(array, AnySparse) else array
 
 
 def memory_of(tensor: Tensor) -> Any:
     """The array that is moved."""
-    return tensor._array.values if type(tensor._array) is SparseArray else tensor._array
+    return tensor._array.values if isinstance(tensor._array, AnySparse) else tensor._array
 
 
 def places_in(tensor: Tensor) -> Any:
     """Where in the flat tensor the elements of `memory_of` lie; None: in the same order."""
-    if type(tensor._array) is not SparseArray:
+    if not isinstance(tensor._array, AnySparse):
         return None
-    return flat_places(with_sparse_dim(tensor._array, tensor._array.ndim).indices, tensor._array.shape)
+    return flat_places(with_sparse_dim(tensor._array.coo(), tensor._array.ndim).indices, tensor._array.shape)
 
 
 def spread(rows: Any, places: Any, size: int) -> Any:
@@ -42,9 +43,10 @@ def spread(rows: Any, places: Any, size: int) -> Any:
 
 def complete(value: Any) -> Any:
     """A sparse tensor that requires grad, with a value for every element; anything else as it is."""
-    if not isinstance(value, Tensor) or type(value._array) is not SparseArray or value._edge is None:
+    if not isinstance(value, Tensor) or not isinstance(value._array, AnySparse) or value._edge is None:
         return value
-    array = value._array
+    form, array = form_of(value), value._array.coo()
     sizes = array.shape[: array.sparse_dim]
     indices = cpu.indices(sizes).reshape(len(sizes), -1).astype(array.indices.dtype)
-    return Tensor(SparseArray(indices, values_at(array, indices), array.shape, True), value._xp, LEAF)
+    whole = SparseArray(indices, values_at(array, indices), array.shape, True)
+    return Tensor(to_form(whole, form), value._xp, LEAF)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.autograd.autocast import Autocasts
 from undertow.autograd.backward import backward
 from undertow.autograd.function import Function
 from undertow.engine.tasks import current_task
@@ -22,7 +23,7 @@ class Reentrant(Function):
     @staticmethod
     def forward(ctx: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         _check_some_require_grad(args)
-        ctx.function = function
+        ctx.function, ctx.autocasts = function, Autocasts()
         ctx.rng_state = get_rng_state() if preserve_rng_state else None
         ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
@@ -47,7 +48,7 @@ class Reentrant(Function):
         with fork_rng(enabled=ctx.rng_state is not None):
             if ctx.rng_state is not None:
                 set_rng_state(ctx.rng_state)
-            with enable_grad():
+            with enable_grad(), ctx.autocasts.again():
                 outputs = ctx.function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, Tensor) and o._edge is not None]

@@ -36,6 +36,16 @@ def tangent_of(tensor: Any, level: Any) -> Any:
     return tangent
 
 
+def levels_of(tensor: Tensor) -> list[Any]:
+    """The dual levels at which the tensor has a tangent."""
+    extra = tensor._extra
+    if extra is None:
+        return []
+    own = extra.tangents or {}
+    of_base = [] if extra.view is None else [d for d in levels_of(extra.view.base) if d not in own]
+    return of_base + [level for level, tangent in own.items() if tangent is not None]
+
+
 def is_cut(tensor: Any, level: Any) -> bool:
     """Whether the tensor is an alias that has no tangent although its base may have one."""
     extra = tensor._extra

@@ -7,8 +7,10 @@ from typing import Any, NoReturn
 from undertow.autograd import pytree
 from undertow.autograd.batched import BatchedTensor, VmapError, refuse
 from undertow.autograd.batched_function import apply_batched_function
+from undertow.autograd.function_outputs import detached
 from undertow.autograd.tangents import set_tangent, tangent_of
 from undertow.autograd.transforms import Transforms, active, call_op, under
+from undertow.autograd.unknown_tangent import UnknownTangent
 from undertow.errors import warn_once
 from undertow.ops import REGISTRY
 from undertow.ops.inplace import copy_
@@ -16,6 +18,10 @@ from undertow.ops.rules import LOOP
 from undertow.ops.rules.batching import apply_named
 from undertow.ops.rules.calls import by_name
 from undertow.tensor import Tensor
+
+#: operations that draw in the shape of their input; and the in-place ones among them
+LIKE = {"rand_like", "randn_like", "randint_like", "_bernoulli_like", "_cauchy", "_exponential", "_geometric",
+        "_log_normal", "_normal", "_random", "_uniform"}  # fmt: skip
 
 
 class VmapLevel:
@@ -72,7 +78,8 @@ class VmapLevel:
         for dual in active().duals:
             tangent = None if tensor._extra is None else tangent_of(tensor, dual)
             if tangent is not None:
-                set_tangent(expanded, dual, self.front(tangent))
+                unknown = type(tangent) is UnknownTangent
+                set_tangent(expanded, dual, tangent.of(expanded) if unknown else self.front(tangent))
         return expanded
 
     def wrap(self, value: Any, dim: Any) -> Any:
@@ -106,9 +113,10 @@ class VmapLevel:
         if not self.is_batched(tensor):
             if self.is_batched(result):
                 raise VmapError(
-                    f"vmap: inplace arithmetic({name}) is not possible because there exists a Tensor `other` in the "
-                    "arguments that has more elements than `self`: `self` is the same for all examples, and the result "
-                    "is not. Use the out-of-place form, or make `self` from a batched tensor (new_zeros, zeros_like)."
+                    f"vmap: inplace arithmetic({name}) is not possible because there exists a Tensor `other` in "
+                    "extra_args that has more elements than `self`: `self` is the same for all examples, and the "
+                    "result is not. Use the out-of-place form, or make `self` from a batched tensor (new_zeros, "
+                    "zeros_like)."
                 )
             return under(stack.without(self), copy_, tensor, result)
         if tuple(result.shape) != tuple(tensor.shape):
@@ -122,6 +130,11 @@ class VmapLevel:
 
     def write(self, tensor: BatchedTensor, value: Tensor) -> None:
         copy_(tensor._value, value if tensor._dim == 0 else REGISTRY["movedim"].function(value, 0, tensor._dim))
+
+    def look_again(self, tensor: BatchedTensor, view: Any) -> BatchedTensor:
+        """Let a batch look at its memory as a view of it does."""
+        tensor._value, tensor._dim, tensor._array = view._value, view._dim, view._array
+        return tensor
 
     def refuse_out(self, name: str) -> None:
         raise VmapError(f"vmap: {name} with out= is not supported inside of vmap: use the form without out=")
@@ -158,22 +171,54 @@ class VmapLevel:
             refuse_randomness()
         below = stack.without(self)
         if self.randomness == "same":
+            given = args, kwargs
             if self.concerns((*args, *kwargs.values())):
-                raise VmapError(
-                    "vmap: randomness='same' draws the same numbers for all examples, which is not possible for a "
-                    "distribution that depends on the example. Use randomness='different'."
-                )
-            return under(below, draw_again, function, args, kwargs)
+                given = self.without_examples(function.op, args, kwargs)
+            return under(below, draw_again, function, *self.settled(*given))
         rows = [under(below, draw_again, function, *self.pick(args, kwargs, k)) for k in range(self.size)]
         return self.stacked(rows, below)
+
+    def without_examples(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The arguments of a function that takes nothing but a shape from a batch."""
+        shaped_like = op.name in LIKE or (op.name == "bernoulli" and args[1] is not None)
+        if not shaped_like or not self.size or self.concerns((*args[1:], *kwargs.values())):
+            raise VmapError(
+                "vmap: Vmap does not currently support same randomness with a batched tensor input: the same numbers "
+                "for all examples are not possible for a distribution that depends on the example. Use "
+                "randomness='different'."
+            )
+        return self.pick(args, kwargs, 0)
+
+    def check_fill(self) -> None:
+        """Raise if a tensor that is the same for all examples is not to be filled with random numbers."""
+        if self.randomness == "error":
+            refuse_randomness()
+        if self.randomness == "different":
+            raise VmapError(
+                "vmap: We do not yet support different inplace randomness on an unbatched tensor, which has room for "
+                "the numbers of one example. Use the out-of-place form, or make it from a batched tensor (new_zeros)."
+            )
+
+    def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments without tangents that are batches: what is drawn has none."""
+        return tuple(map(self.without_batch, args)), {name: self.without_batch(a) for name, a in kwargs.items()}
+
+    def without_batch(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or not self.carries(value):
+            return value
+        if type(value) is BatchedTensor:
+            return BatchedTensor(self.without_batch(value._value), value._dim, value._level)
+        return detached(value)
 
     def pick(self, args: tuple[Any, ...], kwargs: dict[str, Any], k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of one example."""
         return tuple([self.example(a, k) for a in args]), {n: self.example(a, k) for n, a in kwargs.items()}
 
     def example(self, value: Any, k: int) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)([self.example(v, k) for v in value])
         if not self.is_batched(value):
-            return value
+            return self.without_batch(value)
         return under(active().without(self), REGISTRY["select"].function, value._value, value._dim, k)
 
 

@@ -1,9 +1,9 @@
 """Simulated devices: `sim:0`, `sim:1`, ...: the rules of accelerators, on any computer.
 
-Their memory is NumPy's and their kernels run at once, in the thread that launches them. What is simulated is what
-makes programs for accelerators hard: memories that do not mix, streams whose work nothing orders but events and waits
-(a read that nothing orders raises StreamOrderError), latencies (from a seed; in simulated time, or in real time to
-shake threads), memory that runs out, and devices that fail. See docs/simulated-devices.md.
+Their memory is NumPy's, and their kernels run on a thread of each device, while the program goes on. What is simulated
+is what makes programs for accelerators hard: memories that do not mix, streams whose work nothing orders but events and
+waits (a read that nothing orders raises StreamOrderError), latencies (from a seed; in simulated time, or in real time
+to shake threads), memory that runs out, and devices that fail. See docs/simulated-devices.md.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import numpy as np
 
 from undertow.backend.cpu import cpu, sum_to
 from undertow.backend.interface import ArrayNamespace, Device
-from undertow.backend.sim.arrays import SimArray, cover_array, launch, raise_mixed, run
-from undertow.backend.sim.clocks import HOST, LOCK, Clock, merge
+from undertow.backend.sim.arrays import SimArray, has_arrays, launch, launch_planned, raise_mixed, send
+from undertow.backend.sim.clocks import HOST, LOCK, Buffer, Clock, merge
 from undertow.backend.sim.clocks import StreamOrderError as StreamOrderError
 from undertow.backend.sim.faults import DeviceFailure as DeviceFailure
-from undertow.backend.sim.faults import Failure, Memory, raise_late_failure
+from undertow.backend.sim.faults import Failure, Memory, meet_failures, raise_late_failure
 from undertow.backend.sim.faults import OutOfMemoryError as OutOfMemoryError
+from undertow.backend.sim.plans import copying
 from undertow.backend.sim.streams import Event as Event
 from undertow.backend.sim.streams import Stream, chosen_or_default, install_namespaces
 from undertow.backend.sim.streams import current_stream as current_stream
+from undertow.backend.sim.threads import DeviceThread
 from undertow.backend.streams import stream as stream
 
 
@@ -33,10 +35,10 @@ class Options:
     devices    how many there are
     seed       what latencies are drawn from
     latency    the least and the most seconds that a kernel takes
-    real_time  whether the thread that launches a kernel sleeps for as long as it takes
+    real_time  whether a kernel really takes that long
     check      whether an access that nothing orders raises StreamOrderError
-    launch_blocking  whether a device's failure is raised by the operation that failed; if not, the host learns of it
-                     when it next gives that device something to do, or waits for it
+    launch_blocking  whether the thread that launches a kernel waits for it, and is told at once if it fails; if not, it
+                     is told when it next gives that device something to do, or waits for it
     """
 
     devices = 8
@@ -44,7 +46,7 @@ class Options:
     latency = (5e-6, 50e-6)
     real_time = False
     check = True
-    launch_blocking = True
+    launch_blocking = False
 
 
 options = Options()
@@ -64,6 +66,7 @@ class SimNamespace(ArrayNamespace):
         self.busy_until = 0.0
         self._streams = 0
         self.default_stream = Stream._of(self)
+        self.thread = DeviceThread(self)
         self._wrap_functions()
 
     def _wrap_functions(self) -> None:
@@ -76,10 +79,10 @@ class SimNamespace(ArrayNamespace):
         self.lib = SimpleNamespace(
             stride_tricks=SimpleNamespace(as_strided=as_strided, sliding_window_view=tricks.sliding_window_view)
         )
-        self.sum_to = self._kernel("sum_to", sum_to)
-        self.conj = self._kernel("conj", cpu.conj)
+        self.sum_to = self._sum_to
+        self.conj = cpu.conj
         self.broadcast_to = self._kernel("broadcast_to", np.broadcast_to)
-        self.array = self._taker("array", np.array, copy=True)
+        self.array = self._taker("array", np.array)
         self.asarray = self.asanyarray = self._taker("asarray", np.asarray)
         self.ascontiguousarray = self._taker("ascontiguousarray", np.ascontiguousarray)
         self.asfortranarray = self._taker("asfortranarray", np.asfortranarray)
@@ -90,17 +93,29 @@ class SimNamespace(ArrayNamespace):
 
         return kernel
 
-    def _taker(self, name: str, function: Any, **fixed: Any) -> Any:
+    def _taker(self, name: str, function: Any) -> Any:
         """A function that takes anything and gives an array of this device; memory of the host is copied."""
 
         def take(value: Any, dtype: Any = None, **kwargs: Any) -> Any:
-            if isinstance(value, SimArray) and value.namespace is not self:
+            if not isinstance(value, SimArray):
+                if has_arrays(value):
+                    return launch(self, name, np.array, (value, dtype), kwargs)
+                return self._receive(name, np.array(function(value, dtype, **kwargs), order="K"))
+            if value.namespace is not self:
                 raise_mixed(name, self, value.namespace)
-            host = isinstance(value, (np.ndarray, np.generic))
-            call = np.array if host else function
-            return launch(self, name, call, (value, dtype), {**({} if host else fixed), **kwargs})
+            if dtype is not None and value.dtype != dtype:
+                value = value.astype(dtype)
+            return launch(self, name, function, (value, None), kwargs)
 
         return take
+
+    def _receive(self, name: str, array: Any) -> Any:
+        """A copy of the program's array, which nobody else has, in this device's memory."""
+        failure = meet_failures(self, name)
+        return launch_planned(self, name, copying(np.empty_like(array), array), [], [], failure)
+
+    def _sum_to(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return array if array.shape == shape else launch(self, "sum_to", sum_to, (array, shape), {})
 
     def take_over(self, array: Any) -> Any:
         """A copy of an array of any device, in this one's memory."""
@@ -112,10 +127,13 @@ class SimNamespace(ArrayNamespace):
         # as between two real devices: the source's stream copies, and the receiving stream waits for it
         source, here = array.namespace.current_stream(), self.current_stream()
         source.wait_stream(here)
-        fresh: list[Any] = []
-        result = cover_array(self, array._data.copy(), [], fresh)
-        run(array.namespace, "copy", [array._buffer], fresh)
+        target = np.empty(array.shape, array.dtype)
+        result = self.ndarray(target, Buffer(self, target.nbytes))
+        call = copying(target, array._data).call
+        operation = send(array.namespace, "copy", call, [array._buffer], [result._buffer], makes=True)
         here.wait_stream(source)
+        if operation.awaited:
+            operation.outcome()
         return result
 
     def current_stream(self) -> Stream:
@@ -199,11 +217,13 @@ def inject_failure(
 ) -> Failure:
     """Let a device fail: at the operation that follows `after` others (of NumPy's name `op`, if given).
 
+    The program is told when it next gives the device something to do, or waits for it; see Options.launch_blocking.
+
     error   what is raised; by default a DeviceFailure
     sticky  whether all later operations fail too, until the failure is removed
 
     >>> import undertow as ut
-    >>> with ut.sim.inject_failure("sim:0", op="exp"):
+    >>> with ut.sim.inject_failure("sim:0", op="exp"), ut.sim.configure(launch_blocking=True):
     ...     ut.ones(2, device="sim:0").exp()
     Traceback (most recent call last):
     ...
@@ -219,8 +239,11 @@ def synchronize(device: Any = None) -> None:
     """Wait for all work on one device, or on all of them."""
     for space in list(_namespaces.values()) if device is None else [namespace(device)]:
         with LOCK:
-            merge(HOST.clock, space.work)
-            HOST.time = max(HOST.time, space.busy_until)
+            work, time = dict(space.work), space.busy_until
+        space.thread.wait_for_all()
+        with LOCK:
+            merge(HOST.clock, work)
+            HOST.time = max(HOST.time, time)
         raise_late_failure(space)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.sparse import SparseArray, SparseConversionError, unsupported
+from undertow.backend.sparse import AnySparse, SparseArray, SparseConversionError, unsupported
 from undertow.backend.sparse_places import coalesced, flat_places, places_at, starts_of_runs, sum_runs, with_sparse_dim
 from undertow.backend.sparse_shapes import concatenate, expand_dims, stack, swapaxes
 
@@ -180,6 +180,8 @@ def divide(a: Any, b: Any) -> SparseArray:
 
 def product(a: Any, b: Any) -> Any:
     """The matrix product; dense unless both are sparse."""
+    if any(isinstance(x, AnySparse) and type(x) is not SparseArray for x in (a, b)):
+        return np.matmul(a, b)
     if a.ndim > 2 or b.ndim > 2 or 0 in (a.ndim, b.ndim):
         raise unsupported("matmul of more than two dimensions")
     if a.shape[-1] != b.shape[0]:
@@ -189,10 +191,9 @@ def product(a: Any, b: Any) -> Any:
     a = coalesced(with_sparse_dim(a, a.ndim))
     if type(b) is SparseArray:
         return product_of_sparse(a, coalesced(with_sparse_dim(b, b.ndim)))
-    terms = a.values.reshape(-1, *(1,) * (b.ndim - 1)) * b[a.indices[-1]]
     if a.ndim == 1:
-        return terms.sum(axis=0)
-    return sum_rows(terms, a.indices[0], a.shape[0])
+        return (a.values.reshape(-1, *(1,) * (b.ndim - 1)) * b[a.indices[0]]).sum(axis=0)
+    return rows_times(a, b)
 
 
 def product_of_values(a: Any, b: Any, indices: Any) -> Any:
@@ -200,12 +201,31 @@ def product_of_values(a: Any, b: Any, indices: Any) -> Any:
     return np.einsum("ij,ij->i", a[indices[0]], b[indices[1]])
 
 
-def sum_rows(terms: Any, rows: Any, count: int) -> Any:
-    """Terms that belong to the same row, added up; `rows` is sorted."""
-    out = np.zeros((count, *terms.shape[1:]), terms.dtype)
+def rows_times(a: SparseArray, b: Any) -> Any:
+    """a @ b for a coalesced matrix a and a dense b."""
+    rows, cols = a.indices
+    values = a.values.reshape(-1, *(1,) * (b.ndim - 1))
     starts = starts_of_runs(rows)
-    out[rows[starts]] = sum_runs(terms, starts)
+    out = np.zeros((a.shape[0], *b.shape[1:]), np.result_type(a.values, b))
+    lengths = np.diff(starts, append=a.nnz)
+    if not a.nnz or 32 * int(lengths.max()) > len(starts):
+        out[rows[starts]] = sum_runs(values * b[cols], starts)
+    else:
+        order = np.argsort(-lengths, kind="stable")
+        out[rows[starts[order]]] = sum_by_turns(values, cols, starts[order], lengths, b, out.dtype)
     return out
+
+
+def sum_by_turns(values: Any, cols: Any, starts: Any, lengths: Any, b: Any, dtype: Any) -> Any:
+    """The rows of a product, longest first: the first terms of all rows, then the second ones, ...
+
+    Where many rows are short, this takes half the time of writing all terms down and adding them up.
+    """
+    total = np.zeros((len(starts), *b.shape[1:]), dtype)
+    for k, count in enumerate(np.bincount(lengths)[::-1].cumsum()[::-1][1:]):
+        at = starts[:count] + k
+        total[:count] += b.take(cols[at], axis=0) * values[at]
+    return total
 
 
 def product_of_sparse(a: SparseArray, b: SparseArray) -> SparseArray:

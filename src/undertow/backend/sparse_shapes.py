@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.sparse import READ_ONLY, SparseArray, unsupported
+from undertow.backend.sparse import SparseArray, unsupported
 from undertow.backend.sparse_places import flat_places, with_sparse_dim
 
 
@@ -19,6 +19,8 @@ def flattened(array: SparseArray) -> SparseArray:
 
 def permuted(array: SparseArray, axes: Sequence[int]) -> SparseArray:
     axes = [axis % max(array.ndim, 1) for axis in axes]
+    if axes == list(range(array.ndim)):
+        return array
     if any(axis >= array.sparse_dim for axis in axes[: array.sparse_dim]):  # sparse dimensions come first
         array = with_sparse_dim(array, array.ndim)
     count = array.sparse_dim
@@ -27,7 +29,7 @@ def permuted(array: SparseArray, axes: Sequence[int]) -> SparseArray:
     same_order = axes[:count] == list(range(count))
     indices = array.indices[axes[:count]]
     shown = SparseArray(indices, array.values.transpose(dense), shape, array.coalesced and same_order)
-    shown.flags = READ_ONLY
+    shown.writeable = False
     return shown
 
 
@@ -87,7 +89,7 @@ def sliced(array: SparseArray, key: Any) -> SparseArray:
             continue
         axis += 1
     shown = SparseArray(array.indices, array.values, array.shape, array.coalesced)
-    shown.flags = READ_ONLY
+    shown.writeable = False
     return shown
 
 

@@ -6,6 +6,7 @@ A backend's Stream has `device`, `namespace`, `wait_stream(other)` and `synchron
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -17,6 +18,18 @@ from undertow.backend.interface import Device
 _chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
 chosen_streams = _chosen.get
 choose_streams = _chosen.set
+
+
+class _Working(threading.local):
+    """What a thread does for the engine, for errors that come to light later.
+
+    node   (name, code, instruction) of the node it runs: the line that recorded it; None if it runs none
+    """
+
+    node: tuple[Any, ...] | None = None
+
+
+working = _Working()
 
 
 class stream:

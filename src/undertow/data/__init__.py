@@ -1,11 +1,12 @@
 """Examples in batches: datasets, samplers, and a loader with threads and a progress bar."""
 
-from undertow.data.collate import default_collate
+from undertow.data.collate import default_collate, default_convert
 from undertow.data.datasets import (
     ChainDataset,
     ConcatDataset,
     Dataset,
     IterableDataset,
+    StackDataset,
     Subset,
     TensorDataset,
     random_split,
@@ -24,9 +25,10 @@ from undertow.data.workers import WorkerInfo, get_worker_info
 
 __all__ = [
     # where examples come from
-    "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "ChainDataset", "random_split",
+    "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "ChainDataset",
+    "StackDataset", "random_split",
     # in which order
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
     # in batches
-    "DataLoader", "default_collate", "get_worker_info", "WorkerInfo", "Progress",
+    "DataLoader", "default_collate", "default_convert", "get_worker_info", "WorkerInfo", "Progress",
 ]  # fmt: skip

@@ -43,6 +43,26 @@ def default_collate(batch: Sequence[Any]) -> Any:
     )
 
 
+def default_convert(data: Any) -> Any:
+    """NumPy arrays as tensors, also inside tuples, lists and dictionaries; everything else as it is.
+
+    >>> import numpy as np
+    >>> import undertow as ut
+    >>> ut.data.default_convert({"x": np.zeros(2), "name": "zeros"})
+    {'x': tensor([0., 0.], dtype=undertow.float64), 'name': 'zeros'}
+    """
+    if isinstance(data, ARRAY | SCALAR):
+        return data if data.dtype.kind in "SUO" else ops.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*[default_convert(value) for value in data])
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes | Tensor):
+        found = [default_convert(value) for value in data]
+        return found if isinstance(data, tuple) else _rebuilt(data, found)
+    return data
+
+
 def _stacked_arrays(batch: Sequence[Any]) -> Tensor:
     if batch[0].dtype.kind in "SUO":
         raise TypeError(

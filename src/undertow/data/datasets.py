@@ -64,6 +64,40 @@ class TensorDataset(Dataset):
         return [tensor[list(numbers)] for tensor in self.tensors]
 
 
+class StackDataset(Dataset):
+    """Example i is example i of each dataset: a tuple of them, or a dictionary where they are given by name.
+
+    >>> import undertow as ut
+    >>> ut.data.StackDataset(range(3), "abc")[1], ut.data.StackDataset(x=range(3), y="abc")[1]
+    ((1, 'b'), {'x': 1, 'y': 'b'})
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both "
+                "types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets: Any = kwargs or args
+        lengths = {len(dataset) for dataset in self._parts()}
+        if len(lengths) > 1:
+            raise ValueError("Size mismatch between datasets")
+        self._length = lengths.pop()
+
+    def _parts(self) -> list[Any]:
+        return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple([dataset[index] for dataset in self.datasets])
+
+    def __len__(self) -> int:
+        return self._length
+
+
 class ConcatDataset(Dataset):
     """The examples of several datasets, one dataset after the other."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -13,7 +15,7 @@ from undertow.data.collate import default_collate
 from undertow.data.datasets import IterableDataset, examples, rows
 from undertow.data.progress import Progress
 from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler
-from undertow.data.workers import prepared
+from undertow.data.workers import Workers
 from undertow.ops.generator import Generator
 
 #: batches that each worker prepares ahead, as in PyTorch
@@ -29,14 +31,18 @@ class DataLoader:
     batch_sampler    gives the lists of numbers instead
     num_workers      threads that prepare batches ahead; 0: the thread that runs the loop does it
     collate_fn       makes a batch of a list of examples (`default_collate`)
+    pin_memory       without effect, and a warning: there is no GPU to copy to
     drop_last        leave the last batch out if it is not full
+    timeout          how many seconds to wait for a worker's batch before that is an error; 0: for ever
+    worker_init_fn   is called by each worker with its number when it starts
     generator        where the order (and the seeds of the workers) come from; the default generator if None
     prefetch_factor  batches that each worker prepares ahead (2)
-    worker_init_fn   is called by each worker with its number when it starts
+    persistent_workers  keep the threads from one pass to the next
+    in_order         accepted for PyTorch's sake: batches always come in order
     progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error, or a stream
 
-    The order depends on the generator alone, not on the number of workers. An IterableDataset is read by one thread,
-    whatever their number, so that no example comes twice.
+    The order depends on the generator alone, not on the number of workers. An IterableDataset is read by all workers if
+    it asks for its worker's number, to share its examples among them; otherwise by one, so that none comes twice.
 
     >>> import undertow as ut
     >>> data = ut.data.TensorDataset(ut.arange(5.0), ut.arange(5))
@@ -56,19 +62,34 @@ class DataLoader:
         batch_sampler: Any = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
-        generator: Generator | None = None,
-        prefetch_factor: int | None = None,
-        progress: bool | TextIO = False,
+        timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: None = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        progress: bool | TextIO = False,
     ) -> None:
-        _check_workers(num_workers, prefetch_factor)
+        _check_workers(num_workers, prefetch_factor, timeout, persistent_workers, multiprocessing_context)
+        if pin_memory:
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+                "used.",
+                stacklevel=2,
+            )
         self.is_iterable = isinstance(dataset, IterableDataset)
         if self.is_iterable:
             _check_iterable(shuffle, sampler, batch_sampler)
         _check_choices(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset, self.num_workers, self.generator, self.progress = dataset, num_workers, generator, progress
-        self.worker_init_fn = worker_init_fn
+        self.worker_init_fn, self.timeout, self.persistent_workers = worker_init_fn, timeout, persistent_workers
+        self.pin_memory, self.pin_memory_device, self.in_order = pin_memory, pin_memory_device, in_order
+        self._workers: Workers | None = None
         self.prefetch_factor = PREFETCH if prefetch_factor is None and num_workers else prefetch_factor
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -115,16 +136,46 @@ class DataLoader:
         return Progress(total, stream, unit="batches")
 
     def _batches(self, seed: int) -> Iterator[Any]:
-        workers, ahead = self.num_workers, self.prefetch_factor or PREFETCH
-        work: Callable[[Any], Any]
+        if self.num_workers:
+            return self._prepared(seed)
         if self.is_iterable:
-            work, tasks = _Stream(self).next_batch, itertools.repeat(None)
-            workers, ahead = min(1, workers), ahead * workers
-        else:
-            work, tasks = self._fetch, iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        if not workers:
-            return map(work, tasks)
-        return prepared(work, tasks, workers, ahead, seed, self.dataset, self.worker_init_fn)
+            return map(_Stream(self, self.dataset), itertools.repeat(None))
+        return map(self._fetch, self._tasks())
+
+    def _tasks(self) -> Iterator[Any]:
+        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+
+    def _prepared(self, seed: int) -> Iterator[Any]:
+        """Batches from worker threads. Persistent ones outlive the pass, but not an error in it."""
+        workers = self._started(seed)
+        running = workers.begin_pass()
+        try:
+            if self.is_iterable:
+                yield from running.in_turn(lambda dataset: _Stream(self, dataset), END)
+            else:
+                yield from running.in_order(self._fetch, self._tasks())
+        except Exception:
+            self._end(workers)
+            raise
+        finally:
+            if self._workers is not workers:
+                workers.close()
+
+    def _started(self, seed: int) -> Workers:
+        if self._workers is not None:
+            return self._workers
+        ahead = self.prefetch_factor or PREFETCH
+        copied, begin = self.is_iterable, self.worker_init_fn
+        workers = Workers(self.num_workers, ahead, seed, self.dataset, copied, begin, self.timeout)
+        if self.persistent_workers:
+            self._workers = workers
+            self._ending = weakref.finalize(self, workers.close)
+        return workers
+
+    def _end(self, workers: Workers) -> None:
+        if self._workers is workers:
+            self._workers = None
+            self._ending.detach()
 
     def _fetch(self, numbers: Any) -> Any:
         if self.batch_sampler is None:
@@ -137,22 +188,23 @@ END = object()
 
 
 class _Stream:
-    """Reads batches from an iterable dataset; only one thread does."""
+    """Reads batches from an iterable dataset, each by a call; in one thread."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        self.loader, self.ended = loader, False
+    def __init__(self, loader: DataLoader, dataset: Any) -> None:
+        self.dataset, self.size, self.drop_last = dataset, loader.batch_size, loader.drop_last
+        self.collate_fn = loader.collate_fn
         self.source: Any = None
+        self.ended = False
 
-    def next_batch(self, _: None) -> Any:
+    def __call__(self, _: None) -> Any:
         """The next batch, or END."""
         if self.source is None:  # in the thread that reads, because __iter__ may ask for its worker
-            self.source = iter(self.loader.dataset)
-        size = self.loader.batch_size
-        found = [] if self.ended else list(itertools.islice(self.source, size or 1))
-        self.ended = len(found) < (size or 1)
-        if not found or (self.ended and self.loader.drop_last):
+            self.source = iter(self.dataset)
+        found = [] if self.ended else list(itertools.islice(self.source, self.size or 1))
+        self.ended = len(found) < (self.size or 1)
+        if not found or (self.ended and self.drop_last):
             return END
-        return self.loader.collate_fn(found[0] if size is None else found)
+        return self.collate_fn(found[0] if self.size is None else found)
 
 
 class _Quiet:
@@ -176,13 +228,25 @@ def _drawn_seed(generator: Generator | None) -> int:
 # ---- what cannot be asked for
 
 
-def _check_workers(num_workers: int, prefetch_factor: int | None) -> None:
+def _check_workers(
+    num_workers: int, prefetch_factor: int | None, timeout: float, persistent_workers: bool, context: Any
+) -> None:
     if num_workers < 0:
         raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable the threads")
-    if num_workers == 0 and prefetch_factor is not None:
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if context is not None:
+        raise ValueError("multiprocessing_context is for worker processes; workers here are threads: leave it out")
+    if num_workers:
+        if prefetch_factor is not None and prefetch_factor <= 0:
+            raise ValueError("prefetch_factor option should be positive")
+        return
+    if prefetch_factor is not None:
         raise ValueError("prefetch_factor option could only be specified in multiprocessing: let num_workers > 0")
-    if prefetch_factor is not None and prefetch_factor <= 0:
-        raise ValueError("prefetch_factor option should be positive")
+    if persistent_workers:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if timeout:
+        raise ValueError("timeout option could only be specified with worker threads: let num_workers > 0")
 
 
 def _check_iterable(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:

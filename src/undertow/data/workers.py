@@ -9,7 +9,10 @@ not come back within GRACE seconds; they are daemons, so even that keeps no prog
 from __future__ import annotations
 
 import contextvars
+import copy
+import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -18,15 +21,37 @@ from undertow.ops.generator import Generator
 
 GRACE = 5.0
 
+#: the number of a result that belongs to whatever pass goes on
+ANY = -1
 
-class WorkerInfo(NamedTuple):
-    """What a dataset may ask for inside a worker thread: see `get_worker_info`."""
 
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
-    generator: Generator
+class WorkerInfo:
+    """What a dataset may ask for inside a worker thread: see `get_worker_info`.
+
+    id, num_workers  the worker's number, and how many there are. A dataset that asks is taken to share its examples
+                     among them: see `in_turn`
+    seed, generator  for random changes of examples that repeat with the seed
+    dataset          the worker's dataset: of an IterableDataset, a copy of its own
+    """
+
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:
+        self._id, self._num_workers = id, num_workers
+        self.seed, self.dataset = seed, dataset
+        self.generator = Generator().manual_seed(seed % 2**63)
+        self._was_asked = False
+
+    @property
+    def id(self) -> int:
+        self._was_asked = True
+        return self._id
+
+    @property
+    def num_workers(self) -> int:
+        self._was_asked = True
+        return self._num_workers
+
+    def __repr__(self) -> str:
+        return f"WorkerInfo(id={self._id}, num_workers={self._num_workers}, seed={self.seed}, dataset={self.dataset!r})"
 
 
 _info: contextvars.ContextVar[WorkerInfo | None] = contextvars.ContextVar("undertow.data.worker", default=None)
@@ -46,47 +71,53 @@ class _End:
 
 
 class Worker:
-    """One thread with a queue of tasks and one of results. No reference leads from the thread back to this object."""
+    """One thread with a queue of tasks and one of results. No reference leads from the thread back to this object.
 
-    def __init__(self, work: Callable[[Any], Any], info: WorkerInfo, begin: Callable[[int], Any] | None) -> None:
+    Tasks and results carry the number of the pass they belong to: what an abandoned pass has left over is neither done
+    nor taken for a result of the next one.
+
+    turn  its only element is the number of the pass that goes on
+    """
+
+    def __init__(self, info: WorkerInfo, turn: list[int], begin: Callable[[int], Any] | None) -> None:
+        self.info = info
         self.tasks: SimpleQueue[Any] = SimpleQueue()
         self.results: SimpleQueue[Any] = SimpleQueue()
-        self.stopping = threading.Event()
-        context = contextvars.copy_context()  # grad mode and the other modes of the caller hold in the worker, too
-        context.run(_info.set, info)
-        arguments = (_serve, work, self.tasks, self.results, self.stopping, begin)
-        name = f"undertow data worker {info.id}"
+        arguments = (_serve, self.tasks, self.results, turn, begin)
+        context = context_of(info)
+        name = f"undertow data worker {info._id}"
         self.thread = threading.Thread(target=context.run, args=arguments, name=name, daemon=True)
         self.thread.start()
 
-    def stop(self) -> None:
-        self.stopping.set()
-        self.tasks.put(_End)
+
+def context_of(info: WorkerInfo) -> contextvars.Context:
+    """The caller's context, whose grad mode and other modes hold in the worker, too."""
+    context = contextvars.copy_context()
+    context.run(_info.set, info)
+    return context
 
 
 def _serve(
-    work: Callable[[Any], Any],
-    tasks: SimpleQueue[Any],
-    results: SimpleQueue[Any],
-    stopping: threading.Event,
-    begin: Callable[[int], Any] | None,
+    tasks: SimpleQueue[Any], results: SimpleQueue[Any], turn: list[int], begin: Callable[[int], Any] | None
 ) -> None:
     """The life of a worker thread. Errors travel to the caller of the loop, in the place of a batch."""
     try:
         if begin is not None:
-            begin(_info.get().id)  # type: ignore[union-attr]
+            begin(_info.get()._id)  # type: ignore[union-attr]
     except BaseException as error:
-        results.put(_failure(error, "before its first task"))
+        results.put((ANY, _failure(error, "before its first task")))
         return
     while True:
-        task = tasks.get()
-        if task is _End or stopping.is_set():
+        sent = tasks.get()
+        if sent is _End:
             return
-        try:
-            results.put(work(task))
-        except BaseException as error:
-            results.put(_failure(error, f"on the task {task!r}"))
-        del task
+        number, context, work, task = sent
+        if number == turn[0]:
+            try:
+                results.put((number, context.run(work, task)))
+            except BaseException as error:
+                results.put((number, _failure(error, f"on the task {task!r}")))
+        del sent, context, work, task
 
 
 def _failure(error: BaseException, when: str) -> _Failure:
@@ -94,48 +125,129 @@ def _failure(error: BaseException, when: str) -> _Failure:
     return _Failure(error)
 
 
-def prepared(
-    work: Callable[[Any], Any],
-    tasks: Iterator[Any],
-    num_workers: int,
-    ahead: int,
-    seed: int,
-    dataset: Any,
-    begin: Callable[[int], Any] | None = None,
-) -> Iterator[Any]:
-    """`map(work, tasks)` by threads, ahead of time; each first calls `begin` with its number."""
-    infos = [
-        WorkerInfo(i, num_workers, seed + i, dataset, Generator().manual_seed((seed + i) % 2**63))
-        for i in range(num_workers)
-    ]
-    workers = [Worker(work, info, begin) for info in infos]
-    try:
-        yield from _in_order(workers, tasks, ahead * num_workers)
-    finally:
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
+class Workers:
+    """The threads of a loader, for one pass or for many.
+
+    ahead    how many batches are under way for each worker
+    copied   give each worker a copy of the dataset: an iterable one may be told by worker_init_fn what to read
+    begin    is called by each worker with its number when it starts
+    timeout  how long to wait for a batch, in seconds; 0: for ever
+    """
+
+    def __init__(
+        self,
+        count: int,
+        ahead: int,
+        seed: int,
+        dataset: Any,
+        copied: bool = False,
+        begin: Callable[[int], Any] | None = None,
+        timeout: float = 0,
+    ) -> None:
+        self.limit, self.timeout = count * ahead, timeout
+        self.turn = [0]
+        infos = [WorkerInfo(i, count, seed + i, copy.copy(dataset) if copied else dataset) for i in range(count)]
+        self.workers = [Worker(info, self.turn, begin) for info in infos]
+
+    def begin_pass(self) -> Pass:
+        """A pass; one that still goes on is ended, and what is under way for it forgotten."""
+        self.turn[0] += 1
+        return Pass(self)
+
+    def close(self) -> None:
+        self.turn[0] += 1
+        for worker in self.workers:
+            worker.tasks.put(_End)
+        for worker in self.workers:
             worker.thread.join(GRACE)
 
 
-def _in_order(workers: list[Worker], tasks: Iterator[Any], limit: int) -> Iterator[Any]:
-    sent = received = 0
-    more = True
-    while True:
-        while more and sent - received < limit:
-            task = next(tasks, _End)
-            more = task is not _End
-            if more:
-                workers[sent % len(workers)].tasks.put(task)
-                sent += 1
-        if received == sent:
-            return
-        result = workers[received % len(workers)].results.get()
-        received += 1
+class Pass:
+    """What the workers do in one pass."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.turn, self.timeout, self.limit = workers.turn, workers.timeout, workers.limit
+        self.workers = workers.workers
+        self.number = self.turn[0]
+        self.contexts = [context_of(worker.info) for worker in self.workers]
+
+    def send(self, worker: int, work: Callable[[Any], Any], task: Any = None) -> None:
+        self.workers[worker].tasks.put((self.number, self.contexts[worker], work, task))
+
+    def receive(self, worker: int) -> Any:
+        """The next result of a worker; an error in its place is raised."""
+        number = None
+        while number not in (self.number, ANY):
+            if self.turn[0] != self.number:
+                raise RuntimeError(
+                    "this pass of the DataLoader was ended by a newer one: persistent workers serve one at a time. Use "
+                    "another DataLoader for a loop inside a loop."
+                )
+            try:
+                number, result = self.workers[worker].results.get(timeout=self.timeout or None)
+            except queue.Empty:
+                raise RuntimeError(
+                    f"DataLoader timed out after {self.timeout} seconds: worker {worker} has not finished a batch. "
+                    "Give it more time (timeout=), or find out what the dataset waits for."
+                ) from None
         if isinstance(result, _Failure):
             try:
                 raise result.error
             finally:
                 del result  # the error's traceback holds this frame, and must not be held by it
-        yield result
-        del result
+        return result
+
+    def in_order(self, work: Callable[[Any], Any], tasks: Iterator[Any]) -> Iterator[Any]:
+        """`map(work, tasks)`, ahead of time."""
+        sent, received, more = 0, 0, True
+        while True:
+            while more and sent - received < self.limit:
+                task = next(tasks, _End)
+                more = task is not _End
+                if more:
+                    self.send(sent % len(self.workers), work, task)
+                    sent += 1
+            if received == sent:
+                return
+            received += 1
+            yield self.receive((received - 1) % len(self.workers))
+
+    def in_turn(self, source: Callable[[Any], Callable[[Any], Any]], end: Any) -> Iterator[Any]:
+        """The results of one source for each worker, each up to `end`; the workers take turns.
+
+        Whether a dataset shares its examples among workers, it alone knows. If it asks for its worker's number (when it
+        starts, or in worker_init_fn), all of them read; if it does not, only one does, so that no example comes twice.
+        """
+        sources = [source(worker.info.dataset) for worker in self.workers]
+        self.send(0, sources[0])
+        first = self.receive(0)
+        live = self.readers()
+        if first is end:
+            live.remove(0)
+        else:
+            yield first
+        del first
+        waiting: deque[int] = deque()
+        place = 1
+        while True:
+            while live and len(waiting) < self.limit:
+                waiting.append(live[place % len(live)])
+                self.send(waiting[-1], sources[waiting[-1]])
+                place += 1
+            if not waiting:
+                return
+            worker = waiting.popleft()
+            found = self.receive(worker)
+            if found is not end:
+                yield found
+            elif worker in live:
+                live.remove(worker)
+            del found
+
+    def readers(self) -> list[int]:
+        """The workers that read, after the first has begun."""
+        infos = [worker.info for worker in self.workers]
+        if any([info._was_asked for info in infos]):
+            return list(range(len(infos)))
+        infos[0]._num_workers = 1  # in case the dataset asks later
+        return [0]

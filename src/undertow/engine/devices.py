@@ -29,7 +29,7 @@ import time
 from typing import Any
 
 from undertow.backend import cpu, namespace_of_array
-from undertow.backend.streams import choose_streams
+from undertow.backend.streams import choose_streams, working
 from undertow.engine import branches
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
@@ -219,6 +219,7 @@ class DeviceThreads:
                 raise  # an interrupt may have come between counting a task and queueing it: nothing to wait for
         finally:
             task.running.discard(threading.get_ident())
+            working.node = None
             self._finish(task)
 
     def _finish(self, task: DeviceGraphTask) -> None:
@@ -237,6 +238,7 @@ class DeviceThreads:
         """Run a node and hand its results on."""
         stream = stream_of(node)
         this_thread.goes_on = False
+        working.node = (node.name(), getattr(node, "code", None), getattr(node, "lasti", 0))
         if node is task.root:
             producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
         else:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import namespace_of_array
-from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse import AnySparse
 from undertow.backend.streams import stream
 
 
@@ -52,7 +52,7 @@ class InputBuffer:
             self.slots[nr] = total = xp.add(old, grad)
             if in_place:
                 self.slots[nr] = xp.asarray(total)
-                self.owned[nr] = type(total) is not SparseArray
+                self.owned[nr] = not isinstance(total, AnySparse)
 
     def received(self) -> list[Any] | None:
         """The gradients, or None when nothing flowed into any slot."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import DeviceArray, cpu, namespace_of_array
-from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse import AnySparse
 from undertow.backend.sparse_kernels import sum_to
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
@@ -33,7 +33,7 @@ def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype
         if shape and not is_expandable_to(shape, tuple(grad.shape)):
             problem = "got {} but expected shape compatible with {}"
             raise InvalidGradientError(producer.name(), index, problem, list(grad.shape), list(shape))
-        grad = xp.sum_to(grad, shape) if type(grad) is not SparseArray else sum_to(grad, shape)
+        grad = sum_to(grad.coo(), shape) if isinstance(grad, AnySparse) else xp.sum_to(grad, shape)
     if dtype is not None and grad.dtype != dtype:
         if grad.dtype.kind == "c" and dtype.kind != "c":
             grad = xp.real(grad)

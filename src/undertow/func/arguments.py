@@ -47,6 +47,15 @@ def check_tensors(leaves: Sequence[Any], api: str, what: str) -> None:
             raise RuntimeError(f"{api}: Expected all {what} to be Tensors, got unsupported type {type(leaf)}")
 
 
+def check_outputs(leaves: Sequence[Any], api: str) -> None:
+    """Raise unless a function returned tensors, one at least."""
+    if not leaves or leaves == [None]:
+        raise RuntimeError(f"{api}: Expected f to be a function that has non-empty output (got output = None or ())")
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}")
+
+
 def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
     """What a function returned, and the rest that is not to be differentiated."""
     if not has_aux:

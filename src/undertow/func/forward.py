@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.autograd import forward_ad, pytree
 from undertow.autograd.functional.jacobians import standard_basis
+from undertow.autograd.functional.sparse import plan_rows_or_columns, plan_symmetric, with_mirror_images
 from undertow.autograd.vmap import vmap
-from undertow.func.arguments import Argnums, check_tensors, checked_argnums, replaced, split_aux, zeros_like
+from undertow.func.arguments import (
+    Argnums,
+    check_outputs,
+    check_tensors,
+    checked_argnums,
+    replaced,
+    split_aux,
+    zeros_like,
+)
 from undertow.func.complexity import as_one_complex, imaginary
-from undertow.func.reverse import jacrev
+from undertow.func.reverse import grad, jacrev
+from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -37,10 +47,8 @@ def jvp(
     (tensor([0., 0.]), tensor([1., 2.]))
     """
     api = "jvp(f, primals, tangents)"
-    if not isinstance(primals, tuple) or not primals:
-        raise RuntimeError(
-            f"{api}: Expected primals to be a non-empty tuple. E.g. it should be valid to call f(*primals)."
-        )
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{api}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
     points, spec = pytree.flatten(primals)
     directions, other = pytree.flatten(tangents)
     if spec != other:
@@ -48,8 +56,13 @@ def jvp(
             f"{api}: Expected primals and tangents to have the same python structure. For example, if primals is a "
             f"tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with {other}"
         )
-    check_tensors(points, api, "primals")
-    check_tensors(directions, api, "tangents")
+    if not points:
+        raise RuntimeError(f"{api}: Expected at least one Tensor in primals, got {primals!r}.")
+    for what, leaves in (("primals", points), ("tangents", directions)):
+        if not all([isinstance(leaf, Tensor) for leaf in leaves]):
+            raise RuntimeError(
+                f"{api}: Expected {what} to only contain Tensors, got unsupported types {list(map(type, leaves))}"
+            )
     output, tangent, aux = push(func, points, directions, spec, has_aux, strict, track_tangent_grad)
     return (output, tangent, aux) if has_aux else (output, tangent)
 
@@ -64,11 +77,11 @@ def push(
     track_tangent_grad: bool = True,
 ) -> tuple[Any, Any, Any]:
     """Call a function on dual tensors: outputs, their tangents, and what else it returns."""
-    with forward_ad.dual_level(track_tangent_grad=track_tangent_grad):
+    with forward_ad.own_level(track_tangent_grad=track_tangent_grad):
         duals = [forward_ad.make_dual(p, t) for p, t in zip(points, directions, strict=True)]
         output, aux = split_aux(func(*spec.unflatten(duals)), has_aux, "jvp(f, primals, tangents)")
         leaves, out_spec = pytree.flatten(output)
-        check_tensors(leaves, "jvp(f, primals, tangents)", "outputs of f")
+        check_outputs(leaves, "jvp(f, primals, tangents)")
         pairs = [forward_ad.unpack_dual(leaf) for leaf in leaves]
         if strict and any(tangent is None for _, tangent in pairs):
             raise RuntimeError(
@@ -76,7 +89,7 @@ def push(
                 "allowed with strict=True."
             )
         tangents = [zeros_like(primal) if tangent is None else tangent for primal, tangent in pairs]
-        aux = pytree.tree_map(lambda a: forward_ad.unpack_dual(a).primal if isinstance(a, Tensor) else a, aux)
+        aux = pytree.tree_map(lambda a: forward_ad.primal_of(a) if isinstance(a, Tensor) else a, aux)
         return out_spec.unflatten([p for p, _ in pairs]), out_spec.unflatten(tangents), aux
 
 
@@ -87,16 +100,22 @@ def jacfwd(
     *,
     randomness: str = "error",
     chunk_size: int | None = None,
+    sparsity: Any = None,
+    verify: bool = True,
+    triplets: bool = False,
 ) -> Function:
     """The function that computes the Jacobian of `func` by forward mode, a pass for each element of the inputs.
 
-    The result is as that of `jacrev`. What does not depend on the direction is computed once for all of them.
+    The result is as that of `jacrev`, with a `sparsity` too: columns without a common place then share a pass. What
+    does not depend on the direction is computed once for all of them.
 
     >>> import undertow as ut
     >>> jacfwd(ut.sin)(ut.zeros(2))
     tensor([[1., 0.],
             [0., 1.]])
     """
+
+    wanted = Sparse(sparsity, verify, triplets, chunk_size, randomness)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -106,8 +125,11 @@ def jacfwd(
             return func(*replaced(args, numbers, values), **kwargs)
 
         call = _Columns(chosen, tuple([args[n] for n in numbers]), has_aux, randomness, chunk_size)
-        columns = [call.columns(nr) for nr in range(len(call.points))]
-        trees = [call.spec.unflatten(row) for row in zip(*columns, strict=True)]
+        if sparsity is None:
+            rows: Iterable[Any] = zip(*[call.columns(nr) for nr in range(len(call.points))], strict=True)
+        else:
+            rows = call.sparse(wanted, symmetric=False)
+        trees = [call.spec.unflatten(row) for row in rows]
         found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
         return (found, call.aux) if has_aux else found
 
@@ -128,6 +150,29 @@ class _Columns:
         self.outputs: list[Tensor] = []
         self.batched = functools.partial(vmap, randomness=randomness, chunk_size=chunk_size)
 
+    def run(self, *points: Tensor) -> list[Tensor]:
+        """The function of the leaves, without derivatives."""
+        output, self.aux = split_aux(self.func(*self.spec.unflatten(points)), self.has_aux, "jacfwd(f)(*args)")
+        leaves, self.out_spec = pytree.flatten(output)
+        check_outputs(leaves, "jacfwd(f)(*args), by jvp(f, primals, tangents)")
+        return leaves
+
+    def push(self, *directions: Tensor) -> list[Tensor]:
+        """The tangents of the outputs along directions for all leaves."""
+        output, tangent, self.aux = push(self.func, self.points, directions, self.spec, self.has_aux, False)
+        self.outputs, self.out_spec = pytree.flatten(output)
+        return pytree.flatten(tangent)[0]
+
+    def sparse(self, wanted: Sparse, symmetric: bool) -> list[Any]:
+        """A sparse matrix for every output and every leaf of the inputs."""
+        outputs = self.run(*self.points)
+        pattern = pattern_of(self.run, self.points, outputs, wanted)
+        if symmetric:
+            pattern = with_mirror_images(pattern)
+        plan = (plan_symmetric if symmetric else plan_rows_or_columns)(pattern, "forward-mode")
+        products = Products(self.push, self.points, outputs)
+        return blocks_of(products, plan, pattern, wanted).rows(outputs, self.points)
+
     def columns(self, nr: int) -> list[Tensor]:
         """The Jacobians of all outputs with respect to one leaf of the inputs."""
         point = self.points[nr]
@@ -136,10 +181,7 @@ class _Columns:
         directions = REGISTRY["reshape"].function(basis, (size, *point.shape))
 
         def along(direction: Tensor) -> list[Tensor]:
-            tangents = [direction if k == nr else zeros_like(p) for k, p in enumerate(self.points)]
-            output, tangent, self.aux = push(self.func, self.points, tangents, self.spec, self.has_aux, False)
-            self.outputs, self.out_spec = pytree.flatten(output)
-            return pytree.flatten(tangent)[0]
+            return self.push(*[direction if k == nr else zeros_like(p) for k, p in enumerate(self.points)])
 
         found = self.batched(along)(directions)
         twice = self.batched(along)(imaginary(directions)) if point.dtype.kind == "c" else found
@@ -149,12 +191,51 @@ class _Columns:
         return [REGISTRY["reshape"].function(m, (*m.shape[:-1], *point.shape)) for m in moved]
 
 
-def hessian(func: Function, argnums: Argnums = 0) -> Function:
+def hessian(
+    func: Function,
+    argnums: Argnums = 0,
+    *,
+    chunk_size: int | None = None,
+    sparsity: Any = None,
+    verify: bool = True,
+    triplets: bool = False,
+) -> Function:
     """The function that computes the Hessian of `func`, forward mode over reverse mode.
+
+    sparsity, verify, triplets  as in `jacrev`. The symmetry of the matrix saves passes, so that a `sparsity` may leave
+                                out one of two entries that mirror each other
 
     >>> import undertow as ut
     >>> hessian(lambda x: (x**3).sum())(ut.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    return jacfwd(jacrev(func, argnums), argnums)
+    if sparsity is None:
+        return jacfwd(jacrev(func, argnums), argnums, chunk_size=chunk_size)
+    wanted = Sparse(sparsity, verify, triplets, chunk_size)
+
+    @functools.wraps(func)
+    def sparse_hessian(*args: Any, **kwargs: Any) -> Any:
+        numbers = checked_argnums(argnums, len(args))
+        gradient = grad(lambda *args: _single(func(*args, **kwargs)), numbers)
+
+        def chosen(*values: Any) -> Any:
+            return gradient(*replaced(args, numbers, values))
+
+        call = _Columns(chosen, tuple([args[n] for n in numbers]), False, "error", chunk_size)
+        trees = [call.spec.unflatten(row) for row in call.sparse(wanted, symmetric=True)]
+        found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
+        return found if isinstance(argnums, tuple) else found[0]
+
+    return sparse_hessian
+
+
+def _single(output: Any) -> Tensor:
+    """The output of a function that has a Hessian matrix: a tensor with one element."""
+    if not isinstance(output, Tensor) or output.shape.numel() != 1:
+        what = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else str(type(output))
+        raise RuntimeError(
+            f"hessian(f, sparsity=...)(*args): Expected f(*args) to return a tensor with a single element, got {what}: "
+            "only such a function has a Hessian matrix. Leave sparsity out, or take the sum of the output."
+        )
+    return REGISTRY["reshape"].function(output, ())

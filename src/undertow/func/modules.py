@@ -9,6 +9,7 @@ from typing import Any
 from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.leaves import get_requires_grad
 from undertow.modes import no_grad
+from undertow.nn.norms import BatchNorm
 from undertow.nn.utils import stateless
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
@@ -73,6 +74,28 @@ def _stacked(states: list[dict[str, Any]]) -> dict[str, Tensor]:
 
 def _new_leaf(tensors: list[Any]) -> Tensor:
     """One tensor of all; a leaf that requires grad if they do."""
+    if len({get_requires_grad(t) for t in tensors}) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected the tensors of one name to have the same .requires_grad in all models: "
+            "stacked they are one tensor, which requires grad or does not."
+        )
     with no_grad():
         stacked: Tensor = REGISTRY["stack"].function(tensors)
-    return differentiable_alias(stacked, connected=False) if all(map(get_requires_grad, tensors)) else stacked
+    return differentiable_alias(stacked, connected=False) if get_requires_grad(tensors[0]) else stacked
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Let every batch norm in a module use the statistics of its batch and keep none, in place; return the module.
+
+    Running statistics are changed in place by each example, which `vmap` refuses for tensors that all examples share.
+
+    >>> import undertow as ut
+    >>> from undertow.func import replace_all_batch_norm_modules_
+    >>> replace_all_batch_norm_modules_(ut.nn.BatchNorm1d(3)).running_mean is None
+    True
+    """
+    for module in root.modules():
+        if isinstance(module, BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

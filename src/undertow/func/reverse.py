@@ -10,10 +10,13 @@ from undertow.autograd import pytree
 from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.backward import grad as backward_pass
 from undertow.autograd.functional.jacobians import standard_basis
+from undertow.autograd.functional.sparse import plan_rows_or_columns
 from undertow.autograd.leaves import get_requires_grad
+from undertow.autograd.recording import recording
 from undertow.autograd.vmap import vmap
 from undertow.func.arguments import (
     Argnums,
+    check_outputs,
     check_tensors,
     checked_argnums,
     reaches_others,
@@ -23,7 +26,8 @@ from undertow.func.arguments import (
     zeros_like,
 )
 from undertow.func.complexity import as_one_complex, imaginary
-from undertow.modes import enable_grad, is_grad_enabled, set_grad_enabled
+from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
+from undertow.modes import is_grad_enabled, set_grad_enabled
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -100,10 +104,10 @@ class _Recording:
     """
 
     def __init__(self, func: Function, primals: tuple[Any, ...], has_aux: bool, api: str) -> None:
-        self.recording = is_grad_enabled()
+        self.recording, self.has_aux = is_grad_enabled(), has_aux
         leaves, self.spec = pytree.flatten(primals)
         check_tensors(leaves, api, "inputs")
-        with enable_grad():
+        with recording():
             self.own = [differentiable_alias(leaf) for leaf in leaves]
             self.output, self.aux = split_aux(func(*self.spec.unflatten(self.own)), has_aux, api)
         self.outputs, self.out_spec = pytree.flatten(self.output)
@@ -157,15 +161,15 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     (tensor([1., 1.]),)
     """
     call = _Recording(func, primals, has_aux, "vjp(f, *primals)")
-    check_tensors(call.outputs, "vjp(f, *primals)", "outputs of f")
+    check_outputs(call.outputs, "vjp(f, *primals)")
 
     def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple[Any, ...]:
         given = cotangents[0] if len(cotangents) == 1 and call.out_spec != pytree.flatten(cotangents)[1] else cotangents
         leaves, spec = pytree.flatten(given)
         if spec != call.out_spec:
             raise RuntimeError(
-                "vjp_fn: Expected the cotangents to have the same structure as the output of f, got "
-                f"{spec}, expected {call.out_spec}"
+                "vjp_fn: Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {spec}, primal output: {call.out_spec}"
             )
         return tuple(call.spec.unflatten(call.pull(leaves, create_graph)))
 
@@ -173,7 +177,16 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (output, vjp_fn, call.released(call.aux)) if has_aux else (output, vjp_fn)
 
 
-def jacrev(func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Function:
+def jacrev(
+    func: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    sparsity: Any = None,
+    verify: bool = True,
+    triplets: bool = False,
+) -> Function:
     """The function that computes the Jacobian of `func` by reverse mode, a pass for each element of the output.
 
     All passes run at once, or `chunk_size` of them at a time. The result is a tree like the output of trees like the
@@ -182,11 +195,22 @@ def jacrev(func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk
     Complex tensors: if both sides are complex, the function must be holomorphic, and the result is df/dz; else see
     complexity.py.
 
+    sparsity  where the Jacobian, as a matrix with a row for each element of all outputs and a column for each of all
+              chosen arguments, may have entries: as in `autograd.functional.jacobian`. Then rows without a common
+              place share a pass, and the tensors of the result are matrices, sparse arrays of SciPy
+    verify    raise if there are entries outside of the pattern; takes one pass more
+    triplets  (rows, columns, values) as tensors instead of a sparse array: these nest in other transformations
+
     >>> import undertow as ut
     >>> jacrev(ut.sin)(ut.zeros(2))
     tensor([[1., 0.],
             [0., 1.]])
+    >>> jacrev(ut.sin, sparsity=ut.eye(2), triplets=True)(ut.zeros(2))
+    (tensor([0, 1]), tensor([0, 1]), tensor([1., 1.]))
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    wanted = Sparse(sparsity, verify, triplets, chunk_size)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -196,8 +220,11 @@ def jacrev(func: Function, argnums: Argnums = 0, *, has_aux: bool = False, chunk
             return func(*replaced(args, numbers, values), **kwargs)
 
         call = _Recording(chosen, tuple([args[n] for n in numbers]), has_aux, "jacrev(f)(*args)")
-        check_tensors(call.outputs, "jacrev(f)(*args)", "outputs of f")
-        rows = [_rows(call, nr, chunk_size) for nr in range(len(call.outputs))]
+        check_outputs(call.outputs, "jacrev(f)(*args), by vjp(f, *primals)")
+        if sparsity is None:
+            rows: list[Any] = [_rows(call, nr, chunk_size) for nr in range(len(call.outputs))]
+        else:
+            rows = _sparse_rows(call, chosen, wanted)
         trees = [call.spec.unflatten(row) for row in rows]
         found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
         return (found, call.released(call.aux)) if has_aux else found
@@ -222,6 +249,18 @@ def _rows(call: _Recording, nr: int, chunk_size: int | None) -> list[Tensor]:
     return [REGISTRY["reshape"].function(j, (*output.shape, *x.shape)) for j, x in zip(joined, call.own, strict=True)]
 
 
+def _sparse_rows(call: _Recording, func: Function, wanted: Sparse) -> list[Any]:
+    """A sparse matrix for every output and every leaf of the inputs."""
+
+    def leaves(*points: Tensor) -> list[Tensor]:
+        return pytree.flatten(split_aux(func(*call.spec.unflatten(points)), call.has_aux, "jacrev(f)(*args)")[0])[0]
+
+    pattern = pattern_of(leaves, call.own, call.outputs, wanted)
+    plan = plan_rows_or_columns(pattern, "reverse-mode")
+    products = Products(lambda *seeds: call.pull(seeds), call.outputs, call.own)
+    return blocks_of(products, plan, pattern, wanted).rows(call.outputs, call.own)
+
+
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     """`func(*primals)`, and the linear function that multiplies its Jacobian there with tangents: (output, jvp_fn).
 
@@ -233,8 +272,8 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     tensor([1., 2.])
     """
     call = _Recording(func, primals, False, "linearize(f, *primals)")
-    check_tensors(call.outputs, "linearize(f, *primals)", "outputs of f")
-    with enable_grad():
+    check_outputs(call.outputs, "linearize(f, *primals)")
+    with recording():
         seeds = [differentiable_alias(zeros_like(o), connected=False) for o in call.outputs]
         gradients = call.pull(seeds, create_graph=True)
     used = [k for k, g in enumerate(gradients) if get_requires_grad(g)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from undertow.backend import Device, dtypes
 from undertow.interop.dlpack import from_dlpack as from_dlpack
-from undertow.interop.numpy_functions import ops
+from undertow.interop.numpy_functions import FUNCTIONS, NONDIFFERENTIABLE, ops, unwrapped
 from undertow.tensor import Tensor
 
 __array_api_version__ = "2024.12"
@@ -72,6 +72,14 @@ tile tril triu unique_all unique_counts unique_inverse unique_values unstack var
 globals().update({name: numpy_function(name) for name in [*UNARY, *OTHERS]})
 
 
+def __getattr__(name: str) -> Any:
+    """Functions of NumPy that the standard has not, and tensors have: xarray looks for `einsum`, `pad`, ... here."""
+    function = getattr(np, name, None)
+    if isinstance(function, np.ufunc) or (callable(function) and {function} & (FUNCTIONS.keys() | NONDIFFERENTIABLE)):
+        return numpy_function(name)
+    raise AttributeError(f"undertow's namespace of the array API standard has no attribute {name!r}")
+
+
 def promoted(*values: Any) -> list[Any]:
     """The tensors among the values, in their common dtype."""
     found = {v.dtype for v in values if isinstance(v, Tensor)}
@@ -92,6 +100,37 @@ def binary(name: str) -> Any:
 
 
 globals().update({name: binary(name) for name in BINARY})
+
+
+# ---- where the standard knows better than NumPy what infinities give
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    x1, x2 = promoted(x1, x2)
+    rounded = np.floor_divide(x1, x2)
+    if rounded.dtype.kind != "f":
+        return rounded
+    a, b = (np.asarray(unwrapped(x)) for x in (x1, x2))
+    exact = (np.isinf(a) & np.isfinite(b) & (b != 0)) | (np.isfinite(a) & np.isinf(b))
+    return np.where(exact, np.divide(x1, x2), rounded) if exact.any() else rounded
+
+
+def expm1(x: Any, /) -> Any:
+    result = np.expm1(x)
+    if x.dtype.kind != "c" or x.requires_grad:  # the derivative at infinity is that of what NumPy says
+        return result
+    z = np.asarray(unwrapped(x))
+    limits, known = np.empty_like(z), np.zeros(z.shape, np.bool_)
+    unbounded, level = ~np.isfinite(z.imag), z.imag == 0
+    for cases, real, imag in (
+        (level & (z.real == inf), inf, z.imag),
+        (level & np.isnan(z.real), nan, z.imag),
+        (unbounded & (z.real == inf), inf, np.full(z.shape, nan)),
+        (unbounded & (z.real == -inf), -1.0, np.zeros(z.shape)),
+    ):
+        limits.real[cases], limits.imag[cases] = real, imag[cases]
+        known |= cases
+    return np.where(known, ops.asarray(limits), result) if known.any() else result
 
 
 def product(name: str, module: Any = np) -> Any:
@@ -303,6 +342,12 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 linalg.trace = trace
+
+
+# what xarray's rolling windows look for
+lib = SimpleNamespace(
+    stride_tricks=SimpleNamespace(sliding_window_view=numpy_function("sliding_window_view", np.lib.stride_tricks))
+)
 
 
 # ---- inspection

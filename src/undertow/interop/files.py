@@ -1,8 +1,8 @@
 """Files: `save` and `load` for trees of tensors, without running anything that a file says.
 
-Two formats, by the name's ending: `.safetensors` (with the package of that name: undertow[files]) and `.npz` (NumPy's
-own, nothing needed). Either holds named arrays; what a tree has beyond them (nesting, numbers, strings) is a JSON text
-beside them. `load` also reads the weights in files that PyTorch wrote (`.pt`, `.pth`; see torch_files.py).
+Three formats, by the name's ending: `.safetensors` (with the package of that name: undertow[files]), `.npz` (NumPy's
+own, nothing needed), and PyTorch's (`.pt`, `.pth`, and open files; see torch_files.py and torch_writing.py). The first
+two hold named arrays; what a tree has beyond them (nesting, numbers, strings) is a JSON text beside them.
 
 A file is written under another name first and then renamed: whatever happens, the old file or the new one is there.
 """
@@ -16,13 +16,14 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from undertow.backend import cpu
 from undertow.backend.dtypes import SCALAR_NAMES
 from undertow.interop.torch_files import FileFormatError, load_torch_file
+from undertow.interop.torch_writing import write_torch_file
 from undertow.tensor import LEAF, Tensor
 
 #: the name of the JSON text among the arrays
@@ -33,8 +34,11 @@ MAX_DEPTH = 100
 PathLike = str | os.PathLike[str]
 
 
-def save(obj: Any, path: PathLike) -> None:
+def save(obj: Any, path: PathLike | BinaryIO) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
+
+    path  ends in .pt, .pth, .npz or .safetensors, which chooses the format; or a file opened for writing bytes, which
+          is written as .pt
 
     >>> import os, tempfile
     >>> import undertow as ut
@@ -43,14 +47,15 @@ def save(obj: Any, path: PathLike) -> None:
     >>> ut.load(path)
     {'weight': tensor([1., 1.]), 'epoch': 3}
     """
-    writer = _by_ending(path, {".npz": _write_npz, ".safetensors": _write_safetensors}, "written")
-    arrays: dict[str, Any] = {}
-    structure = json.dumps(_encode(obj, arrays, "", 0))
+    if not isinstance(path, str | os.PathLike):
+        write_torch_file(path, obj)
+        return
+    writer = _by_ending(path, WRITERS, "written")
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
     os.close(handle)
     try:
-        writer(temporary, arrays, structure)
+        writer(temporary, obj)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -58,16 +63,24 @@ def save(obj: Any, path: PathLike) -> None:
         raise
 
 
-def load(path: PathLike, *, device: Any = None) -> Any:
+def load(
+    path: PathLike | BinaryIO, map_location: Any = None, *, device: Any = None, weights_only: bool | None = None
+) -> Any:
     """Read what `save` wrote, or a file of named arrays or PyTorch weights, as a tree of tensors.
 
     Nothing in the file is executed; one that is damaged or says impossible things raises FileFormatError. Tensors come
-    to `device`, and do not require grad.
+    to `map_location` (or `device`, which is the same), and do not require grad unless they did.
+
+    path          by its ending a .pt, .pth, .npz or .safetensors file; or a file opened for reading bytes, which is
+                  read as .pt
+    weights_only  accepted for PyTorch's sake: there is nothing but weights to be loaded
     """
-    readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".pt": _read_torch, ".pth": _read_torch}
-    reader = _by_ending(path, readers, "read")
-    with open(path, "rb"):  # an absent file is no damaged one
-        pass
+    if isinstance(path, str | os.PathLike):
+        reader = _by_ending(path, READERS, "read")
+        with open(path, "rb"):  # an absent file is no damaged one
+            pass
+    else:
+        reader = _read_torch
     try:
         arrays, structure = reader(path)
         tree = _plain(arrays, path) if structure is None else _decode(_parsed(structure, path), arrays, path, 0)
@@ -75,6 +88,7 @@ def load(path: PathLike, *, device: Any = None) -> Any:
         raise
     except Exception as error:  # what zipfile, pickle, NumPy and safetensors raise for a garbled file is endless
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    device = map_location if device is None else device
     return tree if device is None else _moved(tree, device)
 
 
@@ -83,7 +97,7 @@ def _by_ending(path: PathLike, known: dict[str, Callable[..., Any]], verb: str) 
     if ending not in known:
         raise ValueError(
             f"{str(path)!r} ends in {ending!r}; files that can be {verb} end in {' or '.join(known)}, which says what "
-            "is in them" + (". PyTorch's own files are read, but not written" if ending in (".pt", ".pth") else "")
+            "is in them"
         )
     return known[ending]
 
@@ -110,7 +124,8 @@ def _encode(obj: Any, arrays: dict[str, Any], name: str, depth: int) -> Any:
         return {"complex": [obj.real.hex(), obj.imag.hex()]} if isinstance(obj, complex) else {"float": obj.hex()}
     raise TypeError(
         f"a {type(obj).__name__} at {name or 'the top'!r} cannot be saved: only dicts, lists, tuples, tensors, "
-        "numbers, strings and None can, so that loading never runs code"
+        "numbers, strings and None can, so that loading never runs code. Of a model or an optimizer, save its "
+        "state_dict()."
     )
 
 
@@ -133,7 +148,7 @@ def _array_of(obj: Any, name: str) -> Any:
     return array
 
 
-def _decode(node: Any, arrays: dict[str, Any], path: PathLike, depth: int) -> Any:
+def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     if depth > MAX_DEPTH or not isinstance(node, dict):
         raise _damaged(path, "its structure is not one that save() writes")
     match node:
@@ -157,18 +172,18 @@ def _decode(node: Any, arrays: dict[str, Any], path: PathLike, depth: int) -> An
     raise _damaged(path, "its structure is not one that save() writes")
 
 
-def _loaded_key(key: Any, path: PathLike) -> Any:
+def _loaded_key(key: Any, path: Any) -> Any:
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise _damaged(path, "a key is neither a string nor an integer")
     return key
 
 
-def _plain(arrays: Any, path: PathLike) -> Any:
+def _plain(arrays: Any, path: Any) -> Any:
     """A file of arrays that somebody else wrote: a flat dict. What the PyTorch reader gives is a tree already."""
     return {name: _tensor(array, path) for name, array in arrays.items()} if isinstance(arrays, dict) else arrays[0]
 
 
-def _tensor(array: Any, path: PathLike) -> Any:
+def _tensor(array: Any, path: Any) -> Any:
     if array.dtype not in SCALAR_NAMES:
         raise _damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
     return Tensor(array, cpu)
@@ -184,14 +199,14 @@ def _moved(tree: Any, device: Any) -> Any:
     return type(tree)([_moved(v, device) for v in tree]) if isinstance(tree, list | tuple) else tree
 
 
-def _parsed(structure: str, path: PathLike) -> Any:
+def _parsed(structure: str, path: Any) -> Any:
     try:
         return json.loads(structure)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "its structure is no JSON text") from error
 
 
-def _damaged(path: PathLike, why: str) -> FileFormatError:
+def _damaged(path: Any, why: str) -> FileFormatError:
     return FileFormatError(
         f"{str(path)!r} cannot be loaded: {why}. The file is damaged, or was made by something else."
     )
@@ -200,7 +215,15 @@ def _damaged(path: PathLike, why: str) -> FileFormatError:
 # ---- npz
 
 
-def _write_npz(path: str, arrays: dict[str, Any], structure: str) -> None:
+def _encoded(obj: Any) -> tuple[dict[str, Any], str]:
+    """The arrays of a tree, and the JSON text that says where they belong."""
+    arrays: dict[str, Any] = {}
+    structure = json.dumps(_encode(obj, arrays, "", 0))
+    return arrays, structure
+
+
+def _write_npz(path: str, obj: Any) -> None:
+    arrays, structure = _encoded(obj)
     with open(path, "wb") as file:
         text = np.frombuffer(structure.encode(), np.uint8)
         np.savez(file, **{STRUCTURE: text, **arrays})
@@ -251,7 +274,8 @@ def _safetensors() -> Any:
     return safetensors
 
 
-def _write_safetensors(path: str, arrays: dict[str, Any], structure: str) -> None:
+def _write_safetensors(path: str, obj: Any) -> None:
+    arrays, structure = _encoded(obj)
     contiguous = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
     _safetensors().numpy.save_file(contiguous, path, metadata={STRUCTURE: structure})
 
@@ -265,5 +289,18 @@ def _read_safetensors(path: PathLike) -> tuple[dict[str, Any], str | None]:
 # ---- PyTorch
 
 
-def _read_torch(path: PathLike) -> tuple[Any, None]:
+def _write_torch(path: str, obj: Any) -> None:
+    with open(path, "wb") as file:
+        write_torch_file(file, obj)
+
+
+def _read_torch(path: PathLike | BinaryIO) -> tuple[Any, None]:
     return [load_torch_file(path)], None
+
+
+WRITERS: dict[str, Callable[..., Any]] = {
+    ".pt": _write_torch, ".pth": _write_torch, ".npz": _write_npz, ".safetensors": _write_safetensors,
+}  # fmt: skip
+READERS: dict[str, Callable[..., Any]] = {
+    ".pt": _read_torch, ".pth": _read_torch, ".npz": _read_npz, ".safetensors": _read_safetensors,
+}  # fmt: skip

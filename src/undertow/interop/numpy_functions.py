@@ -134,6 +134,8 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 @counterpart(np.round, np.around)
 def round_(a: Any, decimals: int = 0) -> Any:
+    if a._array.dtype.kind == "c":
+        return ops.complex(ops.round(ops.real(a), decimals=decimals), ops.round(ops.imag(a), decimals=decimals))
     return ops.round(a, decimals=decimals)
 
 
@@ -368,10 +370,10 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 @counterpart(np.take)
-def take(a: Any, indices: Any, axis: Any = None) -> Any:
-    index = as_index(indices, a)
+def take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
     if axis is None:
         a, axis = flat(a, 0)
+    index = inside(as_index(indices, a), a._array.shape[axis], mode)
     taken = ops.index_select(a, axis, ops.reshape(index, (-1,)))
     shape = a._array.shape
     axis %= len(shape)
@@ -381,6 +383,16 @@ def take(a: Any, indices: Any, axis: Any = None) -> Any:
 @counterpart(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     return ops.take_along_dim(arr, indices, axis)
+
+
+def inside(index: Tensor, size: int, mode: str) -> Tensor:
+    """Indices counted from the front; those beyond the end by the rule that `mode` names."""
+    array = index._array
+    if mode == "clip":
+        return Tensor(array.clip(0, max(size - 1, 0)), index._xp)
+    if mode == "wrap" and size:
+        return Tensor(array % size, index._xp)
+    return Tensor(np.where((array < 0) & (array >= -size), array + size, array), index._xp)
 
 
 def as_index(indices: Any, a: Tensor) -> Tensor:

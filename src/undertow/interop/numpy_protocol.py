@@ -172,10 +172,15 @@ def on_arrays(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A NumPy function that undertow has no operation for."""
     if is_followed([args, kwargs]):
         raise TypeError(
-            f"np.{name} with these arguments has no derivative in undertow, and one of them requires grad: its "
+            f"{in_full(name)} with these arguments has no derivative in undertow, and one of them requires grad: its "
             "gradient would be lost. Use operations of undertow, or pass tensor.detach() if no gradient is wanted."
         )
     return wrap(function(*unwrap(args), **unwrap(kwargs)))
+
+
+def in_full(name: str) -> str:
+    """The function as one calls it; a ufunc may be of SciPy, or of the user's own."""
+    return f"np.{name}" if hasattr(np, name.split(".")[0]) else f"the ufunc {name}"
 
 
 # ---- into memory that exists

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,8 @@ for _function in [getattr(np, name) for name in REDUCTIONS]:
 
 def quantile_of(name: str) -> Any:
     def call(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+        if isinstance(axis, tuple):
+            return over_several(call, a, q, axis, method, keepdims)
         return getattr(ops, name)(a, like_input(q, a), axis, keepdim=keepdims, interpolation=method)
 
     return call
@@ -266,6 +269,16 @@ def quantile_of(name: str) -> Any:
 
 quantile = counterpart(np.quantile)(quantile_of("quantile"))
 nanquantile = counterpart(np.nanquantile)(quantile_of("nanquantile"))
+
+
+def over_several(quantiles: Any, a: Tensor, q: Any, axis: tuple[int, ...], method: str, keepdims: bool) -> Any:
+    """Quantiles over several dimensions: they are made one, the last."""
+    axes = {d % a.ndim for d in axis}
+    gone, rest = [a.shape[d] for d in axes], [n for d, n in enumerate(a.shape) if d not in axes]
+    behind = ops.movedim(a, tuple(axes), tuple(range(a.ndim - len(axes), a.ndim)))
+    found = quantiles(ops.reshape(behind, (*rest, math.prod(gone))), q, -1, method=method)
+    kept = [1 if d in axes else n for d, n in enumerate(a.shape)]
+    return ops.reshape(found, (*found.shape[: found.ndim - len(rest)], *kept)) if keepdims else found
 
 
 def like_input(q: Any, a: Tensor) -> Any:
@@ -322,7 +335,9 @@ def scan(function: Any, operation: str, start: int) -> None:
         found = getattr(ops, operation)(x, axis, dtype=dtype)
         if not include_initial:
             return found
-        first = ops.full_like(ops.narrow(found, axis, 0, 1), start)
+        sizes = list(found.shape)
+        sizes[axis] = 1
+        first = ops.full(sizes, start, dtype=found.dtype, device=found._xp.device)
         return ops.cat([first, found], axis)
 
     FUNCTIONS[function] = call

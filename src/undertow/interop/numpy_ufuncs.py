@@ -7,7 +7,6 @@ What it cannot express in recorded operations raises `ops.Missing`.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from functools import reduce as fold
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.interop import scipy_ufuncs
 from undertow.interop.numpy_functions import FUNCTIONS, ops
 from undertow.ops.data import adopt
 from undertow.tensor import Tensor
@@ -25,16 +25,6 @@ NAMES = {
     "fabs": "abs", "greater": "gt", "greater_equal": "ge", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
     "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne", "power": "pow",
     "radians": "deg2rad", "right_shift": "bitwise_right_shift", "rint": "round", "sign": "sgn", "subtract": "sub",
-}  # fmt: skip
-
-#: SciPy's ufuncs that mean what the operation means; others of the same name may not (kl_div)
-SPECIAL = {
-    "cbrt": "cbrt", "digamma": "digamma", "entr": "special_entr", "erf": "erf", "erfc": "erfc",
-    "erfcx": "special_erfcx", "erfinv": "erfinv", "exp2": "exp2", "expit": "sigmoid", "expm1": "expm1",
-    "gammainc": "special_gammainc", "gammaincc": "special_gammaincc", "gammaln": "lgamma", "i0": "i0",
-    "i0e": "special_i0e", "i1": "special_i1", "i1e": "special_i1e", "log1p": "log1p", "log_ndtr": "special_log_ndtr",
-    "logit": "logit", "ndtr": "special_ndtr", "ndtri": "special_ndtri", "psi": "digamma", "xlog1py": "special_xlog1py",
-    "xlogy": "xlogy",
 }  # fmt: skip
 
 #: ufunc -> the function that its `reduce` is
@@ -57,9 +47,7 @@ def operation_of(ufunc: Any) -> Any:
         return FUNCTIONS[ufunc]
     if getattr(np, name, None) is ufunc:
         return ops.find(NAMES.get(name, name))
-    if getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
-        return ops.find(SPECIAL.get(name))
-    return None
+    return scipy_ufuncs.operation_of(ufunc)
 
 
 def require_operation(ufunc: Any) -> Any:

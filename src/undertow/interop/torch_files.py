@@ -11,7 +11,7 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class FileFormatError(ValueError):
     """A file that is damaged, is not what its name says, or holds more than data."""
 
 
-def load_torch_file(path: str | os.PathLike[str]) -> Any:
+def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
     """The object in the file: a tree of dicts, lists and tensors."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.autograd.backward import around_pass
-from undertow.autograd.intermediates import Watch as Following
-from undertow.autograd.transforms import plainly, run_function, under
+from undertow.autograd.transforms import beneath, plainly, run_function, under, with_beneath
+from undertow.autograd.watch import Watch as Following
 from undertow.backend import cpu
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
@@ -69,8 +69,9 @@ def run_safely(
     run: Callable[..., Any], edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any
 ) -> Any:
     """Run a backward pass with a SafePass between its operations."""
-    outer = current().intercept
-    if outer is not None and type(outer) not in (SafePass, Following):  # which looks on only
+    outer = beneath(current().intercept)
+    lowest = outer.below if isinstance(outer, Following) else outer  # a Following looks on only
+    if lowest is not None and type(lowest) is not SafePass:
         raise RuntimeError(
             "nan_safe() cannot be used for a backward pass on tensors that vmap or forward mode transforms: the pass "
             "has to look at their numbers. Differentiate outside of vmap (one pass for the whole batch), or leave "
@@ -81,7 +82,7 @@ def run_safely(
         safe.adopt(outer, grads)
     token = _running.set(safe)
     try:
-        return under(safe, run, edges, grads, keep, create_graph, **chosen)
+        return under(with_beneath(current().intercept, safe), run, edges, grads, keep, create_graph, **chosen)
     finally:
         _running.reset(token)
 

@@ -41,7 +41,7 @@ ELEMENT_BY_ELEMENT = {"sigmoid_backward": "grad_output", "tanh_backward": "grad_
 #: of a whole slice along `dim`
 BY_SLICE = {"softmax_backward_data", "log_softmax_backward_data"}
 #: views that look at numbers as numbers of another kind
-OTHER_KIND = {"_imag", "_real", "view_as_complex", "view_as_real"}
+OTHER_KIND = {"_imag", "_real", "_view_as_complex", "view_as_real"}
 
 
 def support_of_result(

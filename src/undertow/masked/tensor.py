@@ -1,7 +1,8 @@
 """MaskedTensor: a tensor with a mask that says which elements are there.
 
 It is no Tensor: an operation that knows nothing of masks refuses it, so that no mask is ever lost. What it can do are
-the methods below; `get_data`, `get_mask` and `to_tensor` lead back to ordinary tensors.
+the methods below, which `ut.exp(m)`, `ut.sum(m)`, `tensor + m`, ... find, too; `get_data`, `get_mask` and `to_tensor`
+lead back to ordinary tensors.
 """
 
 from __future__ import annotations
@@ -76,6 +77,15 @@ class MaskedTensor:
         if requires_grad:
             self._data.requires_grad_()
 
+    @classmethod
+    def __undertow_function__(cls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation that was given a MaskedTensor does; NotImplemented refuses it."""
+        function = FUNCTIONS.get(name)
+        if function is None:
+            return NotImplemented
+        operands = [kwargs.pop(key) for key in ("input", "other", "exponent") if key in kwargs]
+        return function(*operands, *args, **kwargs)
+
     # ---- what it is
 
     shape = property(lambda self: self._data.shape)
@@ -149,7 +159,7 @@ class MaskedTensor:
     def detach(self) -> MaskedTensor:
         return joined(self._data.detach(), self._mask)
 
-    def clone(self) -> MaskedTensor:
+    def clone(self, memory_format: Any = None) -> MaskedTensor:
         return joined(ops.clone(self._data), ops.clone(self._mask))
 
     def to(self, dtype: Any) -> MaskedTensor:
@@ -267,6 +277,32 @@ def binary(name: str) -> Any:
     return method
 
 
+def in_place(name: str) -> Any:
+    """Other data under the same mask. As in PyTorch, it is new: a tensor that was given as data is not changed."""
+
+    def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
+        if self.is_leaf and self.requires_grad:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation: its gradient would be that "
+                f"of the new values. Use {name}(), which gives a new MaskedTensor."
+            )
+        found = getattr(MaskedTensor, name)(self, *args, **kwargs)._data
+        if tuple(found.shape) != tuple(self.shape):
+            raise RuntimeError(
+                f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(found.shape)}"
+            )
+        if not can_cast(found.dtype, self.dtype):
+            raise RuntimeError(f"result type {found.dtype} can't be cast to the desired output type {self.dtype}")
+        self._data = ops.to_dtype(found, self.dtype)
+        return self
+
+    return method
+
+
+def can_cast(source: Any, target: Any) -> bool:
+    return "biufc".index(source.kind) <= "biufc".index(target.kind)
+
+
 def common_mask(a: Any, b: Any) -> Tensor:
     masks = [m._mask for m in (a, b) if isinstance(m, MaskedTensor)]
     if len(masks) == 2 and not cpu.array_equal(masks[0]._array, masks[1]._array):
@@ -321,6 +357,16 @@ for _names, _make in ((UNARY, unary), (BINARY, binary), (MOVING, moving), (REDUC
     attach(_names, _make)
 
 
+#: those that give something else than the input was: PyTorch has no in-place form of them
+NEVER_IN_PLACE = {
+    "angle", "fmax", "fmin", "isnan", "logaddexp", "logaddexp2", "maximum", "minimum", "positive", "signbit",
+}  # fmt: skip
+for _name in [name for name in (*UNARY, *BINARY) if name not in NEVER_IN_PLACE]:
+    _method = in_place(_name)
+    _method.__name__, _method.__qualname__ = f"{_name}_", f"MaskedTensor.{_name}_"
+    setattr(MaskedTensor, f"{_name}_", _method)
+
+
 def reflected(name: str) -> Any:
     method = binary(name)
     return lambda self, other: method(other, self)
@@ -330,6 +376,47 @@ for _operator, _name in OPERATORS.items():
     setattr(MaskedTensor, f"__{_operator}__", getattr(MaskedTensor, _name))
     if _operator not in ("eq", "ne", "lt", "le", "gt", "ge"):
         setattr(MaskedTensor, f"__r{_operator}__", reflected(_name))
+        setattr(MaskedTensor, f"__i{_operator}__", getattr(MaskedTensor, f"{_name}_"))
+
+
+# ---- functions of several
+
+
+def parts(value: Any) -> tuple[Any, Any]:
+    """Data and mask; an ordinary tensor, or a number, is all there."""
+    if isinstance(value, MaskedTensor):
+        return value._data, value._mask
+    return value, True
+
+
+def where(condition: Any, input: Any, other: Any) -> MaskedTensor:
+    """Data and mask, each from the one that the condition chooses."""
+    (data, mask), (other_data, other_mask) = parts(input), parts(other)
+    if isinstance(condition, MaskedTensor):
+        raise TypeError("where: the condition must be a Tensor of bools: call get_data() or to_tensor(False) on it")
+    return joined(ops.where(condition, data, other_data), ops.where(condition, mask, other_mask))
+
+
+def joining(name: str) -> Any:
+    function = getattr(ops, name)
+
+    def join(tensors: Any, dim: int = 0) -> MaskedTensor:
+        data, masks = zip(*map(parts, tensors), strict=True)
+        whole = [
+            ops.ones(tuple(d.shape), dtype=dtypes.bool_) if m is True else m for d, m in zip(data, masks, strict=True)
+        ]
+        return joined(function(list(data), dim), function(whole, dim))
+
+    return join
+
+
+#: what operations do when they are given a MaskedTensor
+FUNCTIONS: dict[str, Any] = {
+    **{name: getattr(MaskedTensor, name) for name in (*UNARY, *BINARY, *MOVING, *REDUCING, *ALONG)},
+    **{name: getattr(MaskedTensor, name) for name in ("all", "any", "clone")},
+    **{name: joining(name) for name in ("cat", "concat", "concatenate", "hstack", "stack", "vstack")},
+    "where": where,
+}
 
 
 # ---- showing

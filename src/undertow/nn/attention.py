@@ -9,6 +9,7 @@ from undertow import ops
 from undertow.backend import dtypes
 from undertow.graph.sites import warn_user
 from undertow.modes import no_grad
+from undertow.ops.attention import fused_attention, is_plain_attention
 
 
 def scaled_dot_product_attention(
@@ -39,6 +40,8 @@ def scaled_dot_product_attention(
         repeats = query.shape[-3] // key.shape[-3]
         key, value = (ops.repeat_interleave(x, repeats, -3) for x in (key, value))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if attn_mask is None and dropout_p == 0 and is_plain_attention(query, key, value):
+        return fused_attention(query, key, value, is_causal, scale)[0]
     scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is not None:
@@ -204,7 +207,7 @@ def multi_head_attention_forward(
         none = ops.new_zeros(k, (k.shape[0], 1, k.shape[2]))
         k, v, masks = longer_keys(k, v, masks, none, none, 1)
     mask = with_padding(masks[0], masks[1], examples, num_heads, k.shape[1])
-    out, found = weighed_values(q, k, v, mask, dropout_p if training else 0.0)
+    out, found = weighed_values(q, k, v, mask, dropout_p if training else 0.0, need_weights)
     out = ops.reshape(ops.transpose(out, 0, 1), (rows, examples, embed_dim))
     out = ops.linear(out, out_proj_weight, out_proj_bias)
     if need_weights:
@@ -225,7 +228,9 @@ def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: 
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 
 
-def weighed_values(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
+def weighed_values(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, need_weights: bool) -> tuple[Any, Any]:
+    if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
+        return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
     scores = ops.bmm(q * math.sqrt(1 / q.shape[-1]), ops.transpose(k, -2, -1))
     weights = ops.softmax(scores if mask is None else scores + mask, -1)
     if dropout_p > 0:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow import ops
-from undertow.autograd.transforms import Transforms
+from undertow.autograd.transforms import NONE, active
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.history import set_edge
 from undertow.graph.hooks import add_hook, hooks_of
@@ -210,8 +210,7 @@ def tensor_places(values: Sequence[Any]) -> list[int]:
 def is_recorded(tensors: list[Any]) -> bool:
     """Whether operations on the tensors make nodes. Inside vmap and forward mode they are not led through any."""
     state = current()
-    transformed = isinstance(state.intercept, Transforms)
-    return state.grad_enabled and not transformed and any(current_edge(t) is not None for t in tensors)
+    return state.grad_enabled and active() is NONE and any(current_edge(t) is not None for t in tensors)
 
 
 def spread(places: list[int], grads: tuple[Any, ...], count: int) -> tuple[Any, ...]:

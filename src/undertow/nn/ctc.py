@@ -12,11 +12,13 @@ from typing import Any
 from undertow import ops
 from undertow.backend import dtypes
 from undertow.modes import no_grad
+from undertow.ops.widening import in_float32
 
 #: the logarithm of the probability of what is impossible; finite, so that no gradient is 0 / 0
 IMPOSSIBLE = -1e30
 
 
+@in_float32
 def ctc_loss(
     log_probs: Any,
     targets: Any,

@@ -20,6 +20,11 @@ from undertow.nn.dropping import dropout1d as dropout1d
 from undertow.nn.dropping import dropout2d as dropout2d
 from undertow.nn.dropping import dropout3d as dropout3d
 from undertow.nn.dropping import feature_alpha_dropout as feature_alpha_dropout
+from undertow.nn.fractional import fractional_max_pool2d as fractional_max_pool2d
+from undertow.nn.fractional import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
+from undertow.nn.fractional import fractional_max_pool3d as fractional_max_pool3d
+from undertow.nn.fractional import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
+from undertow.nn.linear_loss import linear_cross_entropy as linear_cross_entropy
 from undertow.nn.margins import multi_margin_loss as multi_margin_loss
 from undertow.nn.margins import multilabel_margin_loss as multilabel_margin_loss
 from undertow.nn.margins import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss

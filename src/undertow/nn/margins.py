@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
+from undertow.ops.widening import in_float32
 
 
 def reduced(losses: Any, reduction: str) -> Any:
@@ -30,6 +31,7 @@ def check_classes(input: Any, target: Any, target_dims: int) -> tuple[Any, Any, 
     return input, target, single
 
 
+@in_float32
 def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
 ) -> Any:
@@ -47,6 +49,7 @@ def multi_margin_loss(
     return reduced(losses[0] if single else losses, reduction)
 
 
+@in_float32
 def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The mean over pairs of a target class and another one of max(0, 1 - score of the target + score of the other).
 

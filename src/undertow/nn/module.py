@@ -127,6 +127,10 @@ class Module(Called):
         """Move to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())
 
+    def cuda(self: T, device: Any = None) -> T:
+        """Move to a GPU, if there is one."""
+        return self.to("cuda" if device is None else device)
+
     # ---- display
 
     def extra_repr(self) -> str:

@@ -1,7 +1,7 @@
 """DataParallel: one module on several devices, each in a thread of its own with its part of the examples.
 
-Modes travel to the threads (grad mode, inference mode), hooks on saved tensors do not: as in PyTorch they belong to the
-thread that installed them. To use them with DataParallel, install them inside the module's forward.
+Modes travel to the threads (grad mode, inference mode, autocast), hooks on saved tensors do not: as in PyTorch they
+belong to the thread that installed them. To use them with DataParallel, install them inside the module's forward.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow import ops
+from undertow.autograd.autocast import Autocasts
 from undertow.backend import Device
 from undertow.modes import inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from undertow.nn.module import Module
@@ -109,15 +110,15 @@ class Replica(threading.Thread):
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__(daemon=True)
         self.call = module, args, kwargs
-        self.modes = is_grad_enabled(), is_inference_mode_enabled()
+        self.modes = is_grad_enabled(), is_inference_mode_enabled(), Autocasts()
         self.output: Any = None
         self.error: BaseException | None = None
 
     def run(self) -> None:
         module, args, kwargs = self.call
-        grad_enabled, inference = self.modes
+        grad_enabled, inference, autocasts = self.modes
         try:
-            with inference_mode(inference), set_grad_enabled(grad_enabled):
+            with inference_mode(inference), set_grad_enabled(grad_enabled), autocasts.again():
                 self.output = module(*args, **kwargs)
         except BaseException as error:
             self.error = error

@@ -224,6 +224,8 @@ def load_into(module: Any, state: dict[str, Any], prefix: str, metadata: Any, as
 
 def take(module: Any, name: str, own: Any, key: str, found: Any, assign: bool) -> str | None:
     """Copy or assign one tensor; what went wrong, if anything did."""
+    if hasattr(own, "materialize") and hasattr(found, "materialize"):
+        return None  # neither has a shape yet: see lazy.py
     if not isinstance(found, Tensor):
         if not hasattr(found, "__array__"):
             return (

@@ -38,15 +38,17 @@ TABLES = (
     # products and matrices
     *("einsum", "matmul", "addmm", "linalg", "decompositions", "eigen", "matrix_norms"),
     *("covariance", "least_squares", "triangular", "lu", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
+    *("ldl", "reflections"),
     # networks
-    *("activations", "gaussian", "softmax", "normalization", "losses", "classification", "similarity"),
+    *("activations", "gaussian", "softmax", "normalization", "channel_norms", "losses", "classification", "similarity"),
+    *("attention",),
     *("convolution", "conv", "folding", "pooling", "pool", "resampling", "grids", "shuffling", "bags"),
     # new tensors
     *("creation", "ranges", "likeness", "random"),
     # made of the others
-    *("copies", "windows", "bounds", "checked", "partial_eigen"),
+    *("copies", "windows", "bounds", "checked", "partial_eigen", "low_rank", "histograms", "segments", "older_forms"),
     # only what is not zero
-    *("sparse", "sparse_products"),
+    *("sparse", "sparse_conversions", "sparse_compressed", "sparse_products", "sparse_softmax"),
 )
 
 for _table in TABLES:

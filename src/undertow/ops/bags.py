@@ -7,14 +7,17 @@ import warnings
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.modes import no_grad
 from undertow.ops.arithmetic import mul
+from undertow.ops.choices import where
 from undertow.ops.declare import composite
 from undertow.ops.examples import example_by_example
+from undertow.ops.norms import linalg_vector_norm
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.reshaping import reshape
 from undertow.ops.scattering import gather
-from undertow.ops.selecting import embedding, index_add
+from undertow.ops.selecting import embedding, index_add, index_select
 from undertow.ops.views import unsqueeze
 from undertow.tensor import Tensor
 
@@ -39,6 +42,7 @@ def embedding_bag(
     """The sum, mean or maximum of the rows of `weight` that each bag of indices names.
 
     input     2-d: a bag in each row; 1-d: bags one after the other, which begin at `offsets`
+    max_norm  rows that are used and longer than this (by the norm `norm_type`) are shortened to it, in place
     per_sample_weights   factors of the rows (mode "sum")
     include_last_offset  the last of the offsets is the end of the last bag
     padding_idx          an index that does not count
@@ -58,10 +62,12 @@ def embedding_bag(
             stacklevel=2,
         )
         input, weight = weight, input
-    check_arguments(input, weight, offsets, max_norm, mode, per_sample_weights)
+    check_arguments(input, weight, offsets, mode, per_sample_weights)
     starts = bag_starts(input, offsets, include_last_offset)
     bags, indices = bag_of_each(input, starts), reshape(input, (-1,))
     check_indices(indices._array, weight.shape[0])
+    if max_norm is not None:
+        shorten_rows(weight, indices._array, max_norm, norm_type)
     if padding_idx is not None:
         padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
     counts = indices._array != (-1 if padding_idx is None else padding_idx)
@@ -75,7 +81,7 @@ def embedding_bag(
     return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
 
 
-def check_arguments(input: Any, weight: Any, offsets: Any, max_norm: Any, mode: str, factors: Any) -> None:
+def check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: Any) -> None:
     if input.ndim not in (1, 2):
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if input.ndim == 2 and offsets is not None:
@@ -87,8 +93,6 @@ def check_arguments(input: Any, weight: Any, offsets: Any, max_norm: Any, mode: 
         raise ValueError("offsets has to be a 1D Tensor but got " + ("None" if offsets is None else f"{offsets.ndim}D"))
     if mode not in MODES:
         raise ValueError("mode has to be one of sum, mean or max")
-    if max_norm is not None:
-        raise NotImplementedError("embedding_bag: max_norm is not supported: renormalise the rows of weight beforehand")
     if factors is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
@@ -99,6 +103,16 @@ def check_arguments(input: Any, weight: Any, offsets: Any, max_norm: Any, mode: 
             f"embedding_bag: If per_sample_weights ({factors.shape}) is not None, then it must have the same shape as "
             f"the input ({input.shape})"
         )
+
+
+def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Scale down, in place and unrecorded, the rows of a table that are too long and are looked up."""
+    with no_grad():
+        used = Tensor(weight._xp.unique(indices), weight._xp)
+        rows = index_select(weight, 0, used)
+        norms = linalg_vector_norm(rows, norm_type, -1, True)
+        factors = where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        weight.index_copy_(0, used, mul(rows, factors))
 
 
 def check_indices(indices: Any, rows: int) -> None:

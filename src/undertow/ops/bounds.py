@@ -1,15 +1,11 @@
-"""Slices of bounded norm, norms under their older names, products of reflections, and histograms."""
+"""Slices of bounded norm, norms under their older names, and products of reflections."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from undertow.backend import dtypes
-from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.dims import wrap_dim
-from undertow.ops.examples import example_by_example
 from undertow.ops.operands import as_operand
 from undertow.tensor import Tensor
 
@@ -96,33 +92,3 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:
 def orgqr(input: Any, tau: Any) -> Any:
     """`linalg.householder_product` under its older name."""
     return linalg_householder_product(input, tau)
-
-
-# ---- histograms
-
-
-@composite
-@example_by_example
-def histogram(
-    input: Any,
-    bins: int | Tensor,
-    *,
-    range: Sequence[float] | None = None,
-    weight: Any = None,
-    density: bool = False,
-) -> Any:
-    """How many elements are in each of `bins` (a number, or their edges), or the sum of their weights; and the edges.
-
-    >>> import undertow as ut
-    >>> ut.histogram(ut.tensor([1.0, 2.0, 1.0]), bins=4, range=(0.0, 3.0)).hist
-    tensor([0., 2., 1., 0.])
-    """
-    input = as_operand("histogram", "input", input)
-    xp, array = input._xp, input._array
-    if array.dtype.kind != "f":
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{dtypes.SCALAR_NAMES[array.dtype]}'")
-    edges = bins._array if isinstance(bins, Tensor) else bins
-    weights = None if weight is None else weight._array.reshape(-1)
-    found, edges = xp.histogram(array.reshape(-1), edges, tuple(range) if range else None, density, weights)
-    both = [Tensor(xp.asarray(a.astype(array.dtype)), xp) for a in (found, edges)]
-    return return_types.histogram(both)

@@ -13,6 +13,7 @@ from undertow.backend import cpu, dtypes
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.examples import example_by_example
+from undertow.ops.lu import packed_factors
 from undertow.ops.operands import as_operand
 from undertow.tensor import Tensor
 
@@ -96,4 +97,4 @@ def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = Fals
             f"linalg.lu_factor: U[{info._array.max()},{info._array.max()}] is zero and using it on lu_solve would "
             "result in a division by zero."
         )
-    return return_types.linalg_lu_factor_ex((*operation("linalg_lu_factor")(A, pivot=pivot), info))
+    return return_types.linalg_lu_factor_ex((*packed_factors("linalg.lu_factor_ex", A, pivot), info))

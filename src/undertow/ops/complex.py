@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.errors import UndertowError
 from undertow.ops.declare import adapter, composite, primitive, view
 from undertow.ops.operands import as_operand, type_name
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.front import in_front
+from undertow.tensor import Tensor
+from undertow.tensor.conversions import element_strides
+from undertow.tensor.memory import bytes_into_base
 
 # ---- conjugation, which is always carried out
 
@@ -101,12 +105,16 @@ def real(input: Any) -> Any:
     return _real(input) if is_complex(input) else input
 
 
+class NoImaginaryPartError(UndertowError, RuntimeError, AttributeError):
+    """`.imag` of a real tensor. An AttributeError, too, so that `hasattr` says no: xarray asks."""
+
+
 @composite
 def imag(input: Any) -> Any:
     """The imaginary parts of a complex tensor, as a view."""
     input = as_operand("imag", "input", input)
     if not is_complex(input):
-        raise RuntimeError(
+        raise NoImaginaryPartError(
             "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real tensor is zero."
         )
     return _imag(input)
@@ -129,7 +137,7 @@ def complex_of_pairs(xp: Any, input: Any) -> Any:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if input.shape[-1] != 2:
         raise RuntimeError(f"Tensor must have a last dimension of size 2, got shape {list(input.shape)}")
-    if input.size and input.strides[-1] != input.itemsize:
+    if element_strides(input)[-1] != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1. Call contiguous() first.")
     return input.view(dtypes.complex_of(input.dtype))[..., 0]
 
@@ -158,12 +166,36 @@ _complex_from_pairs = primitive(
     node="ViewAsComplexBackward0",
 )
 
-view_as_complex = view(
-    "view_as_complex",
+_view_as_complex = view(
+    "_view_as_complex",
     forward=complex_of_pairs,
     vjp={"input": lambda xp, g: xp.view_as_real(g)},
     batch=batched_view_as_complex,
 )
+
+
+@composite
+def view_as_complex(input: Any) -> Any:
+    """Pairs of real numbers in the last dimension, as complex numbers in the same memory.
+
+    >>> import undertow as ut
+    >>> ut.view_as_complex(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1.+2.j, 3.+4.j])
+    """
+    input = as_operand("view_as_complex", "input", input)
+    result = _view_as_complex(input)
+    if type(input) is Tensor:
+        check_pairs(input, input._array)
+    return result
+
+
+def check_pairs(tensor: Tensor, array: Any) -> None:
+    """Refuse pairs that do not lie at even places. The operation itself takes them: gradients lie anywhere."""
+    if any([n > 1 and s % (2 * array.itemsize) for n, s in zip(array.shape[:-1], array.strides, strict=False)]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension. Take a clone() of it.")
+    if bytes_into_base(tensor) % (2 * array.itemsize):
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2. Take a clone() of it.")
+
 
 # ---- from and to real numbers
 

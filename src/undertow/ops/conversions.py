@@ -130,6 +130,11 @@ def cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
     return in_order(convert(self, None, cpu), memory_format)
 
 
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor on a GPU, if there is one."""
+    return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+
+
 def iterate(self: Tensor) -> Iterator[Tensor]:
     """`iter(tensor)`: over its slices along the first dimension."""
     if self._array.ndim == 0:
@@ -139,4 +144,4 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Callable[..., Any]] = {name: caster(name, dtype) for name, dtype in CASTS.items()}
-METHODS |= {"__iter__": iterate, "cpu": cpu_, "to": to, "type": type_, "type_as": type_as}
+METHODS |= {"__iter__": iterate, "cpu": cpu_, "cuda": cuda, "to": to, "type": type_, "type_as": type_as}

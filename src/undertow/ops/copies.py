@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.ops.declare import REGISTRY, alias, composite
 from undertow.ops.operands import as_operand
+from undertow.tensor.conversions import contiguous_format
 
 VIEWS = """
 alias as_strided detach expand narrow permute select slice split split_with_sizes squeeze t transpose unbind unfold
@@ -26,7 +27,9 @@ def copying(name: str) -> Any:
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
-        return tuple([clone(part) for part in found]) if isinstance(found, tuple | list) else clone(found)
+        if isinstance(found, tuple | list):
+            return tuple([clone(part, contiguous_format) for part in found])
+        return clone(found, contiguous_format)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` shows, as a copy."

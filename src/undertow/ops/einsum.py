@@ -79,7 +79,25 @@ def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any
         part if dim is None else label + part for part, dim in zip(operand_labels.split(","), in_dims, strict=False)
     ]
     input, other = [x if dim is None else in_front(x, dim) for x, dim in zip(operands, in_dims, strict=False)]
+    check_examples(operand_labels.split(","), labels, (input, other))
     return einsum_pair(input, other, f"{labels[0]},{labels[1]}->{label}{output}")
+
+
+def check_examples(of_example: Sequence[str], labels: Sequence[str], operands: Sequence[Any]) -> None:
+    """Raise unless every example has the dimensions, and the sizes, that the product is made for."""
+    shapes = [tuple(x._array.shape) for x in operands]
+    batched = [len(label) - len(own) for label, own in zip(labels, of_example, strict=True)]
+    examples = [list(shape[start:]) for shape, start in zip(shapes, batched, strict=True)]
+    for own, label, shape, example in zip(of_example, labels, shapes, examples, strict=True):
+        if len(shape) != len(label):
+            raise RuntimeError(f"vmap: expected a {len(own)}D tensor for each example, but got one of size {example}")
+    sizes = [dict(zip(label, shape, strict=True)) for label, shape in zip(labels, shapes, strict=True)]
+    for label in sizes[0].keys() & sizes[1].keys():
+        if sizes[0][label] != sizes[1][label]:
+            raise RuntimeError(
+                f"size mismatch, got examples of sizes {examples[0]} and {examples[1]}: the sizes that are summed "
+                "over must be the same"
+            )
 
 
 # Within an operand no label repeats, and each is also in the other operand or in the output.

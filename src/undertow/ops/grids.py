@@ -15,6 +15,7 @@ from undertow.backend import cpu, dtypes
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.examples import example_by_example
 from undertow.ops.operands import as_operand
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 MODES = ("bilinear", "nearest", "bicubic")
@@ -214,6 +215,7 @@ def check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 
 @composite
 @example_by_example
+@in_float32
 def grid_sample(
     input: Any,
     grid: Any,

@@ -58,7 +58,7 @@ def index_write(xp: Any, input: Any, values: Any, indices: Arrays, places: Place
     check_values(xp, input, values, key)
     if accumulate:
         check_key(input.shape, key)
-    return (add_at if accumulate else set_at)(xp, input.copy(order="C"), key, values)
+    return (add_at if accumulate else set_at)(xp, xp.array(input, order="C"), key, values)
 
 
 def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
@@ -73,20 +73,19 @@ def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
 
 def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None:
     """Refuse values that do not fit what the key selects."""
+    if values.ndim:
+        check_key(input.shape, key)
+        target = indexed_shape(xp, input.shape, key)
+        if broadcast_shape([values.shape, target]) != target:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                f"shape {list(target)}"
+            )
     if values.dtype != input.dtype:
         names = dtypes.SCALAR_NAMES
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {names[input.dtype]} for the "
             f"destination and {names[values.dtype]} for the source."
-        )
-    if not values.ndim:
-        return
-    check_key(input.shape, key)
-    target = indexed_shape(xp, input.shape, key)
-    if broadcast_shape([values.shape, target]) != target:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
-            f"shape {list(target)}"
         )
 
 

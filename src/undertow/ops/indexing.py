@@ -15,7 +15,7 @@ from undertow.ops.declare import composite
 from undertow.ops.index_family import Places, check_values, index_op, key_of, write_op
 from undertow.ops.inplace import check_in_place, copy_, in_place, unlock
 from undertow.ops.operands import NUMBERS, as_operand
-from undertow.ops.parts import select, slice_
+from undertow.ops.parts import reversed_, select, slice_
 from undertow.ops.positions import set_at
 from undertow.ops.reshaping import reshape
 from undertow.ops.selecting import cast_number
@@ -46,6 +46,8 @@ def getitem(input: Any, index: Any) -> Any:
             check_select(input, 0, index, 0)
         return select(input, 0, index)
     if kind is slice:
+        if index.step is not None and is_backwards(index):
+            return backwards(input, 0, index)
         start, stop, step = bounds(index)
         return slice_(input, 0, start, stop, step)
     if index is None:
@@ -88,6 +90,8 @@ def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
             whole = 0
         elif kind is not int:
             skipped = rank - taken if item is Ellipsis else 1
+            if item is Ellipsis:
+                taken = rank  # a second one stands for nothing
             dim += skipped
             whole += skipped
     return result, indices, tuple(places)
@@ -100,7 +104,7 @@ def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
         check_select(tensor, dim, item, position)
         return select(tensor, dim, item)
     if kind is slice:
-        return sliced(tensor, dim, *bounds(item))
+        return backwards(tensor, dim, item) if is_backwards(item) else sliced(tensor, dim, *bounds(item))
     if item is None or kind is bool:  # a bool then takes the new dimension once, or not at all
         return unsqueeze(tensor, dim)
     return tensor
@@ -133,10 +137,25 @@ def bounds(item: slice) -> tuple[int, int, int]:
         step = 1 if step is None else operator.index(step)
     except TypeError:
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
-    if step <= 0:
-        backwards = "step must be greater than zero: flip the dimension first to go backwards"
-        raise ValueError(backwards if step else "slice step cannot be zero")
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
     return start, stop, step
+
+
+def is_backwards(item: slice) -> bool:
+    return hasattr(item.step, "__index__") and operator.index(item.step) < 0
+
+
+def backwards(tensor: Any, dim: int, item: slice) -> Any:
+    """A slice with a negative step, which PyTorch refuses: as in NumPy a view, of the reversed dimension."""
+    shape = tensor._array.shape
+    if not shape:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    start, stop, step = item.indices(shape[dim])
+    count, first = len(range(start, stop, step)), shape[dim] - 1 - start
+    if not count:
+        return slice_(tensor, dim, 0, 0, 1)
+    return sliced(reversed_(tensor, dim), dim, first, first - (count - 1) * step + 1, -step)
 
 
 # ---- what users write as an index
@@ -228,6 +247,8 @@ def dimensions_taken(item: Any) -> int:
 def index(input: Any, indices: Sequence[Any]) -> Any:
     """What `indices` (tensors, or None for a whole dimension) select."""
     tensors, places = family_arguments(indices)
+    if not tensors:
+        raise IndexError("at least one index must be provided: None stands for a whole dimension")
     return index_op(len(tensors))(input, *tensors, places)
 
 
@@ -244,6 +265,8 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     tensor([3., 0., 3.])
     """
     tensors, places = family_arguments(indices)
+    if not tensors:
+        raise RuntimeError("index_put: at least one index must be a tensor: None stands for a whole dimension")
     if isinstance(values, NUMBERS):
         raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
     return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
@@ -261,8 +284,6 @@ def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
             tensors.append(as_index(item))
     while places and places[-1] is None:
         places.pop()
-    if not places:
-        raise IndexError("at least one of the indices must be a tensor: None stands for a whole dimension")
     return tensors, tuple(places)
 
 
@@ -295,6 +316,11 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         put_in_place(view, indices, places, without_leading_ones(value))
     else:
         copy_(view, fitted(value, tuple(view.shape)))
+
+
+def delitem(self: Tensor, index: Any) -> None:
+    """`del self[index]`, which is refused."""
+    raise TypeError("Tensor does not support deleting items: take the ones to keep, by index_select or a mask")
 
 
 def assigned_value(self: Tensor, value: Any) -> Tensor:

@@ -226,6 +226,18 @@ def division(name: str) -> Callable[..., Tensor]:
     return described(change, name, name + "_")
 
 
+def absolute(name: str) -> Callable[..., Tensor]:
+    """`abs_`, whose result is real, and so not for complex tensors."""
+    real = in_place(name, REGISTRY[name].function)
+
+    def change(self: Tensor) -> Tensor:
+        if self._array.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors. Use abs().")
+        return real(self)
+
+    return described(change, name, name + "_")
+
+
 def described(change: Any, name: str, shown: str) -> Any:
     change.__name__ = change.__qualname__ = shown
     change.__doc__ = f"`{name}`, written into the tensor itself."
@@ -330,13 +342,30 @@ def copy_into_new(source: Tensor) -> Tensor:
     return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)
 
 
+def shown_once(tensor: Tensor) -> Tensor:
+    """A view of what an expanded tensor shows, each element once."""
+    array = tensor._array
+    for dim in range(array.ndim - 1, -1, -1):
+        if array.shape[dim] > 1 and not array.strides[dim]:
+            tensor = REGISTRY["select"].function(tensor, dim, 0)
+    return tensor
+
+
+def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) -> Tensor:
+    """Overwrite a tensor that cannot be written to; if only because it is expanded, each element once."""
+    once = shown_once(self)
+    unlock(once)
+    record(once if once._array.flags.writeable else self, *value)
+    return self
+
+
 def zero_(self: Tensor) -> Tensor:
     """Set every element to zero."""
     state = current()
     if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
         return _record_zero(self)
     if not self._array.flags.writeable:
-        return _record_zero(self)
+        return overwrite_expanded(self, _record_zero)
     self._array.fill(0)
     counter_of(self).bump("zero_")
     return self
@@ -346,9 +375,11 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, a number or a tensor of no dimensions."""
     state = current()
     simple = (type(value) is float and self._array.dtype.kind in "fc") or (type(value) is int and 0 <= value < 128)
-    if not simple or state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
         return _record_fill(self, value)
     if not self._array.flags.writeable:
+        return overwrite_expanded(self, _record_fill, value)
+    if not simple:
         return _record_fill(self, value)
     self._array.fill(value)
     counter_of(self).bump("fill_")

@@ -13,6 +13,7 @@ from undertow.ops.matmul import matmul
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import sum as sum_of
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 
@@ -29,7 +30,7 @@ def cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
 # ---- the pseudoinverse
 
 
-def pseudoinverse(xp: Any, input: Any, atol: float, rtol: float, hermitian: bool = False) -> Any:
+def pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = False) -> Any:
     if hermitian:
         values, right = xp.linalg.eigh(input)
         left = right
@@ -71,8 +72,11 @@ pinv_of = primitive(
 
 
 @composite
+@example_by_example
 def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudoinverse: singular values up to max(atol, rtol * the largest) are taken to be 0.
+
+    atol, rtol  a number for all matrices, or a tensor with one for each; rcond is an older name of rtol
 
     >>> import undertow as ut
     >>> ut.linalg.pinv(ut.tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
@@ -87,15 +91,15 @@ def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any
         )
     if hermitian:
         check_matrices("linalg.pinv", A)
-    atol, rtol = tolerances("linalg.pinv", A, atol, rcond if rtol is None else rtol)
-    return pinv_of(A, atol, rtol, bool(hermitian))
+    return pinv_of(A, *tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
 
 
-def tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[float, float]:
-    """Both as numbers; without either, the relative one is what rounding makes of zeros."""
+def tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
+    atol, rtol = (x._array if isinstance(x, Tensor) else x for x in (atol, rtol))
     if rtol is None:
-        rtol = default_rtol(A) if atol is None or float(atol) == 0 else 0.0
-    return (0.0 if atol is None else float(atol)), float(rtol)
+        rtol = default_rtol(A) if atol is None else A._xp.where(A._xp.asarray(atol) == 0, default_rtol(A), 0.0)
+    return (0.0 if atol is None else atol), rtol
 
 
 @composite
@@ -116,6 +120,7 @@ matrix_rank = nondifferentiable("_matrix_rank", rank_of, inputs=("input",), batc
 
 
 @composite
+@example_by_example
 def linalg_matrix_rank(
     A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -130,10 +135,7 @@ def linalg_matrix_rank(
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     check_matrices("linalg.matrix_rank", A, square=hermitian)
     atol = tol if tol is not None else atol
-    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
-        atol, rtol = [0.0 if x is None else getattr(x, "_array", x) for x in (atol, rtol)]
-        return matrix_rank(A, atol, rtol, bool(hermitian))
-    return matrix_rank(A, *tolerances("linalg.matrix_rank", A, atol, rtol), bool(hermitian))
+    return matrix_rank(A, *tolerances(A, atol, rtol), bool(hermitian))
 
 
 # ---- least squares
@@ -143,6 +145,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 @composite
 @example_by_example
+@in_float32
 def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that minimises the length of A X - B: (solution, residuals, rank, singular_values).
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.ops.creation import as_number, empty, empty_strided, fit, full, leaf, new_from, ones, zeros
-from undertow.ops.declare import adapter, composite, nondifferentiable
+from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable
+from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
 from undertow.tensor import Size, Tensor, share_memory
-from undertow.tensor.conversions import memory_order
+from undertow.tensor.conversions import as_memory_format, made_in_order
+from undertow.tensor.tensor import requires_grad
 
 
 def _filled(xp: Any, input: Any, fill_value: Any, dtype: Any, order: str) -> Any:
-    out = xp.empty_like(input, dtype=dtype, order=order)
+    out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
     out.fill(fill_value)
     return out
 
@@ -64,7 +66,10 @@ def made_like(
     if device is not None and namespace_of(device) is not input._xp:
         raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
     dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
-    made: Tensor = make(dtype, memory_order(memory_format))
+    format = as_memory_format(memory_format)
+    made: Tensor = make(dtype, format.order)
+    if format.dims is not None:
+        made = REGISTRY["contiguous"].function(made, format)
     return leaf(made._array, made._xp, True) if requires_grad else made
 
 
@@ -120,28 +125,36 @@ def options_of(input: Tensor, options: dict[str, Any]) -> dict[str, Any]:
     return {"dtype": input._array.dtype, "device": input._xp.device, **given}
 
 
+def in_each_example(input: Tensor, made: Tensor) -> Tensor:
+    """A new tensor; under vmap one for each example, if `input` is a batch, so that it can be changed in place."""
+    if not isinstance(getattr(input, "_dim", None), int) or requires_grad(made):
+        return made
+    nothing = REGISTRY["sum"].function(zeros_like(input))
+    return REGISTRY["add"].function(made, recorded.astype(nothing, made._array.dtype))
+
+
 @composite
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`empty` with the dtype and device of `input`."""
-    return empty(*shape, **options_of(input, options))
+    return in_each_example(input, empty(*shape, **options_of(input, options)))
 
 
 @composite
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`zeros` with the dtype and device of `input`."""
-    return zeros(*shape, **options_of(input, options))
+    return in_each_example(input, zeros(*shape, **options_of(input, options)))
 
 
 @composite
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`ones` with the dtype and device of `input`."""
-    return ones(*shape, **options_of(input, options))
+    return in_each_example(input, ones(*shape, **options_of(input, options)))
 
 
 @composite
 def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`."""
-    return full(size, fill_value, **options_of(input, options))
+    return in_each_example(input, full(size, fill_value, **options_of(input, options)))
 
 
 @composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.ops.arithmetic import mul
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dim
@@ -20,7 +21,7 @@ from undertow.ops.rules.front import in_front
 def trace_of_matrix(xp: Any, input: Any) -> Any:
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
-    return xp.trace(input)
+    return xp.trace(input, dtype=dtypes.int64 if input.dtype.kind in "iu" else None)
 
 
 def diagonal_matrices(xp: Any, input: Any, shape: tuple[int, int]) -> Any:

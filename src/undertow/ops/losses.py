@@ -21,6 +21,7 @@ from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean, sum
 from undertow.ops.rules import ELEMENTWISE
 from undertow.ops.rules.front import batch_size, expanded, padded
+from undertow.ops.widening import in_float32
 
 REDUCTIONS = ("none", "mean", "sum")
 #: rounds to the smallest positive float32, whose logarithm is below -100
@@ -112,6 +113,7 @@ mse_loss = primitive(
 
 
 @composite
+@in_float32
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The mean (or sum) of |input - target|."""
     input, target = as_tensors("l1_loss", input=input, target=target)
@@ -324,6 +326,7 @@ def _weighted_bce_of_logits(input: Any, target: Any, pos_weight: Any) -> Any:
 
 
 @composite
+@in_float32
 def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
     """target * (log(target) - input): how far log-probabilities `input` are from probabilities `target`.
 
@@ -381,6 +384,7 @@ def _aligned_variance(input: Any, var: Any) -> Any:
 
 
 @composite
+@in_float32
 def poisson_nll_loss(
     input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, *, reduction: str = "mean"
 ) -> Any:

@@ -17,6 +17,7 @@ from undertow.ops.operands import as_operand
 from undertow.ops.padding import constant_pad_nd
 from undertow.ops.recorded import recorded
 from undertow.ops.triangular import solve_triangular
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 # ---- the decomposition
@@ -137,13 +138,34 @@ def require_pivoting(pivot: bool) -> None:
 @composite
 @example_by_example
 def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
-    """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots)."""
+    """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
+
+    A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
+    """
+    LU, pivots = packed_factors("linalg.lu_factor", A, pivot)
+    check_diagonal(LU._xp, LU._array)
+    return return_types.linalg_lu_factor((LU, pivots))
+
+
+def packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
     require_pivoting(pivot)
-    P, L, U = lu_factors(as_operand("linalg.lu_factor", "A", A))
+    P, L, U = lu_factors(as_operand(name, "A", A))
     m, n = A.shape[-2:]
     k = min(m, n)
     packed = add(constant_pad_nd(recorded.tril(L, -1), (0, n - k, 0, 0)), constant_pad_nd(U, (0, 0, 0, m - k)))
-    return return_types.linalg_lu_factor((packed, Tensor(exchanges(P._xp, P._array, k), P._xp)))
+    return packed, Tensor(exchanges(P._xp, P._array, k), P._xp)
+
+
+def check_diagonal(xp: Any, LU: Any) -> None:
+    zeros = xp.argwhere(xp.diagonal(LU, 0, -2, -1) == 0)
+    if len(zeros):
+        *batch, k = zeros[0].tolist()
+        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
+        raise RuntimeError(
+            f"torch.linalg.lu_factor: {where}U[{k + 1},{k + 1}] is zero and using it on lu_solve would result in a "
+            "division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)"
+        )
 
 
 def exchanges(xp: Any, P: Any, count: int) -> Any:
@@ -195,6 +217,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 @composite
 @example_by_example
+@in_float32
 def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`."""
     turn = recorded.swapaxes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes, namespace_of
@@ -39,7 +40,7 @@ def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
         )
     if input.shape != mask.shape:
         input, mask = together(xp, input, mask)
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     xp.copyto(out, value, where=mask, casting="unsafe")
     return out
 
@@ -117,7 +118,7 @@ def masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
         raise RuntimeError(
             f"masked_scatter: Number of elements of source < number of ones in mask ({source.size} < {wanted})"
         )
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     out[mask] = source.reshape(-1)[:wanted]
     return out
 
@@ -226,5 +227,17 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     xp, array = indices._xp, indices._array
     if array.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {array.dtype}")
-    shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
-    return tuple([Tensor(xp.asarray(i), xp) for i in xp.unravel_index(array, shape)])
+    return tuple([Tensor(xp.asarray(i), xp) for i in xp.unravel_index(array, sizes_of(shape))])
+
+
+def sizes_of(shape: Any) -> tuple[int, ...]:
+    """The sizes that unravel_index was given."""
+    if isinstance(shape, Tensor) or not isinstance(shape, int | Sequence):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    for n in sizes:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    return sizes

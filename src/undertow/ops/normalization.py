@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.backend import kernels
 from undertow.modes import no_grad
 from undertow.ops import rows
 from undertow.ops.arithmetic import mul
 from undertow.ops.choices import clamp_min
 from undertow.ops.declare import Joint, composite, primitive
 from undertow.ops.dims import reduced_axes, wrap_dims
-from undertow.ops.elementwise import rsqrt, sqrt
-from undertow.ops.inplace import write_array
+from undertow.ops.elementwise import rsqrt
 from undertow.ops.norms import vector_norm
 from undertow.ops.operands import as_operand, require_kinds
 from undertow.ops.random import bernoulli
@@ -21,7 +21,6 @@ from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean
 from undertow.ops.rules import REDUCTION
 from undertow.ops.rules.front import batch_size, expanded, padded
-from undertow.ops.statistics import var_mean
 
 # ---- zero mean, unit variance
 
@@ -71,6 +70,12 @@ def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
+def as_given(out: Any, input: Any) -> Any:
+    """The result in the input's dtype: half precision may be scaled and shifted by float32."""
+    dtype = input.dtype
+    return out if out.dtype is dtype or dtype.kind != "f" else recorded._to_copy(out, dtype)
+
+
 # ---- over the last dimensions, in one step
 
 
@@ -82,6 +87,9 @@ def layer_norm_forward(
     xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Any, Any, Any]:
     require_kinds("LayerNormKernelImpl", input, "f")
+    found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, bias, eps, True)
+    if found is not None:
+        return found
     if rows.has_long_rows(xp, input) and all(x is None or x.dtype is input.dtype for x in (weight, bias)):
         out, mean, rstd = rows.layer_norm(input, math.prod(normalized_shape), weight, bias, eps)
         shape = input.shape[: input.ndim - len(normalized_shape)] + (1,) * len(normalized_shape)
@@ -104,7 +112,10 @@ def layer_norm_gradients(
     rstd: Any,
     normalized_shape: Sequence[int],
     eps: float,
-) -> list[Any]:
+) -> Sequence[Any]:
+    found: Any = kernels.norm_rows_gradient(xp, g, input, len(normalized_shape), mean, rstd, weight, needs)
+    if found is not None:
+        return found
     if xp is not recorded and rows.has_long_rows(xp, input) and (weight is None or weight.dtype is input.dtype):
         width = math.prod(normalized_shape)
         found = rows.layer_norm_gradient(g, input, mean.reshape(-1), rstd.reshape(-1), weight, width, needs)
@@ -167,7 +178,7 @@ def layer_norm(
     """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
     input = as_operand("layer_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, bias)
-    return native_layer_norm(input, tuple(input.shape[dims[0] :]), weight, bias, eps)[0]
+    return as_given(native_layer_norm(input, tuple(input.shape[dims[0] :]), weight, bias, eps)[0], input)
 
 
 def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
@@ -191,117 +202,92 @@ def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, b
     return tuple(range(input.ndim - len(size), input.ndim))
 
 
+# ---- over the root mean square
+
+
+def over_root_mean_square(
+    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, eps: float
+) -> tuple[Any, Any]:
+    found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, None, eps, False)
+    if found is not None:
+        return found[0], found[2]
+    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=last_dims(normalized_shape), keepdims=True) + eps)
+    return scaled_and_shifted(input * rstd, weight, None), rstd
+
+
+def rms_norm_gradients(
+    xp: Any,
+    g: Any,
+    needs: tuple[bool, bool],
+    input: Any,
+    weight: Any,
+    rstd: Any,
+    normalized_shape: Sequence[int],
+    eps: float,
+) -> Sequence[Any]:
+    found: Any = kernels.norm_rows_gradient(
+        xp, g, input, len(normalized_shape), None, rstd, weight, (needs[0], needs[1], False)
+    )
+    if found is not None:
+        return found[:2]
+    axes = last_dims(normalized_shape)
+    if xp is recorded:  # rstd was saved as plain numbers, but depends on the input
+        rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    result = input * rstd
+    inner = rstd * crosswise(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
+    return [inner, g * result if needs[1] else None]
+
+
+def crosswise(xp: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """What is left of x without its part along `out`, whose mean square is one."""
+    return x - out * xp.mean(x * out, axis=axes, keepdims=True)
+
+
+def rms_norm_tangent(
+    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
+) -> Any:
+    axes, total = last_dims(normalized_shape), None
+    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    result = input * rstd
+    if "input" in tangents:
+        total = rstd * crosswise(xp, tangents["input"], result, axes)
+        total = total if weight is None else total * weight
+    if "weight" in tangents:
+        total = result * tangents["weight"] + (0 if total is None else total)
+    return total
+
+
+def batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    input, normalized_shape, weight, eps = args
+    size = batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[2] is None:
+        return op(input, normalized_shape, weight, eps), 0
+    out, rstd = op(input, normalized_shape, None, eps)
+    return (out * padded(expanded(weight, in_dims[2], size), input.ndim - 1), rstd), 0
+
+
+fused_rms_norm = primitive(
+    "_fused_rms_norm",
+    forward=over_root_mean_square,
+    vjp=Joint(("input", "weight"), rms_norm_gradients),
+    jvp=rms_norm_tangent,
+    batch=batch_rms_norm,
+    outputs=("result", "rstd"),
+    nondifferentiable=("rstd",),
+    optional=("weight",),
+)
+
+
 @composite
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """The last dimensions over their root mean square, times weight."""
     input = as_operand("rms_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, None)
     eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
-    return scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None)
-
-
-@composite
-def batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    """Zero mean and unit variance of every channel (dimension 1), over all other dimensions.
-
-    training  uses the statistics of `input`, and moves running_mean and running_var towards them by `momentum`;
-              otherwise these are used
-    """
-    input = as_operand("batch_norm", "input", input)
-    if input.ndim < 2:
-        raise RuntimeError(f"batch_norm: expected an input with channels in dimension 1, got {input.ndim}D")
-    weight, bias = per_channel(weight, input.ndim), per_channel(bias, input.ndim)
-    if not training:
-        return scaled_and_shifted(_by_running(input, running_mean, running_var, eps), weight, bias)
-    dims = (0, *range(2, input.ndim))
-    if math.prod(input.shape) == input.shape[1]:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
-    _move_statistics(input, dims, running_mean, running_var, momentum)
-    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
-
-
-def per_channel(x: Any, ndim: int) -> Any:
-    return None if x is None else recorded.reshape(x, (x.shape[0], *[1] * (ndim - 2)))
-
-
-def _by_running(input: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
-    for name, x in (("running_mean", running_mean), ("running_var", running_var)):
-        if x is None:
-            raise RuntimeError(f"{name} must be defined in evaluation mode")
-    return (input - per_channel(running_mean, input.ndim)) / sqrt(per_channel(running_var, input.ndim) + eps)
-
-
-def _move_statistics(input: Any, dims: Sequence[int], running_mean: Any, running_var: Any, momentum: float) -> None:
-    if running_mean is None and running_var is None:
-        return
-    with no_grad():
-        found = var_mean(input, dims)
-        for running, now in ((running_var, found[0]), (running_mean, found[1])):
-            if running is not None:
-                kept: Any = as_operand("batch_norm", "running_mean", running)
-                write_array(kept, (kept * (1 - momentum) + now * momentum)._array, "batch_norm")
-
-
-@composite
-def instance_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels."""
-    input = as_operand("instance_norm", "input", input)
-    if input.ndim < 3:
-        raise RuntimeError(f"instance_norm: expected an input of at least 3 dimensions, got {input.ndim}D")
-    weight, bias = per_channel(weight, input.ndim), per_channel(bias, input.ndim)
-    if not use_input_stats:
-        return scaled_and_shifted(_by_running(input, running_mean, running_var, eps), weight, bias)
-    dims = tuple(range(2, input.ndim))
-    if math.prod(input.shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
-    _move_instance_statistics(input, dims, running_mean, running_var, momentum)
-    return scaled_and_shifted(standardize(input, dims, eps)[0], weight, bias)
-
-
-def _move_instance_statistics(input: Any, dims: Any, running_mean: Any, running_var: Any, momentum: float) -> None:
-    if running_mean is None and running_var is None:
-        return
-    with no_grad():
-        found = var_mean(input, dims)
-        for running, now in ((running_var, found[0]), (running_mean, found[1])):
-            if running is not None:
-                kept: Any = as_operand("instance_norm", "running_mean", running)
-                write_array(kept, (kept * (1 - momentum) + mean(now, 0) * momentum)._array, "instance_norm")
-
-
-@composite
-def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Zero mean and unit variance of groups of channels of every example."""
-    input = as_operand("group_norm", "input", input)
-    if input.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
-    shape = tuple(input.shape)
-    if num_groups <= 0 or shape[1] % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
-            f"{list(shape)} and num_groups={num_groups}"
-        )
-    groups = recorded.reshape(input, (shape[0], num_groups, shape[1] // num_groups, *shape[2:]))
-    out = recorded.reshape(standardize(groups, tuple(range(2, groups.ndim)), eps)[0], shape)
-    return scaled_and_shifted(out, per_channel(weight, input.ndim), per_channel(bias, input.ndim))
+    if input.dtype.kind == "f":
+        return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
+    return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
 
 
 @composite

@@ -13,6 +13,7 @@ from undertow.ops.operands import as_operand, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import cast
 from undertow.ops.rules import LOOP, REDUCTION
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 
@@ -174,6 +175,7 @@ def check_points(x1: Any, x2: Any, p: float) -> None:
 
 
 @composite
+@in_float32
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distance of every row of x1 to every row of x2, batch by batch."""
     x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)

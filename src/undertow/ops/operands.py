@@ -21,6 +21,21 @@ def number_tensor(number: Any) -> Tensor:
     return tensor
 
 
+class ForeignOperandError(TypeError):
+    """An operand that is no tensor, of a class that may know what to do instead: it has `__undertow_function__`."""
+
+    def __init__(self, message: str, value: Any) -> None:
+        super().__init__(message)
+        self.value = value
+
+    def answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operand's class makes of the operation; this error if nothing."""
+        result = type(self.value).__undertow_function__(name, args, kwargs)
+        if result is NotImplemented:
+            raise self
+        return result
+
+
 def as_operand(op: str, name: str, value: Any) -> Tensor:
     """`value` as a tensor: tensors as they are, arrays without copying, Python numbers as 0-d tensors."""
     if isinstance(value, Tensor):
@@ -33,7 +48,10 @@ def as_operand(op: str, name: str, value: Any) -> Tensor:
         if value.dtype.kind not in "buifc":
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
-    raise TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}")
+    message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
+    if hasattr(value, "__undertow_function__"):
+        raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
+    raise TypeError(message)
 
 
 def as_operands(op: str, names: tuple[str, ...], values: tuple[Any, ...], optional: tuple[str, ...]) -> list[Any]:

@@ -14,6 +14,7 @@ from undertow.backend import dtypes
 from undertow.modes import Interceptor, current, set_state
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, write_array
+from undertow.ops.operands import ForeignOperandError
 from undertow.ops.return_types import ReturnType
 from undertow.ops.templates import function_with_out, install_write_out
 from undertow.tensor import Tensor
@@ -108,13 +109,14 @@ COMPOSITES = set(
     """
     alias_copy all amax amin aminmax any arange as_strided_copy bucketize cat cholesky cholesky_inverse
     cholesky_solve clamp clip column_stack concat concatenate conj_physical cross cummax cummin detach_copy diag
-    diff div divide dstack empty expand_copy eye float_power frexp frobenius_norm full ger histogram hstack inner
-    inverse kron kthvalue linspace logspace logsumexp lu_solve lu_unpack matmul matrix_power max mean median min
-    mode msort nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal nuclear_norm ones orgqr outer
-    permute_copy polygamma prod quantile rand randint randn randperm renorm row_stack scatter scatter_add
-    searchsorted select_copy slice_copy slogdet sort square squeeze_copy stack std sum svd t_copy take_along_dim
-    tensordot threshold topk transpose_copy triangular_solve unfold_copy unsqueeze_copy var view_as_complex_copy
-    view_as_real_copy view_copy vstack where zeros
+    diff div divide dstack empty expand_copy eye float_power frexp frobenius_norm full geqrf ger histogram
+    hstack inner inverse kron kthvalue linspace logspace logsumexp lu lu_solve lu_unpack matmul matrix_power max
+    mean median min mode msort nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal nuclear_norm
+    ones orgqr ormqr outer permute_copy polygamma prod qr quantile rand randint randn randperm renorm row_stack
+    scatter scatter_add searchsorted select_copy slice_copy slogdet sort split_copy split_with_sizes_copy square
+    squeeze_copy stack std sum svd t_copy take_along_dim tensordot threshold topk transpose_copy
+    triangular_solve unbind_copy unfold_copy unsqueeze_copy var view_as_complex_copy view_as_real_copy view_copy
+    vstack where zeros
     """.split()
 )
 
@@ -122,10 +124,13 @@ COMPOSITES = set(
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if out is None:
+        if out is not None:
+            return write_out(function, args, kwargs, out)
+        try:
             # as most are called, and a third faster than with the star
             return function(args[0]) if len(args) == 1 and not kwargs else function(*args, **kwargs)
-        return write_out(function, args, kwargs, out)
+        except ForeignOperandError as error:
+            return error.answer(function.__name__, args, kwargs)
 
     return wrapped
 

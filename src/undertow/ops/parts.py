@@ -93,6 +93,14 @@ slice_ = view(
     batch=shifted(dims=(1,)),
 )
 
+# What x[::-1] shows, which PyTorch refuses: the same memory, read backwards
+reversed_ = view(
+    "_reversed",
+    forward=lambda xp, input, dim: input[at(wrap_dim(dim, input.ndim), slice(None, None, -1))],
+    vjp={"input": lambda xp, g, dim: xp._reversed(g, dim)},
+    batch=shifted(dims=(1,)),
+)
+
 slice_backward = primitive(
     "slice_backward",
     forward=slice_gradient,
@@ -220,7 +228,7 @@ unfold_backward = primitive(
 
 def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where: Any) -> Any:
     """A copy of `input` whose part `part(xp, copy, *where)` is `src`."""
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     target = part(xp, out, *where)
     if target.shape != src.shape:
         raise RuntimeError(

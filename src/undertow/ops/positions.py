@@ -43,6 +43,8 @@ def check_range(index: Any, size: int, dim: int, error: type[Exception] = Runtim
 def check_wrapping_range(index: Any, size: int, dim: int) -> None:
     """Refuse an index outside [-size, size)."""
     if index.size and not (index.min() >= -size and index.max() < size):
+        if not size:
+            raise IndexError(f"index is out of bounds for dimension with size 0 (dimension {dim})")
         bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
         raise IndexError(f"index {int(bad)} is out of bounds for dimension {dim} with size {size}")
 

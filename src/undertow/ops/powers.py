@@ -10,6 +10,7 @@ from undertow.ops.declare import Joint, adapter, alias, composite, primitive
 from undertow.ops.operands import NUMBERS, as_operand, result_type
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
+from undertow.tensor import Tensor
 
 LN2 = math.log(2)
 
@@ -50,8 +51,9 @@ def integer_power(xp: Any, input: Any, exponent: Any) -> Any:
 
 def pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
     if hasattr(exponent, "dtype"):
-        slope = exponent * input ** (exponent - 1)
-        return xp.where(xp.equal(exponent, 0), 0, g * xp.conj(slope))
+        flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
+        base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
+        return xp.where(flat, 0, g * xp.conj(exponent * base ** (exponent - 1)))
     if exponent == 2:
         return g * (xp.conj(input) * 2)
     if exponent == 0:
@@ -71,7 +73,7 @@ def pow_exponent_rule(xp: Any, g: Any, input: Any, exponent: Any, out: Any) -> A
         input = number_like(xp, input, out)
     base = input if input.dtype == out.dtype else xp.astype(input, out.dtype)
     flat = xp.logical_and(xp.equal(input, 0), is_nonnegative(xp, exponent))
-    return g * xp.where(flat, 0, xp.conj(out * xp.log(base)))
+    return g * xp.conj(out * xp.log(xp.where(flat, xp.ones_like(out), base)))
 
 
 pow = primitive(
@@ -86,6 +88,27 @@ pow = primitive(
     number="exponent",
     number_edge=False,
 )
+
+
+def power_of_number(xp: Any, exponent: Any, self: Any) -> Any:
+    dtype = result_type(self, Tensor(exponent, xp))
+    return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
+
+
+_pow_of_number = primitive(
+    "_pow_of_number",
+    forward=power_of_number,
+    vjp={"exponent": lambda xp, g, exponent, self, out: pow_exponent_rule(xp, g, self, exponent, out)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="PowBackward2",
+)
+
+
+@composite
+def _rpow(exponent: Any, input: Any) -> Any:
+    """`input ** exponent` of a tensor on the right-hand side."""
+    return _pow_of_number(exponent, input) if isinstance(input, NUMBERS) else pow(input, exponent)
 
 
 @composite

@@ -20,6 +20,7 @@ from undertow.ops.inplace import in_place
 from undertow.ops.likeness import made_like
 from undertow.ops.rules import ELEMENTWISE, LOOP
 from undertow.tensor import Tensor, current_edge
+from undertow.tensor.conversions import made_in_order
 
 
 def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -151,7 +152,7 @@ def randperm(
 
 
 def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any:
-    out = xp.empty_like(input, dtype=dtype, order=order)
+    out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
     out[...] = sample(input.shape, dtype)
     return out
 
@@ -379,6 +380,7 @@ def _random(xp: Any, input: Any, low: Any, high: Any, *, generator: Any = None) 
 
 
 def _bernoulli_like(xp: Any, input: Any, p: Any, *, generator: Any = None) -> Any:
+    p = xp.broadcast_to(p._array, input.shape) if isinstance(p, Tensor) else p
     return draw.bernoulli(as_generator("bernoulli_", generator), input.shape, input.dtype, p)
 
 
@@ -397,10 +399,8 @@ def random_(self: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with 1 (with probability p, a number or a tensor that broadcasts) and 0."""
-    if isinstance(p, Tensor):
-        if current_edge(p) is not None:
-            raise RuntimeError("bernoulli_(): p must not require grad: detach() it")
-        p = cpu.broadcast_to(p._array, self._array.shape)
+    if isinstance(p, Tensor) and current_edge(p) is not None:
+        raise RuntimeError("bernoulli_(): p must not require grad: detach() it")
     return _fill_bernoulli(self, p, generator=generator)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.errors import IncompatibleViewError
-from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
 from undertow.ops.operands import as_operand
@@ -18,14 +18,19 @@ from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.shifted import shifted
 from undertow.ops.sizes import infer_sizes, ints
 from undertow.ops.views import unsqueeze
-from undertow.tensor.conversions import contiguous_format, copy_laid_out, is_laid_out
+from undertow.tensor import Tensor
+from undertow.tensor.conversions import contiguous_format, copy_laid_out, element_strides, is_laid_out, made_in_order
+from undertow.tensor.memory import bytes_into_base
+from undertow.tensor.tensor import share_memory
 
 # ---- copies
 
 clone = primitive(
     "clone",
     forward=lambda xp, input, memory_format=None: (
-        input.copy(order="K") if memory_format is None else copy_laid_out(input, memory_format)
+        input.copy(order="K")
+        if memory_format is None and 0 not in input.strides
+        else copy_laid_out(input, memory_format)
     ),
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
@@ -42,7 +47,11 @@ def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
 
 _to_copy = primitive(
     "_to_copy",
-    forward=lambda xp, input, dtype: input.astype(dtype, order="K"),
+    forward=lambda xp, input, dtype: (
+        input.astype(dtype, order="K")
+        if 0 not in input.strides
+        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
+    ),
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
@@ -109,18 +118,38 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     change = f"to view {names[input.dtype]} as {names[dtype]} (different element sizes)"
     if not input.ndim:
         raise RuntimeError(f"self.dim() cannot be 0 {change}")
-    stride = input.strides[-1] // size
+    stride = element_strides(input)[-1]
     if stride != 1:
         raise RuntimeError(f"self.stride(-1) must be 1 {change}, but got {stride}")
     if input.shape[-1] * size % wanted:
         raise RuntimeError(f"self.size(-1) must be divisible by {wanted // size} {change}, but got {input.shape[-1]}")
-    try:
-        return input.view(dtype)
-    except ValueError as error:
-        raise RuntimeError(f"cannot view memory with strides {input.strides} as {dtype}: {error}") from None
+    return (input if input.size else xp.empty(input.shape, input.dtype)).view(dtype)
 
 
-_view_dtype = declare_view("_view_dtype", forward=view_as_dtype, vjp={"input": None}, batch=shifted())
+_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted())
+
+
+def read_as(input: Any, dtype: Any) -> Any:
+    """The same memory read as another dtype: like `detach()`, an alias without a history that shares the version."""
+    alias = _view_dtype(input, dtypes.dtype(dtype))
+    if type(input) is Tensor:
+        check_places(input, alias.dtype)
+        share_memory(input, alias)
+    return alias
+
+
+def check_places(tensor: Tensor, dtype: Any) -> None:
+    """Refuse to read elements as wider ones, unless each of those has a place that is a multiple of its size."""
+    array, size = tensor._array, tensor._array.itemsize
+    steps = [s // size if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)][:-1]
+    found = {"storage_offset()": bytes_into_base(tensor) // size}
+    found.update({f"stride({dim})": step for dim, step in enumerate(steps)})
+    for name, value in found.items():
+        if value * size % dtype.itemsize and dtype.itemsize > size:
+            raise RuntimeError(
+                f"self.{name} must be divisible by {dtype.itemsize // size} to view {dtypes.SCALAR_NAMES[array.dtype]} "
+                f"as {dtypes.SCALAR_NAMES[dtype]} (different element sizes), but got {value}"
+            )
 
 
 def are_sizes(values: tuple[Any, ...]) -> bool:
@@ -144,7 +173,7 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         dtype = shape[0]
     if dtype is not None:
-        return _view_dtype(input, dtypes.dtype(dtype))
+        return read_as(input, dtype)
     return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
 
 
@@ -199,6 +228,8 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 @composite
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     """The tensor with dimension `dim` split into several; one size may be -1."""
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"unflatten(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
     dim = wrap_dim(dim, input.ndim)
     sizes = ints(tuple(sizes))
     if not sizes:

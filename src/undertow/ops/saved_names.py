@@ -145,10 +145,9 @@ FURTHER: dict[str, Names] = {
     "linalg_matrix_exp": {"self": "A"},
     "_solve_triangular": {"self": "A"},
     **{f"_{kind}max_pool{n}d": {"result1": "indices"} for kind in ("", "adaptive_") for n in (2, 3)},
-    "native_layer_norm": {
-        "input": "self",
-        "result1": "mean",
-        "result2": "rstd",
+    **{
+        name: {"input": "self", "result1": "mean", "result2": "rstd"}
+        for name in ("native_layer_norm", "_batch_norm", "_group_norm")
     },
     "_squeeze_dims": {"dim": as_tuple("dim")},
     "_convolve": {

@@ -40,7 +40,7 @@ def scatter_reduce_array(
     if input.dtype.kind == "c" and reduce in ("amax", "amin"):
         raise RuntimeError(f"scatter_reduce(): reduce='{reduce}' is not defined for complex numbers")
     positions = positions_of(xp, "scatter_reduce", input, dim, index).reshape(-1)
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     flat = out.reshape(-1)
     if not include_self:
         flat[positions] = start_of(xp, reduce, input.dtype)
@@ -223,10 +223,11 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 
 
 def spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
-    dim = wrap_dim(dim, len(sizes))
+    if not sizes:
+        return index.reshape(())
     shape = [1] * len(sizes)
-    shape[dim] = index.size
-    return xp.broadcast_to(index.reshape(shape), sizes) if sizes else index.reshape(())
+    shape[wrap_dim(dim, len(sizes))] = index.size
+    return xp.broadcast_to(index.reshape(shape), sizes)
 
 
 _spread_index = nondifferentiable("_spread_index", forward=spread_array, inputs=("index",))

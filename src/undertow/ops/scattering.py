@@ -87,7 +87,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: in
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
     input, indices = [as_operand("take_along_dim", "input", t) for t in (input, indices)]
-    if indices.dtype.kind not in "iu":
+    if indices.dtype != dtypes.int64:
         name = type_name(indices)
         raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {name}")
     if dim is None:
@@ -140,6 +140,8 @@ def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
     """The part of src that the index has room for, as a view."""
     input, index = as_operand(op, "input", input), as_operand(op, "index", index)
     src = as_operand(op, "src", src)
+    if not src.ndim and index.ndim == 1:
+        src = reshape(src, (1,))
     check_src(op, input, dim, index, src)
     if tuple(src.shape) == tuple(index.shape):
         return src
@@ -150,7 +152,7 @@ def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
 
 def scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
     positions = positions_of(xp, "scatter", input, dim, index)
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     out.reshape(-1)[positions.reshape(-1)] = src.reshape(-1)
     return out
 
@@ -165,14 +167,14 @@ def gather_written_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
 def scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     positions = positions_of(xp, "scatter", input, dim, index)
     value = cast_number("scatter", value, input.dtype)
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     out.reshape(-1)[positions.reshape(-1)] = value
     return out
 
 
 def scatter_add_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
     positions = positions_of(xp, "scatter_add", input, dim, index)
-    return add_flat(xp, input.copy(order="C"), positions, src)
+    return add_flat(xp, xp.array(input, order="C"), positions, src)
 
 
 _scatter = primitive(

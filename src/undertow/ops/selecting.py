@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.ops.creation import fit
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.index_family import recorded_index_at
@@ -42,7 +43,10 @@ def check_same_dtype(op: str, input: Any, source: Any) -> None:
 
 def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None:
     """Refuse a source that is not one slice per index."""
-    check_same_dtype(op, input, source)
+    if op == "index_add_":
+        check_same_dtype(op, input, source)
+        if input.ndim != source.ndim:
+            raise RuntimeError(unlike_slices(op, input, source))
     if source.ndim and input.ndim != source.ndim:
         raise IndexError(
             f"{op}(): When source and destination are not scalars, their dimensionality must match. Source "
@@ -53,13 +57,18 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
             f"{op}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[dim] if source.ndim else 1}), for dim: {dim}"
         )
+    check_same_dtype(op, input, source)
     others = [tuple(a.shape[:dim]) + tuple(a.shape[dim + 1 :]) for a in (input, source)]
     if others[0] != others[1]:
-        raise RuntimeError(
-            f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self "
-            f"tensor shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
-            f"{list(source.shape)}"
-        )
+        raise RuntimeError(unlike_slices(op, input, source))
+
+
+def unlike_slices(op: str, input: Any, source: Any) -> str:
+    return (
+        f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self tensor "
+        f"shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
+        f"{list(source.shape)}"
+    )
 
 
 def cast_number(op: str, value: Any, dtype: Any) -> Any:
@@ -69,7 +78,7 @@ def cast_number(op: str, value: Any, dtype: Any) -> Any:
             f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
             "non-complex type is not supported"
         )
-    return cpu.array(value, dtype)
+    return cpu.array(fit(value, dtype), dtype)
 
 
 # ---- slices named by a vector
@@ -85,8 +94,17 @@ def index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
+    if not input.size and index.size:
+        check_selection_of_nothing(input.shape[dim], index)
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
     return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
+
+
+def check_selection_of_nothing(size: int, index: Any) -> None:
+    if not size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive: there is nothing to select from")
+    if index.max() >= size or index.min() < 0:
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={int(index.max())} axis_dim={size}")
 
 
 def index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
@@ -124,7 +142,7 @@ def index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, a
     dim = wrap_dim(dim, input.ndim)
     check_source("index_add_", input, dim, index, source)
     check_range(index, input.shape[dim] if input.ndim else 1, dim)
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     source = source if alpha == 1 else (alpha * source).astype(input.dtype)
     return add_at(xp, out, slices(out, dim, index), source) if out.ndim else out + source
 
@@ -143,11 +161,13 @@ index_add = primitive(
 
 
 def index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
+    if not input.ndim:
+        return index_copy_array(xp, input.reshape(1), dim, index, source).reshape(())
     check_vector("index_copy_", index, LONG)
     dim = wrap_dim(dim, input.ndim)
     check_source("index_copy_", input, dim, index, source)
-    check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index_copy_(): ")
-    out = input.copy(order="C")
+    check_range(index, input.shape[dim], dim, IndexError, "index_copy_(): ")
+    out = xp.array(input, order="C")
     return set_at(xp, out, slices(out, dim, index), source)
 
 
@@ -167,7 +187,7 @@ index_copy = primitive(
     forward=index_copy_array,
     vjp={
         "input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0),
-        "source": lambda xp, g, dim, index: xp._index_copied(g, dim, index),
+        "source": lambda xp, g, dim, index, source_shape: xp.reshape(xp._index_copied(g, dim, index), source_shape),
         "index": None,
     },
     jvp=LINEAR,
@@ -195,7 +215,7 @@ def index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> A
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     key = slices(out.reshape(1) if not out.ndim else out, dim, index)
     set_at(xp, out.reshape(1) if not out.ndim else out, key, value.astype(input.dtype))
     return out
@@ -268,7 +288,7 @@ def put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = F
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.size}, index.numel() = {index.size}"
         )
-    out = input.copy(order="C")
+    out = xp.array(input, order="C")
     positions = from_front(xp, index, input.size).reshape(-1)
     if accumulate:
         return add_flat(xp, out, positions, source.reshape(-1))

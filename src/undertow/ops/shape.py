@@ -30,7 +30,7 @@ def repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
         )
     if any(n < 0 for n in repeats):
         raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(repeats)}")
-    return xp.tile(input, repeats)
+    return xp.asarray(xp.tile(input, repeats), order="C")
 
 
 def repeat_gradient(xp: Any, g: Any, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Any:
@@ -134,7 +134,14 @@ _flip = primitive(
 @composite
 def flip(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     """The tensor with the elements of some dimensions in reverse order."""
+    if not order and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
     return _flip(input, ints(order, dims))
+
+
+def backwards(input: Any) -> Any:
+    """`reversed(tensor)`: the first dimension in reverse order."""
+    return _flip(input, (0,)) if input.ndim else input
 
 
 @composite
@@ -154,7 +161,7 @@ def flipud(input: Any) -> Any:
 def roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     if not input.ndim:
         return input.copy()
-    return xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0])
+    return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
 
 
 def batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
@@ -223,7 +230,7 @@ def triangle(name: str) -> Any:
     def forward(xp: Any, input: Any, diagonal: int = 0) -> Any:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
-        return getattr(xp, name)(input, diagonal)
+        return xp.asarray(getattr(xp, name)(input, diagonal), order="C")
 
     return primitive(
         name,

@@ -12,6 +12,7 @@ from undertow.ops.elementwise import sqrt
 from undertow.ops.losses import as_tensors, check_reduction, reduce
 from undertow.ops.norms import vector_norm
 from undertow.ops.reductions import sum
+from undertow.ops.widening import in_float32
 
 
 @composite
@@ -30,6 +31,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
 
 
 @composite
+@in_float32
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
     input, target = as_tensors("hinge_embedding_loss", input=input, target=target)
@@ -39,6 +41,7 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, *, reduct
 
 
 @composite
+@in_float32
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Any:
@@ -57,6 +60,7 @@ def cosine_embedding_loss(
 
 
 @composite
+@in_float32
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean") -> Any:
     """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller."""
     input1, input2, target = as_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
@@ -70,6 +74,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
 
 
 @composite
+@in_float32
 def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)), for targets 1 and -1."""
     input, target = as_tensors("soft_margin_loss", input=input, target=target)
@@ -88,6 +93,7 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, 
 
 
 @composite
+@in_float32
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,

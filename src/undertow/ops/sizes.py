@@ -68,10 +68,28 @@ def common_shape(*shapes: Any) -> Size:
     >>> ut.broadcast_shapes((2, 1), (3,), 3)
     undertow.Size([2, 3])
     """
-    given = [ints((shape,)) for shape in shapes]
+    given = [checked_shape(shape) for shape in shapes]
     if any([n < 0 for shape in given for n in shape]):
-        raise RuntimeError(f"Trying to create tensor with negative dimension: broadcast_shapes was given {given}")
+        raise ValueError(
+            f"Attempting to broadcast a dimension with negative length! broadcast_shapes was given {given}"
+        )
+    for k, shape in enumerate(given):
+        problem = broadcast_problem(given[: k + 1])
+        if problem is not None:
+            raise RuntimeError(
+                f"{problem}: argument {k} of broadcast_shapes is {shape}, but expected shape should be broadcastable "
+                f"to {list(broadcast_shapes(given[:k]))}"
+            )
     return Size(broadcast_shapes(given))
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        return ints((shape,))
+    except TypeError:
+        raise RuntimeError(
+            f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
+        ) from None
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
-"""Sparse tensors: making them, taking them apart, and the way back to dense ones.
+"""Sparse tensors in coordinate form: making them and taking them apart.
 
 A sparse tensor is a Tensor whose array is a SparseArray, so sums, products with numbers, `mm`, `t`, ... are the same
-operations as ever, with the same rules. Here is what only sparse tensors have. A gradient may be sparse for a dense
-tensor and dense for a sparse one; rules take either.
+operations as ever, with the same rules. Here is what only sparse tensors have; other layouts are in
+sparse_compressed.py, the ways between them in sparse_conversions.py. A gradient may be sparse for a dense tensor and
+dense for a sparse one; rules take either.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.sparse import SparseArray, is_sparse
-from undertow.backend.sparse_kernels import from_dense, masked, values_at
-from undertow.backend.sparse_kernels import to_dense as dense_array
-from undertow.backend.sparse_places import coalesced, flat_places, with_sparse_dim
+from undertow.backend.sparse_compressed import form_of, in_coo, is_compressed
+from undertow.backend.sparse_kernels import values_at
+from undertow.backend.sparse_places import coalesced, flat_places
+from undertow.backend.sparse_protocol import layout_title
 from undertow.modes import current
 from undertow.ops.creation import as_tensor, check_shape, convert, leaf
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.rules import LINEAR
 from undertow.tensor import LEAF, Tensor, share_memory
-from undertow.tensor.layouts import layout as Layout
-from undertow.tensor.layouts import sparse_coo
 from undertow.tensor.tensor import current_edge
 
 
@@ -34,9 +34,10 @@ def refuse_batch(call: Any, args: Any, in_dims: Any) -> Any:
 
 def expect_sparse(function: str, input: Any) -> None:
     if not is_sparse(input):
+        found = layout_title(form_of(input).layout)
         raise RuntimeError(
-            f"{function} expected sparse coordinate tensor layout but got Strided: {function} expected sparse tensor "
-            "layout but got Strided. Call to_sparse() first."
+            f"{function} expected sparse coordinate tensor layout but got {found}: {function} expected sparse tensor "
+            f"layout but got {found}. Call to_sparse() first."
         )
 
 
@@ -70,7 +71,7 @@ def scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_s
 
 _values_at = primitive(
     "_values_at",
-    forward=lambda xp, grad, indices, from_sparse: values_at(grad, indices),
+    forward=lambda xp, grad, indices, from_sparse: values_at(in_coo(grad), indices),
     vjp={"grad": scattered, "indices": None},
     jvp=LINEAR,
     batch=refuse_batch,
@@ -230,23 +231,30 @@ def read_only(array: Any) -> Any:
     return view
 
 
-_sparse_indices = nondifferentiable("_sparse_indices", forward=lambda xp, input: input.indices, inputs=("input",))
-
 _sparse_values = primitive(
     "_sparse_values",
     # read-only: an in-place change would reach the sparse tensor's memory, but not its history
     forward=lambda xp, input: read_only(input.values),
-    vjp={"input": lambda xp, g, input: xp._sparse_coo(g, xp._sparse_indices(input), input.shape, True)},
+    vjp={"input": lambda xp, g, input: xp._with_values(g, input)},
     jvp=LINEAR,
     batch=refuse_batch,
     node="ValuesBackward0",
 )
 
+_with_values = primitive(
+    "_with_values",
+    forward=lambda xp, values, places: places.with_values(values),
+    vjp={"values": lambda xp, g, places: xp._sparse_values(xp._sparse_mask(g, places, form_of(g))), "places": None},
+    jvp=LINEAR,
+    batch=refuse_batch,
+)
+
 
 @composite
 def values(input: Any) -> Tensor:
-    """The values of a coalesced sparse tensor; gradients flow through."""
-    expect_coalesced("values", input)
+    """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
+    if not is_compressed(input):
+        expect_coalesced("values", input)
     found: Tensor = _sparse_values(input)
     share_memory(input, found)
     return found
@@ -274,19 +282,20 @@ def raw_values(self: Tensor) -> Tensor:
 
 
 def nnz(self: Tensor) -> int:
-    """How many values are kept, those at equal places counted each."""
-    expect_sparse("_nnz", self)
+    """How many values are kept, those at equal places counted each; blocks, in layouts of blocks."""
+    if not is_compressed(self):
+        expect_sparse("_nnz", self)
     return int(self._array.nnz)
 
 
 def sparse_dim(self: Tensor) -> int:
     """How many of the dimensions are sparse: 0 for a dense tensor."""
-    return int(self._array.sparse_dim) if is_sparse(self) else 0
+    return int(self._array.sparse_dim) if is_sparse(self) or is_compressed(self) else 0
 
 
 def dense_dim(self: Tensor) -> int:
     """How many of the dimensions are dense."""
-    return int(self._array.ndim) - sparse_dim(self)
+    return int(self._array.dense_dim if is_compressed(self) else self._array.ndim - sparse_dim(self))
 
 
 def is_coalesced(self: Tensor) -> bool:
@@ -300,140 +309,6 @@ def set_coalesced(self: Tensor, coalesced: bool) -> Tensor:
     expect_sparse("_coalesced_", self)
     self._array.coalesced = bool(coalesced)
     return self
-
-
-# ---- to dense and back
-
-
-def at_places_of(xp: Any, x: Any, mask: Any) -> Any:
-    """What a rule has in its hands, dense or sparse, at the places of a sparse tensor."""
-    return xp._sparse_mask(x, mask, is_sparse(x))
-
-
-def dense_gradient(xp: Any, g: Any, input: Any, masked_grad: bool) -> Any:
-    if masked_grad:
-        return at_places_of(xp, g, xp._coalesce(input))
-    return xp._to_sparse_dim(g, xp._sparse_indices(input).shape[0])
-
-
-_to_dense = primitive(
-    "_to_dense",
-    forward=lambda xp, input, masked_grad=True: dense_array(input),
-    vjp={"input": dense_gradient},
-    jvp=LINEAR,
-    batch=refuse_batch,
-    node="ToDenseBackward0",
-)
-
-
-@composite
-def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool = True) -> Tensor:
-    """The tensor with all of its elements; itself if it is dense.
-
-    masked_grad  the gradient has values only where the sparse tensor has; False: wherever it is not zero
-
-    >>> import undertow as ut
-    >>> ut.tensor([0.0, 2.0]).to_sparse().to_dense()
-    tensor([0., 2.])
-    """
-    result: Tensor = _to_dense(input, masked_grad) if is_sparse(input) else input
-    return result if dtype is None else convert(result, dtypes.as_dtype(dtype, "to_dense"), result._xp)
-
-
-def as_sparse(xp: Any, input: Any, sparse_dim: int) -> SparseArray:
-    return with_sparse_dim(input, sparse_dim) if is_sparse(input) else from_dense(input, sparse_dim)
-
-
-def to_sparse_primitive(name: str, node: str) -> Any:
-    return primitive(
-        name,
-        forward=as_sparse,
-        vjp={"input": lambda xp, g: xp._to_dense(g) if is_sparse(g) else g},
-        jvp=LINEAR,
-        batch=refuse_batch,
-        node=node,
-    )
-
-
-_to_sparse_dim = to_sparse_primitive("_to_sparse_dim", "ToSparseBackward0")
-_to_sparse = to_sparse_primitive("_to_sparse", "ToSparseBackward1")
-
-
-@composite
-def to_sparse(
-    input: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
-) -> Tensor:
-    """The tensor without its zeros; itself if it is sparse.
-
-    sparse_dim  how many of the leading dimensions become sparse, by default all; of the others, blocks are kept
-
-    >>> import undertow as ut
-    >>> ut.tensor([0.0, 2.0, 0.0]).to_sparse().indices()
-    tensor([[1]])
-    """
-    if isinstance(sparse_dim, Layout):
-        layout, sparse_dim = sparse_dim, None
-    if layout not in (None, sparse_coo) or blocksize is not None:
-        raise RuntimeError(f"to_sparse: conversion to the layout {layout} is not supported, only to sparse_coo")
-    ndim, given = input._array.ndim, sparse_dim is not None
-    if not given:
-        sparse_dim = ndim - (dense_dim or 0)
-    if not 0 <= sparse_dim <= ndim:
-        raise RuntimeError(
-            f"dense_to_sparse: sparse_dim argument must be in [0,{ndim}] range, but {sparse_dim} is given"
-        )
-    if ndim and not sparse_dim:
-        raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
-    if is_sparse(input):
-        return same_sparse(input, sparse_dim, given)
-    expect_cpu(input)
-    result: Tensor = (_to_sparse_dim if given else _to_sparse)(input, sparse_dim)
-    return result
-
-
-def same_sparse(input: Tensor, sparse_dim: int, given: bool) -> Tensor:
-    if given and sparse_dim != input._array.sparse_dim:
-        raise RuntimeError(
-            "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not "
-            "supported: call to_dense() first"
-        )
-    return input
-
-
-# ---- picking what another sparse tensor has
-
-
-def mask_gradient(xp: Any, g: Any, mask: Any, from_sparse: bool) -> Any:
-    found = at_places_of(xp, g, mask)
-    return found if from_sparse else xp._to_dense(found)
-
-
-_sparse_mask = primitive(
-    "_sparse_mask",
-    forward=lambda xp, input, mask, from_sparse: masked(input, mask),
-    vjp={"input": mask_gradient, "mask": None},
-    jvp=LINEAR,
-    batch=refuse_batch,
-    node="SparseMaskBackward0",
-)
-
-
-@composite
-def sparse_mask(input: Any, mask: Any) -> Tensor:
-    """The elements of the tensor, dense or sparse, at the places of the sparse tensor `mask`.
-
-    >>> import undertow as ut
-    >>> ut.tensor([1.0, 2.0, 3.0]).sparse_mask(ut.tensor([0.0, 1.0, 0.0]).to_sparse()).to_dense()
-    tensor([0., 2., 0.])
-    """
-    expect_sparse("sparse_mask", mask)
-    if input._array.shape != mask._array.shape:
-        raise RuntimeError(
-            f"sparse_mask(): operands have incompatible sizes; self has size {list(input._array.shape)} but mask has "
-            f"size {list(mask._array.shape)}"
-        )
-    result: Tensor = _sparse_mask(input, mask, is_sparse(input))
-    return result
 
 
 # ---- gradients that are sparse
@@ -469,5 +344,5 @@ _kept_places = nondifferentiable(
 METHODS: dict[str, Any] = {
     "_coalesced_": set_coalesced, "_indices": raw_indices, "_nnz": nnz, "_values": raw_values, "coalesce": coalesce,
     "dense_dim": dense_dim, "indices": indices, "is_coalesced": is_coalesced, "sparse_dim": sparse_dim,
-    "sparse_mask": sparse_mask, "to_dense": to_dense, "to_sparse": to_sparse, "values": values,
+    "values": values,
 }  # fmt: skip

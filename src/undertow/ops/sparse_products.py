@@ -6,16 +6,21 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.sparse import SparseArray, is_sparse
+from undertow.backend.sparse_compressed import form_of, is_compressed
 from undertow.backend.sparse_kernels import product, product_of_values, sum_over, values_at
+from undertow.ops.arithmetic import add
+from undertow.ops.copies import detach
 from undertow.ops.creation import convert, zeros
 from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import wrap_dims
 from undertow.ops.matmul import check_inner, check_same_dtype
 from undertow.ops.reductions import sum as sum_of
 from undertow.ops.rules import LINEAR
-from undertow.ops.sparse import at_places_of, expect_sparse, refuse_batch
+from undertow.ops.sparse import coalesce, expect_sparse, refuse_batch
+from undertow.ops.sparse_conversions import at_places_of, to_sparse, to_sparse_csr
 from undertow.ops.views import transpose
 from undertow.tensor import Tensor
+from undertow.tensor.layouts import layout_of
 
 # ---- matrices
 
@@ -98,6 +103,9 @@ def sparse_mm(input: Any, mat2: Any) -> Tensor:
     >>> ut.sparse.mm(ut.eye(2).to_sparse(), ut.ones(2, 3)).shape
     undertow.Size([2, 3])
     """
+    if is_compressed(input) or is_compressed(mat2):
+        found = sparse_mm(in_coordinates(input), in_coordinates(mat2))
+        return to_sparse_csr(found) if is_sparse(found) else found
     if not is_sparse(input) and not is_sparse(mat2):
         raise RuntimeError("sparse.mm: expected a sparse matrix, but both are dense: use mm, or call to_sparse()")
     check_matrices(input, mat2)
@@ -114,9 +122,41 @@ def sparse_mm(input: Any, mat2: Any) -> Tensor:
 @composite
 def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), with a sparse mat1 whose gradient is sparse, with its places."""
+    mat1 = in_coordinates(mat1)
     expect_sparse("sparse.addmm", mat1)
     check_matrices(mat1, mat2)
     return _sparse_addmm(input, mat1, mat2, beta, alpha)
+
+
+@composite
+def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`, and nowhere else.
+
+    >>> import undertow as ut
+    >>> ut.sparse.sampled_addmm(ut.eye(2).to_sparse_csr(), ut.ones(2, 3), ut.ones(3, 2)).values()
+    tensor([4., 4.])
+    """
+    if not is_compressed(input) and not is_sparse(input):
+        raise RuntimeError("sampled_addmm: Expected self to be a sparse matrix: call to_sparse_csr() first")
+    check_matrices(mat1, mat2)
+    check_same_dtype(mat1._array, mat2._array)
+    check_inner(mat1._array.shape, mat2._array.shape)
+    if input._array.shape != (mat1._array.shape[0], mat2._array.shape[1]):
+        raise RuntimeError(
+            f"sampled_addmm: self.shape {list(input._array.shape)} must match the shape of the product of "
+            f"{list(mat1._array.shape)} and {list(mat2._array.shape)}"
+        )
+    places = in_coordinates(input)
+    if is_sparse(input):
+        places = coalesce(places)
+    found = _sampled_mm(mat1, transpose(mat2, 0, 1), detach(places)) * alpha
+    found = found if beta == 0 else add(found, places * beta)
+    return to_sparse(found, layout=layout_of(input), blocksize=form_of(input).blocksize)
+
+
+def in_coordinates(input: Any) -> Any:
+    """A compressed tensor in coordinate form, any other as it is. Gradients come back in the layout of the input."""
+    return to_sparse(input) if is_compressed(input) else input
 
 
 def check_matrices(mat1: Any, mat2: Any) -> None:
@@ -170,6 +210,7 @@ def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Tensor:
     >>> ut.sparse.sum(ut.eye(2).to_sparse(), 0).to_dense()
     tensor([1., 1.])
     """
+    input = in_coordinates(input)
     expect_sparse("sparse.sum", input)
     if dtype is not None:
         input = convert(input, dtypes.as_dtype(dtype, "sparse.sum"), input._xp)

@@ -25,6 +25,7 @@ from undertow.ops.reshaping import to_dtype
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.shifted import shifted
 from undertow.ops.views import at
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 NONE, BY_ROOT_N, BY_N = 0, 1, 2
@@ -117,6 +118,7 @@ fft_c2r = primitive(
 # ---- arguments
 
 
+@in_float32
 def signal(name: str, input: Any, to_complex: bool = False) -> Any:
     """The input as a tensor of floats or, if asked for, of complex numbers."""
     input = as_operand(name, "input", input)

@@ -16,6 +16,7 @@ from undertow.ops.operands import as_operand, require_kinds, type_name
 from undertow.ops.recorded import recorded
 from undertow.ops.reductions import reduced_size
 from undertow.ops.rules import LOOP, REDUCTION
+from undertow.ops.widening import in_float32
 from undertow.tensor import Tensor
 
 # ---- variance: the same rules for var, std, var_mean and std_mean
@@ -392,6 +393,7 @@ def quantiles(
 
 @composite
 @example_by_example
+@in_float32
 @numpy_spelling
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -407,6 +409,7 @@ def quantile(
 
 @composite
 @example_by_example
+@in_float32
 @numpy_spelling
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"

@@ -17,7 +17,7 @@ from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.rules import LINEAR, LOOP
 from undertow.ops.sizes import ints
-from undertow.tensor.memory import address, memory_of
+from undertow.tensor.memory import byte_offset, memory_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Geometry:
 
 
 def geometry_of(xp: Any, array: Any) -> Geometry:
-    offset = address(array) - address(memory_of(xp, array)) if array.size else 0
+    offset = byte_offset(xp, array)
     if any(s % array.itemsize for s in (offset, *array.strides)):
         raise RuntimeError(
             f"the elements of this array lie {array.strides} bytes apart, from byte {offset} on: not a "
@@ -101,6 +101,11 @@ def restride(
     if geometry_of(xp, input) != source:
         return read_elsewhere(xp, input, source, target)
     memory = memory_of(xp, input)
+    if target.bounds()[1] * input.itemsize >= 2**63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: no memory has "
+            "that many bytes"
+        )
     if target.bounds()[1] > memory.size and 0 not in size:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {target.offset}, and "
@@ -121,7 +126,7 @@ def read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> A
             f"as_strided: memory was read that lies outside of the tensor ({target} of {source}), and "
             "cannot be read again for a tensor laid out otherwise"
         )
-    out = carry(xp, input, source, target, source)
+    out = xp.asarray(carry(xp, input, source, target, source))  # NumPy makes a scalar of a single element
     out.flags.writeable = False
     return out
 
@@ -191,8 +196,17 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
         )
     if base is None or dual or target.lies_in(source, input._xp):
         return _as_strided(input, size, stride, storage_offset, source)
-    # what lies outside of a view belongs to its base, and its gradient with it
-    return _as_strided(base, size, stride, target.offset, geometry_of(base._xp, base._array))
+    return in_memory_of(base, target, input._array.dtype)
+
+
+def in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
+    """What lies outside of a view belongs to its base, and its gradient with it."""
+    if dtype.kind == "c" and base.dtype.kind != "c":
+        doubled = Geometry((*target.shape, 2), (*[2 * s for s in target.strides], 1), 2 * target.offset)
+        return REGISTRY["_view_as_complex"].function(in_memory_of(base, doubled, base.dtype))
+    if dtype.kind != "c" and base.dtype.kind == "c":
+        base = REGISTRY["view_as_real"].function(base)
+    return _as_strided(base, target.shape, target.strides, target.offset, geometry_of(base._xp, base._array))
 
 
 # ---- its linear map, from elements to elements, and the transpose

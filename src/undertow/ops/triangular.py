@@ -7,7 +7,8 @@ from typing import Any
 
 from undertow.ops import return_types
 from undertow.ops.declare import composite, primitive
-from undertow.ops.decompositions import adjoint, check_matrices
+from undertow.ops.decompositions import LinAlgError, adjoint, check_matrices
+from undertow.ops.examples import example_by_example
 from undertow.ops.matmul import batch_stacks
 from undertow.ops.operands import as_operand
 from undertow.ops.recorded import recorded
@@ -144,9 +145,22 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
     return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
 
 
+def check_diagonal(xp: Any, L: Any) -> None:
+    zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
+    if len(zeros):
+        *batch, k = zeros[0].tolist()
+        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
+        raise LinAlgError(
+            f"cholesky_inverse: {where}The diagonal element {k + 1} is zero, the inversion could not be completed "
+            "because the input matrix is singular."
+        )
+
+
 @composite
+@example_by_example
 def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
     """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
     L = as_operand("cholesky_inverse", "L", L)
     check_matrices("cholesky_inverse", L)
+    check_diagonal(L._xp, L._array)
     return cholesky_solve(Tensor(L._xp.eye(L.shape[-1], dtype=L.dtype), L._xp), L, upper)

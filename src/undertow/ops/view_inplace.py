@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.errors import NotDifferentiableError
 from undertow.graph.accumulate import FormerMemory, gradient_edge
 from undertow.graph.error_node import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
 from undertow.modes import current, set_state
+from undertow.ops.complex import _view_as_complex, pairs_of_parts, view_as_real
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, described
 from undertow.ops.sizes import ints
@@ -31,7 +33,7 @@ from undertow.tensor.conversions import (
     memory_format,
     preserve_format,
 )
-from undertow.tensor.memory import memory_of
+from undertow.tensor.memory import Storage, memory_of
 from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay, install_by_memory
@@ -44,6 +46,9 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
     shown = name + "_"
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        transformed = getattr(current().intercept, "in_place_view", None)
+        if transformed is not None:
+            return transformed(change, function, self, args, kwargs)
         check_in_place(self, shown)
         if is_view(self):
             change_view(self, shown, function, args, kwargs)
@@ -119,24 +124,30 @@ METHODS: dict[str, Any] = {
 
 
 def by_memory(tensor: Tensor) -> Replay:
-    """One as_strided step; the view's own steps where its elements are of another type than the base's."""
-    view = tensor._extra.view  # type: ignore[union-attr]
-    base = view.base  # type: ignore[union-attr]
-    if base._array.dtype != tensor._array.dtype:
-        return retyped(tensor, view)
-    xp = tensor._xp
-    mine, source = geometry_of(xp, tensor._array), geometry_of(xp, base._array)
-    return Replay(None, _as_strided, (mine.shape, mine.strides, mine.offset, source), None)
+    """One as_strided step; between complex numbers and their parts, on those."""
+    xp, base = tensor._xp, tensor._extra.view.base  # type: ignore[union-attr]
+    mine, memory = tensor._array, base._array
+    if mine.dtype == memory.dtype:
+        return strided_step(xp, None, mine, memory)
+    if memory.dtype.kind == "c":
+        return strided_step(xp, Replay(None, view_as_real, (), None), mine, pairs_of_parts(xp, memory))
+    return Replay(strided_step(xp, None, pairs_of_parts(xp, mine), memory), _view_as_complex, (), None)
 
 
-def retyped(tensor: Tensor, view: Any) -> Replay:
-    if view.base._extra.reshaped_at > view.version:
-        raise RuntimeError(
-            f"this view shows memory of dtype {view.base._array.dtype} as {tensor._array.dtype}, and the tensor whose "
-            "memory it is was then given another shape in place: its history cannot be found again. Take the view "
-            "after the in-place view operation."
-        )
-    return view.replay
+def strided_step(xp: Any, before: Replay | None, mine: Any, memory: Any) -> Replay:
+    """The step that finds the elements of `mine` in the memory that `memory` shows."""
+    found, source = geometry_of(xp, mine), geometry_of(xp, memory)
+    if not found.lies_in(source, xp):
+        return Replay(None, refuse_lost, (), None)
+    return Replay(before, _as_strided, (found.shape, found.strides, found.offset, source), None)
+
+
+def refuse_lost(base: Tensor) -> Tensor:
+    """In place of the replay of a view that shows more than its base does by now."""
+    raise RuntimeError(
+        "this view shows memory that its base, since an in-place view operation (as_strided_), no longer shows: the "
+        "history of those elements cannot be found again. Take the view of a clone(), or use as_strided."
+    )
 
 
 install_by_memory(by_memory)
@@ -151,9 +162,11 @@ def layout_for(replay: Any, base: Tensor) -> Geometry | None:
 
 
 def set_(
-    self: Tensor, source: Tensor | None = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+    self: Tensor, source: Tensor | Storage | None = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Tensor:
     """Let the tensor be what `source` is: its memory, sizes, strides and dtype. Without a source: no elements.
+
+    The source may be a storage, all elements of which the tensor then shows, unless there is a size.
 
     With a size, the tensor shows the source's memory from `storage_offset` on, with that size and stride (row-major
     if there is none).
@@ -161,6 +174,8 @@ def set_(
     Memory is shared from then on, but not the version counter: a change through one of the two is not noticed by
     graphs that saved the other.
     """
+    if isinstance(source, Storage):
+        source = all_of(source, self._array.dtype)
     check_in_place(self, "set_", source is not None and requires_grad(source))
     if source is None:
         source = Tensor(self._xp.empty(0, self._array.dtype), self._xp)
@@ -181,6 +196,18 @@ def set_(
     if recorded:
         set_edge(self, undefined_history(self, source))
     return self
+
+
+def all_of(storage: Storage, dtype: Any) -> Tensor:
+    """All elements of a storage; bytes are read as `dtype`."""
+    elements = storage.elements
+    if elements.dtype == dtypes.uint8:
+        elements = elements[: elements.size - elements.size % dtype.itemsize].view(dtype)
+    if elements.dtype != dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {dtype} or an UntypedStorage, but got a Storage of type {elements.dtype}"
+        )
+    return Tensor(elements, storage.xp)
 
 
 def laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Any:
@@ -230,10 +257,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
 def resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
-    if count * array.itemsize >= 2**63:
-        raise RuntimeError(
-            f"Storage size calculation overflowed with sizes={list(size)}: no memory has that many bytes"
-        )
+    check_overflow(size, count, array.itemsize)
     start = geometry_of(xp, array).offset
     memory = memory_of(xp, array)[start:]
     if count > memory.size:
@@ -241,6 +265,17 @@ def resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | 
         larger[: memory.size] = memory
         memory = larger
     return in_format(memory[:count], size, contiguous_format if format is None else format)
+
+
+def check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
+    if count >= 2**63:
+        raise RuntimeError(f"numel: integer multiplication overflow: no memory has {list(size)} elements")
+    if math.prod([max(n, 1) for n in size[1:]]) >= 2**63:
+        raise RuntimeError(f"Stride calculation overflowed: no memory has a row of {list(size[1:])} elements")
+    if count * itemsize >= 2**63:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)}: no memory has that many bytes"
+        )
 
 
 def in_format(memory: Any, size: tuple[int, ...], format: memory_format) -> Any:

@@ -167,6 +167,8 @@ def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     >>> ut.permute(ut.zeros(2, 3, 4), (2, 0, 1)).shape
     undertow.Size([4, 2, 3])
     """
+    if not order and dims is None:
+        raise TypeError('permute() missing 1 required positional arguments: "dims"')
     return _permute(input, ints(order, dims))
 
 

@@ -10,6 +10,7 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.examples import example_by_example
 from undertow.ops.operands import as_operand
+from undertow.ops.widening import in_float32
 from undertow.tensor import LEAF, Tensor
 
 
@@ -116,6 +117,7 @@ def full_window(name: str, n_fft: int, win_length: int | None, window: Any, like
 
 
 @composite
+@in_float32
 def stft(
     input: Any,
     n_fft: int,

@@ -15,6 +15,7 @@ True
 from __future__ import annotations
 
 from undertow.optim import lr_scheduler as lr_scheduler
+from undertow.optim import swa_utils as swa_utils
 from undertow.optim.adam import Adam as Adam
 from undertow.optim.adam import Adamax as Adamax
 from undertow.optim.adam import AdamW as AdamW

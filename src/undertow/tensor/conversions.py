@@ -7,11 +7,13 @@ have a derivative, are operations: see ops/conversions.py.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.errors import warn_once
 from undertow.modes import current
+from undertow.tensor.memory import Storage, byte_offset, memory_of
 from undertow.tensor.metadata import Size
 from undertow.tensor.tensor import Tensor, current_edge
 
@@ -51,17 +53,6 @@ def as_memory_format(format: memory_format | None) -> memory_format:
     return format
 
 
-def memory_order(format: memory_format | None) -> str:
-    """NumPy's letter for a memory format; None keeps the order there is."""
-    format = as_memory_format(format)
-    if format.dims is not None:
-        raise RuntimeError(
-            f"unsupported memory format option {format.name}: ask for contiguous_format, and then for "
-            f".contiguous(memory_format=undertow.{format.name})"
-        )
-    return format.order
-
-
 def is_laid_out(array: Any, format: memory_format | None) -> bool:
     """Whether the array's elements lie in the order of the format."""
     format = as_memory_format(format)
@@ -74,13 +65,38 @@ def copy_laid_out(array: Any, format: memory_format | None) -> Any:
     """A copy of the array whose elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
-        return array.copy(order=format.order)
+        return made_in_order(array, format.order, lambda source, order: source.copy(order=order))
     if array.ndim != len(format.dims):
         raise RuntimeError(
             f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
         )
     inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
     return array.transpose(format.dims).copy(order="C").transpose(inverse)
+
+
+def made_in_order(array: Any, order: str, make: Callable[[Any, str], Any]) -> Any:
+    """`make(array, order)`, but for order "K" (as it is) an expanded dimension is nested where it stands.
+
+    NumPy nests dimensions of stride 0 innermost; then a copy of an expanded tensor is contiguous in none of its views.
+    """
+    if order != "K" or 0 not in array.strides:
+        return make(array, order)
+    dims = nesting(array.shape, array.strides)
+    return make(array.transpose(dims), "C").transpose(sorted(range(array.ndim), key=dims.__getitem__))
+
+
+def nesting(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """The dimensions from the outermost to the innermost: by stride, those of stride 0 beside their neighbours."""
+    dims: list[int] = []
+    for dim in range(len(shape) - 1, -1, -1):
+        place = 0
+        for k, inner in enumerate(dims):
+            if strides[dim] and strides[inner]:
+                if (strides[dim], shape[dim]) >= (strides[inner], shape[inner]):
+                    break
+                place = k + 1
+        dims.insert(place, dim)
+    return dims
 
 
 # ---- to Python numbers
@@ -216,17 +232,46 @@ def size(self: Tensor, dim: int | None = None) -> Any:
 
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """How many elements to move in memory for one step along each dimension, or along one."""
-    array = self._array
-    strides = tuple([n // array.itemsize for n in array.strides])
+    strides = element_strides(self._array)
     return strides if dim is None else pick(strides, dim)
 
 
+def element_strides(array: Any) -> tuple[int, ...]:
+    """The strides in elements. NumPy gives 0 to dimensions of size 1 that it adds; PyTorch what the next one spans."""
+    strides, span = [], 1
+    for n, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
+        step = span if stride == 0 and (n == 1 or not array.size) else stride // array.itemsize
+        strides.append(step)
+        span = max(n, 1) * step
+    return tuple(strides[::-1])
+
+
 def storage_offset(self: Tensor) -> int:
-    """How many elements the first one lies behind the start of the memory that the tensor is a view of."""
-    view = None if self._extra is None else self._extra.view
-    if view is None or not self._array.size:
-        return 0
-    return int((self._array.ctypes.data - view.base._array.ctypes.data) // self._array.itemsize)
+    """How many elements the first one lies behind the start of the memory that the tensor shows a part of."""
+    return byte_offset(self._xp, self._array) // int(self._array.itemsize)
+
+
+def storage(self: Tensor) -> Storage:
+    """The memory that the tensor lies in, in elements of its dtype."""
+    return Storage(self._xp, memory_of(self._xp, self._array))
+
+
+def untyped_storage(self: Tensor) -> Storage:
+    """The memory that the tensor lies in, in bytes.
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(2, 3)
+    >>> x[1].untyped_storage().data_ptr() == x.data_ptr()
+    True
+    """
+    return storage(self).untyped()
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors show the same memory in the same way."""
+    mine, other = self._array, tensor._array
+    same = mine.shape == other.shape and mine.strides == other.strides and mine.dtype == other.dtype
+    return bool(same and mine.size and mine.ctypes.data == other.ctypes.data)
 
 
 def data_ptr(self: Tensor) -> int:
@@ -331,10 +376,11 @@ METHODS: dict[str, Any] = {
     "is_meta": NEVER,
     "is_nested": NEVER,
     "is_nonzero": to_bool,
+    "is_pinned": lambda self, device=None: False,  # pages that no GPU copies from
     "is_quantized": NEVER,
     "is_same_size": is_same_size,
+    "is_set_to": is_set_to,
     "is_signed": is_signed,
-    "is_sparse_csr": NEVER,
     "item": item,
     "itemsize": property(element_size),
     "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None
@@ -344,7 +390,9 @@ METHODS: dict[str, Any] = {
     "numel": numel,
     "numpy": numpy,
     "size": size,
+    "storage": storage,
     "storage_offset": storage_offset,
     "stride": stride,
     "tolist": tolist,
+    "untyped_storage": untyped_storage,
 }

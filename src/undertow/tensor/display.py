@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse import AnySparse
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 
@@ -190,7 +190,7 @@ def write_row(row: Any, indent: int, summarize: bool, style: Any) -> str:
 def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Any = None) -> str:
     """`repr(tensor)`. grad_fn: the name to show instead of the tensor's own; tangent: its forward gradient."""
     prefix = "tensor(" if type(tensor) is Tensor else f"{type(tensor).__name__}("
-    if type(tensor._array) is SparseArray:
+    if isinstance(tensor._array, AnySparse):
         text, notes = write_sparse(tensor, prefix), [*sparse_notes(tensor), *gradient_notes(tensor, grad_fn)]
     else:
         text = prefix + write_array(tensor._array, tensor._xp, len(prefix))
@@ -201,22 +201,26 @@ def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Any = None)
 
 
 def write_sparse(tensor: Tensor, prefix: str) -> str:
-    """The indices and values of a sparse tensor, each as a tensor of its own, and its size."""
-    text, between = prefix, ",\n" + " " * len(prefix)
-    for name in ("indices", "values"):
-        array = getattr(tensor._array, name)
+    """The indices and values of a sparse tensor, each as a tensor of its own."""
+    texts = []
+    for name, array in tensor._array.parts():
         start = f"{name}=tensor("
-        text += start + write_array(array, tensor._xp, len(prefix) + len(start))
-        text += (f", size={array.shape}" if not array.size else "") + ")" + between
-    return text + f"size={tensor._array.shape}"
+        text = start + write_array(array, tensor._xp, len(prefix) + len(start))
+        texts.append(text + (f", size={array.shape}" if not array.size else "") + ")")
+    between = ",\n" + " " * len(prefix)
+    if tensor._array.layout == "sparse_coo":  # PyTorch gives the size a line of its own, for this layout
+        texts.append(f"size={tensor._array.shape}")
+    return prefix + between.join(texts)
 
 
 def sparse_notes(tensor: Tensor) -> Iterator[str]:
     array, default = tensor._array, dtypes.get_default_dtype()
+    if array.layout != "sparse_coo":
+        yield f"size={array.shape}"
     yield f"nnz={array.nnz}"
     if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
         yield f"dtype=undertow.{array.dtype.name}"
-    yield "layout=undertow.sparse_coo"
+    yield f"layout=undertow.{array.layout}"
 
 
 def data_notes(tensor: Tensor) -> Iterator[str]:

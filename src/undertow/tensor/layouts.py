@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend.sparse import SparseArray
+from undertow.backend.sparse import AnySparse, SparseArray
 from undertow.tensor.tensor import Tensor
 
 
 class layout:
-    """`undertow.strided` or `undertow.sparse_coo`: the `layout` of a tensor."""
+    """`undertow.strided`, `undertow.sparse_coo`, `undertow.sparse_csr`, ...: the `layout` of a tensor."""
 
     __slots__ = ("name",)
 
@@ -24,16 +24,27 @@ class layout:
 
 
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
+sparse_csr, sparse_csc = layout("sparse_csr"), layout("sparse_csc")
+sparse_bsr, sparse_bsc = layout("sparse_bsr"), layout("sparse_bsc")
+LAYOUTS = {kind.name: kind for kind in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)}
 
 
 def is_sparse(self: Tensor) -> bool:
-    """Whether the tensor keeps only the elements that are not zero."""
+    """Whether the tensor keeps only the elements that are not zero, in the layout `sparse_coo`."""
     return type(self._array) is SparseArray
 
 
+def is_sparse_csr(self: Tensor) -> bool:
+    return layout_of(self) is sparse_csr
+
+
 def layout_of(self: Tensor) -> layout:
-    return sparse_coo if type(self._array) is SparseArray else strided
+    return LAYOUTS[self._array.layout] if isinstance(self._array, AnySparse) else strided
 
 
 #: attribute -> property; `methods.py` puts them on Tensor
-METHODS: dict[str, Any] = {"is_sparse": property(is_sparse), "layout": property(layout_of)}
+METHODS: dict[str, Any] = {
+    "is_sparse": property(is_sparse),
+    "is_sparse_csr": property(is_sparse_csr),
+    "layout": property(layout_of),
+}

@@ -22,7 +22,7 @@ def memory_of(xp: Any, array: Any) -> Any:
     root = owner(xp, array)
     if root.flags.c_contiguous and root.dtype == array.dtype:
         return root.reshape(-1)
-    root = root[tuple([slice(None, None, -1 if s < 0 else 1) for s in root.strides])]
+    root = root[(*[slice(None, None, -1 if s < 0 else 1) for s in root.strides], Ellipsis)]
     span = sum([(n - 1) * s for n, s in zip(root.shape, root.strides, strict=True)]) // root.itemsize + 1
     flat = xp.lib.stride_tricks.as_strided(root, (span if root.size else 0,), (root.itemsize,)).view("uint8")
     return flat[: flat.size - flat.size % array.itemsize].view(array.dtype)
@@ -30,6 +30,64 @@ def memory_of(xp: Any, array: Any) -> Any:
 
 def address(array: Any) -> int:
     return int(array.ctypes.data)
+
+
+def byte_offset(xp: Any, array: Any) -> int:
+    """How many bytes the array begins behind the start of the memory that it lies in."""
+    return address(array) - address(memory_of(xp, array)) if array.size else 0
+
+
+def bytes_into_base(tensor: Any) -> int:
+    """How many bytes a view begins behind its base; 0 for a tensor that is none."""
+    view = None if tensor._extra is None else tensor._extra.view
+    return 0 if view is None or not tensor._array.size else address(tensor._array) - address(view.base._array)
+
+
+class Storage:
+    """The memory that a tensor lies in: `tensor.untyped_storage()` in bytes, `tensor.storage()` in elements.
+
+    Tensors that share memory have storages with the same `data_ptr()`.
+    """
+
+    __slots__ = ("elements", "xp")
+
+    def __init__(self, xp: Any, elements: Any) -> None:
+        self.xp = xp
+        self.elements = elements  # all of them, as a 1-d array
+
+    @property
+    def dtype(self) -> Any:
+        return self.elements.dtype
+
+    @property
+    def device(self) -> Any:
+        return self.xp.device
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return address(self.elements) if self.elements.size else 0
+
+    _cdata = property(data_ptr)
+
+    def nbytes(self) -> int:
+        return int(self.elements.nbytes)
+
+    def untyped(self) -> Storage:
+        return Storage(self.xp, self.elements.view("uint8"))
+
+    def tolist(self) -> list[Any]:
+        return list(self.elements.tolist())
+
+    def __len__(self) -> int:
+        return int(self.elements.size)
+
+    size = __len__
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.elements[index].tolist()
+
+    def __repr__(self) -> str:
+        return f"Storage of {len(self)} elements of {self.dtype} on {self.device}"
 
 
 def unlocked(xp: Any, part: Any, whole: Any) -> Any:

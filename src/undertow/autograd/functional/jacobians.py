@@ -21,8 +21,8 @@ from undertow.autograd.functional.arguments import (
 from undertow.autograd.functional.products import OUTPUTS, check_scalar
 from undertow.autograd.functional.sparse import Wanted, sparse_hessian, sparse_jacobian
 from undertow.autograd.leaves import get_requires_grad
+from undertow.autograd.recording import recording
 from undertow.autograd.vmap import vmap
-from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -164,7 +164,7 @@ def _requiring_grad(tensor: Tensor) -> Tensor:
 def _reverse(
     func: Callable[..., Any], given: Tensors, create_graph: bool, strict: bool, vectorize: bool, chunk_size: int | None
 ) -> tuple[bool, tuple[Tensors, ...]]:
-    with enable_grad():
+    with recording():
         points = prepared(given, create_graph, leaves=True)
         several_outputs, outputs = as_tensors(func(*points), OUTPUTS, "jacobian")
         check_outputs(outputs, strict)
@@ -246,7 +246,7 @@ def _forward(
     known: list[Any] = []
 
     def push(*directions: Tensor) -> Tensors:
-        with forward_ad.dual_level():
+        with forward_ad.own_level():
             tangents = [REGISTRY["reshape"].function(d, p.shape) for d, p in zip(directions, points, strict=True)]
             duals = [forward_ad.make_dual(p, t) for p, t in zip(points, tangents, strict=True)]
             several_outputs, outputs = as_tensors(func(*duals), OUTPUTS, "jacobian")

@@ -12,8 +12,8 @@ from typing import Any
 from undertow.autograd import forward_ad
 from undertow.autograd.functional.arguments import Tensors, as_tensors, grad_or_none, prepared
 from undertow.autograd.functional.products import OUTPUTS
+from undertow.autograd.recording import recording
 from undertow.autograd.vmap import vmap
-from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -27,17 +27,17 @@ class Rows:
 
     def __init__(self, func: Callable[..., Any], given: Tensors, create_graph: bool) -> None:
         self.create_graph = create_graph
-        with enable_grad():
+        with recording():
             self.landing = prepared(given, create_graph, leaves=True)
             self.several, self.seeded = as_tensors(func(*self.landing), OUTPUTS, "jacobian")
 
     def along(self, *seeds: Tensor) -> Tensor:
-        with enable_grad():
+        with recording():
             found = grad_or_none(self.seeded, self.landing, seeds, self.create_graph, retain_graph=True)
-        return _joined([_zeros_like(p) if g is None else g for g, p in zip(found, self.landing, strict=True)])
+        return joined([_zeros_like(p) if g is None else g for g, p in zip(found, self.landing, strict=True)])
 
     def products(self, seeds: Any, vectorize: bool, chunk_size: int | None = None) -> Tensor:
-        return _all(self.along, _shaped(seeds, self.seeded), vectorize, chunk_size)
+        return _all(self.along, shaped(seeds, self.seeded), vectorize, chunk_size)
 
 
 class Columns:
@@ -48,23 +48,23 @@ class Columns:
         self.seeded = prepared(given, create_graph, leaves=False)
 
     def along(self, *directions: Tensor) -> Tensor:
-        with forward_ad.dual_level():
+        with forward_ad.own_level():
             duals = [forward_ad.make_dual(p, d) for p, d in zip(self.seeded, directions, strict=True)]
             _, outputs = as_tensors(self.func(*duals), OUTPUTS, "jacobian")
             pairs = [forward_ad.unpack_dual(o) for o in outputs]
-            return _joined([_zeros_like(p) if t is None else t for p, t in pairs])
+            return joined([_zeros_like(p) if t is None else t for p, t in pairs])
 
     def products(self, seeds: Any, vectorize: bool, chunk_size: int | None = None) -> Tensor:
-        return _all(self.along, _shaped(seeds, self.seeded), vectorize, chunk_size)
+        return _all(self.along, shaped(seeds, self.seeded), vectorize, chunk_size)
 
 
-def _shaped(seeds: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """An array with a vector in each row, shared out among the tensors in their shapes."""
+def shaped(seeds: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """An array with a vector in each row, shared out among the tensors in their shapes; real ones get the real part."""
     start, parts = 0, []
     for tensor in tensors:
         array, xp = tensor._array, tensor._xp
         part = seeds[:, start : start + array.size].reshape(-1, *array.shape)
-        parts.append(Tensor(xp.asarray(part, array.dtype), xp))
+        parts.append(Tensor(xp.asarray(part if array.dtype.kind == "c" else part.real, array.dtype), xp))
         start += array.size
     return parts
 
@@ -77,7 +77,7 @@ def _all(product: Callable[..., Tensor], seeds: Sequence[Any], vectorize: bool, 
     return REGISTRY["stack"].function(found)
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
+def joined(tensors: Sequence[Tensor]) -> Tensor:
     flat = [REGISTRY["reshape"].function(t, (-1,)) for t in tensors]
     return flat[0] if len(flat) == 1 else REGISTRY["cat"].function(flat)
 

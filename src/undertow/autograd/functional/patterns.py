@@ -115,10 +115,11 @@ def _probed(func: Callable[..., Any], given: Tensors, chunk_size: int) -> Sparsi
     first, second = [], []
     for start in range(0, size_of(lines.seeded), chunk_size):
         stop = min(start + chunk_size, size_of(lines.seeded))
-        found = lines.products(cpu.eye(stop - start, size_of(lines.seeded), start), vectorize=True)
-        line, place = cpu.nonzero(found._array)  # what is not a number counts as an entry
-        first.append(line + start)
-        second.append(place)
+        basis = cpu.eye(stop - start, size_of(lines.seeded), start)
+        for seeds in (basis, basis * 1j) if any([t.dtype.kind == "c" for t in lines.seeded]) else (basis,):
+            line, place = cpu.nonzero(lines.products(seeds, vectorize=True)._array)  # also what is not a number
+            first.append(line + start)
+            second.append(place)
     pattern = [cpu.concatenate(part) if part else cpu.zeros(0, "int64") for part in (first, second)]
     rows, cols = pattern if lines is by_rows else pattern[::-1]
     return SparsityPattern(rows, cols, shape)

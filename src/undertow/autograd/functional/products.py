@@ -20,7 +20,7 @@ from undertow.autograd.functional.arguments import (
     unpacked,
     vector_for,
 )
-from undertow.modes import enable_grad
+from undertow.autograd.recording import recording
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -41,7 +41,7 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     >>> product
     tensor([1., 2.])
     """
-    with enable_grad():
+    with recording():
         several, given = as_tensors(inputs, "inputs", "vjp")
         points = prepared(given, create_graph, leaves=True)
         several_outputs, outputs = as_tensors(func(*points), OUTPUTS, "vjp")
@@ -62,7 +62,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     The first pass is linear in the gradient it starts from; the second transposes it. `undertow.func.jvp` computes
     the same in one forward pass, if all operations have a forward derivative.
     """
-    with enable_grad():
+    with recording():
         several, given = as_tensors(inputs, "inputs", "jvp")
         points = prepared(given, create_graph, leaves=True)
         vectors = vector_for(v, points, several, "jvp", create_graph, FROM_INPUT)
@@ -107,7 +107,7 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     if not strict:
         return _vhp(func, inputs, v, create_graph, strict, "hvp")
     several, points, vectors, output, gradients = _gradient(func, inputs, v, create_graph, strict, "hvp")
-    with enable_grad():
+    with recording():
         seeds = zero_leaves(points)
         seconds = grad_or_none(gradients, points, seeds, create_graph=True)
         check_first_gradients(seconds, strict, HESSIAN_CONSTANT)
@@ -131,7 +131,7 @@ def _gradient(
     func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
 ) -> tuple[bool, Tensors, Tensors | None, Tensor, tuple[Any, ...]]:
     """Where to differentiate, along what, the output there, and its gradient with history."""
-    with enable_grad():
+    with recording():
         several, given = as_tensors(inputs, "inputs", name)
         points = prepared(given, create_graph, leaves=True)
         vectors = vector_for(v, points, several, name, create_graph, FROM_INPUT)

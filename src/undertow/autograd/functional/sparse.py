@@ -99,7 +99,7 @@ def _star_coloured(pattern: SparsityPattern, forward: bool) -> Plan:
 def sparse_jacobian(func: Callable[..., Any], given: Tensors, several: bool, sparsity: Any, wanted: Wanted) -> Any:
     """A matrix for each pair of output and input, nested as the dense ones are."""
     rows = Rows(func, given, wanted.create_graph)
-    pattern = _pattern(func, given, sparsity, (size_of(rows.seeded), size_of(given)))
+    pattern = pattern_for(func, given, sparsity, (size_of(rows.seeded), size_of(given)))
     plan = plan_rows_or_columns(pattern, wanted.strategy)
     entries = Entries(pattern, _values(func, rows, plan, wanted), plan.forward, wanted)
     blocks = entries.blocks(rows.seeded, given)
@@ -109,14 +109,14 @@ def sparse_jacobian(func: Callable[..., Any], given: Tensors, several: bool, spa
 def sparse_hessian(gradient: Callable[..., Any], given: Tensors, several: bool, sparsity: Any, wanted: Wanted) -> Any:
     """A matrix for each pair of inputs, of a function that computes the gradient."""
     rows = Rows(gradient, given, wanted.create_graph)
-    pattern = _with_mirror_images(_pattern(gradient, given, sparsity, (size_of(given), size_of(given))))
+    pattern = with_mirror_images(pattern_for(gradient, given, sparsity, (size_of(given), size_of(given))))
     plan = plan_symmetric(pattern, wanted.strategy)
     entries = Entries(pattern, _values(gradient, rows, plan, wanted), plan.forward, wanted)
     blocks = entries.blocks(given, given)
     return unpacked(tuple([unpacked(row, several) for row in blocks]), several)
 
 
-def _with_mirror_images(pattern: SparsityPattern) -> SparsityPattern:
+def with_mirror_images(pattern: SparsityPattern) -> SparsityPattern:
     if "mirrored" not in pattern.plans:
         rows, cols, shape = pattern
         both = SparsityPattern(cpu.concatenate([rows, cols]), cpu.concatenate([cols, rows]), shape)
@@ -124,7 +124,7 @@ def _with_mirror_images(pattern: SparsityPattern) -> SparsityPattern:
     return pattern.plans["mirrored"]
 
 
-def _pattern(func: Callable[..., Any], given: Tensors, sparsity: Any, shape: tuple[int, int]) -> SparsityPattern:
+def pattern_for(func: Callable[..., Any], given: Tensors, sparsity: Any, shape: tuple[int, int]) -> SparsityPattern:
     if isinstance(sparsity, str):
         if sparsity != "detect":
             raise ValueError(f"sparsity: expected a pattern or 'detect', got {sparsity!r}")
@@ -137,22 +137,32 @@ def _values(func: Callable[..., Any], rows: Rows, plan: Plan, wanted: Wanted) ->
     lines: Rows | Columns = Columns(func, rows.landing, wanted.create_graph) if plan.forward else rows
     if not plan.passes:
         return Tensor(cpu.zeros(0), cpu)
-    seeds = cpu.zeros((plan.passes + wanted.verify, len(plan.colours)))
-    seeds[plan.colours, cpu.arange(len(plan.colours))] = 1
-    if wanted.verify:
-        random = Random(0)
-        seeds[-1] = [random.choice((-1, 1)) * random.randint(2**19, 2**21) / 2**20 for _ in plan.colours]
+    seeds = seeds_of(plan, wanted.verify)
     products: Any = lines.products(seeds, wanted.vectorize, wanted.chunk_size)
-    values: Tensor = products[plan.read]
     if wanted.verify:
-        epsilon = max([float(cpu.finfo(t.dtype).eps) for t in (*rows.seeded, *rows.landing)])
-        _check(plan, products._array, values._array, seeds[-1], epsilon)
+        check_entries(plan, products._array, seeds[-1], precision_of((*rows.seeded, *rows.landing)))
+    values: Tensor = products[plan.read]
     return values
 
 
-def _check(plan: Plan, products: Any, values: Any, weights: Any, epsilon: float) -> None:
+def seeds_of(plan: Plan, verify: bool) -> Any:
+    """A vector for each colour, and one of random numbers, to multiply the matrix with."""
+    seeds = cpu.zeros((plan.passes + verify, len(plan.colours)))
+    seeds[plan.colours, cpu.arange(len(plan.colours))] = 1
+    if verify:
+        random = Random(0)
+        seeds[-1] = [random.choice((-1, 1)) * random.randint(2**19, 2**21) / 2**20 for _ in plan.colours]
+    return seeds
+
+
+def precision_of(tensors: Sequence[Tensor]) -> float:
+    """The largest rounding error of a number of size one."""
+    return max([float(cpu.finfo(t.dtype).eps) for t in tensors])
+
+
+def check_entries(plan: Plan, products: Any, weights: Any, epsilon: float) -> None:
     """Raise unless nothing is outside of the pattern, as far as one random product and all the others can tell."""
-    compressed, product = products[:-1], products[-1]
+    compressed, product, values = products[:-1], products[-1], products[plan.read]
     inside = cpu.zeros(compressed.shape, bool)
     inside[plan.colours[plan.line], plan.place] = True
     sizes = abs(compressed)
@@ -185,22 +195,29 @@ class Entries(NamedTuple):
 
     def blocks(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[tuple[Any, ...], ...]:
         """A matrix for each output and each input."""
-        columns = _with_starts(inputs)
-        return tuple([tuple([self.block(*row, *column) for column in columns]) for row in _with_starts(outputs)])
+        columns = with_starts(inputs)
+        return tuple([tuple([self.block(*row, *column) for column in columns]) for row in with_starts(outputs)])
 
     def block(self, top: int, output: Tensor, left: int, point: Tensor) -> Any:
         height, width = output._array.size, point._array.size
-        (rows, cols, shape), values = self.pattern, self.values
-        if (height, width) != shape:
-            inside = (rows >= top) & (rows < top + height) & (cols >= left) & (cols < left + width)
-            rows, cols, values = rows[inside] - top, cols[inside] - left, values[inside]
+        rows, cols, inside = part_of(self.pattern, top, left, (height, width))
+        values = self.values if inside is None else self.values[inside]
         values = to(values, output.dtype if self.forward else point.dtype)
         if self.wanted.triplets:
             return Tensor(rows, cpu), Tensor(cols, cpu), finished(values, self.wanted.create_graph)
         return sparse_array(rows, cols, values._array, (height, width))
 
 
-def _with_starts(tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
+def part_of(pattern: SparsityPattern, top: int, left: int, size: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """The rows and columns of the entries in a block, counted from its corner, and which ones they are (None: all)."""
+    rows, cols, shape = pattern
+    if size == shape:
+        return rows, cols, None
+    inside = (rows >= top) & (rows < top + size[0]) & (cols >= left) & (cols < left + size[1])
+    return rows[inside] - top, cols[inside] - left, inside
+
+
+def with_starts(tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
     """Each tensor with the number of elements before it."""
     starts, total = [], 0
     for tensor in tensors:

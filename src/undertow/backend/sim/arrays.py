@@ -1,14 +1,16 @@
 """SimArray: memory of a simulated device.
 
 The elements are a NumPy array that nobody outside can reach: a function of NumPy, a ufunc, an operator or a method
-applied to a SimArray is a kernel of its device, sent to the current stream (`launch`). Arrays of two devices do not
-mix, and NumPy does not get at the elements; `to_host` copies them, as `Tensor.cpu()` does.
+applied to a SimArray is a kernel of its device, sent to the current stream (`launch`), and run by the device's thread.
+Where shape and dtype of its results are known beforehand (plans.py), the launching thread goes on with arrays that have
+no values yet; otherwise it waits. Nothing here looks at elements in another thread than the device's.
+
+Arrays of two devices do not mix, and NumPy does not get at the elements; `to_host` copies them, as `Tensor.cpu()` does.
 """
 
 from __future__ import annotations
 
-import functools
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from undertow.backend.interface import DeviceArray
 from undertow.backend.sim import streams
 from undertow.backend.sim.clocks import LOCK, Buffer, order
 from undertow.backend.sim.faults import meet_failures
+from undertow.backend.sim.operations import Operation
+from undertow.backend.sim.plans import Plan, into, is_basic, plan
 
 #: functions and methods that change their first argument
 CHANGES_FIRST = {"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal", "fill", "sort", "partition",
@@ -26,6 +30,15 @@ CHANGES_FIRST = {"copyto", "put", "place", "putmask", "put_along_axis", "fill_di
 WRITES_FIRST = {"setitem", "copyto", "fill", "put", "place", "putmask", "put_along_axis", "fill_diagonal"}
 #: the functions of that name leave it alone
 RETURNS_COPY = {np.sort, np.partition, np.resize}
+#: functions that may return views of their arguments, and then look at no element
+MAY_VIEW = {"T", "mT", "real", "imag", "getitem", "reshape", "ravel", "view", "transpose", "permute_dims", "swapaxes",
+            "matrix_transpose", "moveaxis", "rollaxis", "squeeze", "expand_dims", "atleast_1d", "atleast_2d",
+            "atleast_3d", "broadcast_to", "broadcast_arrays", "split", "array_split", "hsplit", "vsplit", "dsplit",
+            "unstack", "diagonal", "flip", "flipud", "fliplr", "rot90", "as_strided", "sliding_window_view", "asarray",
+            "asanyarray", "ascontiguousarray", "asfortranarray", "require"}  # fmt: skip
+#: functions that look at no element
+ASK_SHAPE = {"shape", "ndim", "size", "result_type", "can_cast", "common_type", "min_scalar_type", "may_share_memory",
+             "shares_memory", "iscomplexobj", "isrealobj"}  # fmt: skip
 
 
 class SimArray(NDArrayOperatorsMixin, DeviceArray):
@@ -86,12 +99,17 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
         method = getattr(np.ndarray, name, None)
         if name.startswith("__") or not callable(method):
             if name in ("T", "mT", "real", "imag"):
-                return launch(self.namespace, name, lambda a: getattr(a, name), (self,), {})
+                return launch(self.namespace, name, getattr, (self, name), {})
             raise AttributeError(f"an array on {self.namespace.device} has no attribute {name!r}")
-        return functools.partial(call_method, self, name, method)
+        return partial(call_method, self, name, method)
+
+    def astype(self, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+        if not copy and self.dtype == dtype:
+            return self
+        return call_method(self, "astype", np.ndarray.astype, dtype, *args, **kwargs)
 
     def __getitem__(self, index: Any) -> Any:
-        return launch(self.namespace, "getitem", lambda a, i: a[i], (self, index), {})
+        return launch(self.namespace, "getitem", np.ndarray.__getitem__, (self, index), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:
         launch(self.namespace, "setitem", np.ndarray.__setitem__, (self, index, value), {}, [self])
@@ -100,10 +118,13 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
 
     def to_host(self) -> Any:
         """A NumPy array with the same elements, once the current stream has come to this point."""
-        stream = self.namespace.current_stream()
-        run(self.namespace, "to_host", [self._buffer], [])
+        stream, copy = self.namespace.current_stream(), np.empty(self.shape, self.dtype)
+        operation = send(
+            self.namespace, "to_host", partial(np.copyto, copy, self._data), [self._buffer], [], waits=True
+        )
         stream.synchronize()
-        return self._data.copy()
+        operation.outcome()
+        return copy
 
     def item(self, *index: Any) -> Any:
         return self.to_host().item(*index)
@@ -156,42 +177,110 @@ def call_method(array: SimArray, name: str, method: Any, /, *args: Any, **kwargs
 
 
 def launch(space: Any, name: str, function: Any, args: Any, kwargs: Any, written: Any = ()) -> Any:
-    """Run a function of NumPy as a kernel of a device, on the current stream; results are arrays of that device.
+    """Have the device run a function of NumPy, on the current stream; results are arrays of that device.
 
-    A result that shows the memory of an argument is a view: nothing was run.
+    written  the arrays that it changes; results are new arrays if there are none
     """
     given: list[SimArray] = []
     out: list[SimArray] = []
     args = uncovered(args, given)
     kwargs = {key: uncovered(value, out if key == "out" else given) for key, value in kwargs.items()}
-    found, read = given + out, given[name in WRITES_FIRST :]
+    found = given + out
     for array in found:
         if array.namespace is not space:
             raise_mixed(name, space, array.namespace)
-    meet_failures(space, name)
-    reads = list({id(a._buffer): a._buffer for a in read}.values())
-    if written:
-        run(space, name, reads, [a._buffer for a in written])
-        return covered(space, function(*args, **kwargs), found, [])
+    failure = meet_failures(space, name)
+    if name in ASK_SHAPE:
+        return function(*args, **kwargs)
+    planned: Plan | None = None
+    if name in MAY_VIEW and (name != "getitem" or is_basic(args[1])):
+        result = function(*args, **kwargs)
+        if shows_arguments(result, found):
+            return covered(space, result, found, [])
+        planned = plan_copy_like(result, function, args, kwargs)
+    elif len(out) == count_outputs(kwargs):
+        planned = plan(function, args, kwargs)
+    reads = list({id(a._buffer): a._buffer for a in given[name in WRITES_FIRST :]}.values())
+    if planned is None:
+        call = partial(function, *args, **kwargs)
+        return launch_and_wait(space, name, call, reads, found, [a._buffer for a in written], failure)
+    return launch_planned(space, name, planned, reads, written, failure)
+
+
+def plan_copy_like(result: Any, function: Any, args: Any, kwargs: Any) -> Plan | None:
+    """The plan of a function that might have given a view, but has copied: what it read may not have been finished.
+
+    So of its result nothing is taken but shape, dtype and layout.
+    """
+    if isinstance(result, np.ndarray) and result.flags.writeable:
+        return into(result, function, args, kwargs)
+    return plan(function, args, kwargs)
+
+
+def launch_planned(space: Any, name: str, planned: Plan, reads: Any, written: Any, failure: Any) -> Any:
+    """Return the results of a kernel before it has run."""
+    made = [space.ndarray(target, Buffer(space, target.nbytes)) for target in planned.targets]
+    buffers = [array._buffer for array in made or written]
+    operation = send(space, name, planned.call, reads, buffers, failure, makes=bool(made))
+    if operation.awaited:
+        operation.outcome()
+    results = made or written
+    return (None, results[0], tuple(results))[min(planned.returns, 2)] if results else None
+
+
+def launch_and_wait(space: Any, name: str, call: Any, reads: Any, found: Any, writes: Any, failure: Any) -> Any:
+    """Wait for a kernel, to see what it returns."""
+    operation = send(space, name, call, reads, writes, failure, makes=not writes, waits=True)
+    if failure is not None:
+        space.late_failure = None  # it is told now
+    result = operation.outcome()
     fresh: list[Buffer] = []
-    result = covered(space, function(*args, **kwargs), found, fresh)
-    if fresh:
-        run(space, name, reads, fresh)
-    elif isinstance(result, bool) and reads:  # the program has looked at the elements
-        run(space, name, reads, [])
-        space.current_stream().synchronize()
-    return result
+    shown = covered(space, result, found, fresh)
+    for buffer in fresh:
+        buffer.written = operation
+    if reads and not writes and not isinstance(result, (np.ndarray, np.generic, tuple, list)):
+        operation.stream.synchronize()  # the program has looked at the elements
+    return shown
 
 
-def run(space: Any, name: str, reads: list[Buffer], writes: list[Buffer]) -> None:
-    """Put a kernel on the current stream, and let the time pass that it takes if time is real."""
-    stream, options = space.current_stream(), space.options
+def send(
+    space: Any,
+    name: str,
+    call: Any,
+    reads: list[Buffer],
+    writes: list[Buffer],
+    failure: BaseException | None = None,
+    makes: bool = False,
+    waits: bool = False,
+) -> Operation:
+    """Put a kernel on the current stream. If its `awaited` is true, the caller is to take its outcome."""
+    operation = Operation(space.current_stream(), name, call)
+    operation.errors = errors = np.geterr()
+    asked = not {"raise", "call", "log"}.isdisjoint(errors.values())  # the program will know at once
+    if asked:
+        operation.call = partial(call_with_handler, np.geterrcall(), call)
+    operation.makes, operation.awaited = makes, waits or asked or space.options.launch_blocking
+    if failure is not None:
+        operation.fail(failure)
     with LOCK:
-        start = stream.time
-        order(name, stream, reads, writes, options.check)
-        duration = stream.time - start
-    if options.real_time:
-        time.sleep(duration)
+        try:
+            order(operation, reads, writes, space.options.check)
+            space.thread.give(operation)
+        except BaseException as error:
+            operation.give_up(error)
+            raise
+    return operation
+
+
+def call_with_handler(handler: Any, call: Any) -> Any:
+    with np.errstate(call=handler):
+        return call()
+
+
+def count_outputs(kwargs: Any) -> int:
+    """How many arrays a call is told to write to; these must be the device's."""
+    out = kwargs.get("out")
+    return len([a for a in (out if isinstance(out, tuple) else (out,)) if a is not None])
 
 
 def raise_mixed(name: str, space: Any, other: Any) -> None:
@@ -202,15 +291,27 @@ def raise_mixed(name: str, space: Any, other: Any) -> None:
 
 
 def uncovered(value: Any, found: list[SimArray]) -> Any:
-    """`value` with every SimArray in it replaced by its NumPy array; the SimArrays are added to `found`."""
+    """`value` with every SimArray in it replaced by its NumPy array, and every array of the host by a copy.
+
+    The SimArrays are added to `found`.
+    """
     if isinstance(value, SimArray):
         found.append(value)
         return value._data
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")  # the program may change it as soon as the launch has returned
     if type(value) in (tuple, list):
         return type(value)([uncovered(v, found) for v in value])
     if type(value) is dict:
         return {key: uncovered(v, found) for key, v in value.items()}
     return value
+
+
+def has_arrays(value: Any) -> bool:
+    """Whether a list, or lists in it, hold SimArrays."""
+    if type(value) in (tuple, list):
+        return any(has_arrays(v) for v in value)
+    return isinstance(value, SimArray)
 
 
 def covered(space: Any, result: Any, found: list[SimArray], fresh: list[Buffer]) -> Any:
@@ -223,6 +324,15 @@ def covered(space: Any, result: Any, found: list[SimArray], fresh: list[Buffer])
         parts = [covered(space, r, found, fresh) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return result
+
+
+def shows_arguments(result: Any, found: list[SimArray]) -> bool:
+    """Whether all the arrays in a result lie in the memory of arguments."""
+    if isinstance(result, (tuple, list)):
+        return all(shows_arguments(r, found) for r in result)
+    return isinstance(result, np.ndarray) and any(
+        result is a._data or (result.base is not None and np.may_share_memory(result, a._data)) for a in found
+    )
 
 
 def cover_array(space: Any, array: Any, found: list[SimArray], fresh: list[Buffer]) -> SimArray:

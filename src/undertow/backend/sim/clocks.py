@@ -4,7 +4,7 @@ Every stream counts its operations. A clock says, for every stream, how many of 
 before a point; waiting takes the larger of two clocks, entry by entry (a vector clock). A buffer remembers the
 operation that wrote it last and those that have read it since. An operation may read a buffer only if its stream's
 clock covers the write, and may write it only if that covers the reads too: otherwise nothing on a real device would
-order them, and StreamOrderError says so, although here, where everything runs at once, the values are right.
+order them, and StreamOrderError says so: at once, when the operation is launched, whenever it may run.
 
 The host has one clock for all threads: a thread that synchronises a stream has really waited, whoever else looks.
 """
@@ -12,9 +12,10 @@ The host has one clock for all threads: a thread that synchronises a stream has 
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from typing import Any
+
+from undertow.backend.sim.operations import Operation
 
 Clock = dict[int, int]
 
@@ -47,12 +48,14 @@ class QuietLock:
     """
 
     def __init__(self) -> None:
-        self._renew()
-        os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
         self._lock = threading.RLock()
         self._collecting: list[bool] = []
+
+    def renew(self) -> None:
+        """In the child of a fork, whose only thread holds it: let go."""
+        if self._collecting[0]:
+            gc.enable()
+        self.__init__()  # type: ignore[misc]
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -88,18 +91,6 @@ class Host:
 HOST = Host()
 
 
-class Access:
-    """An operation that touched a buffer: the count-th of its stream."""
-
-    __slots__ = ("count", "operation", "stream")
-
-    def __init__(self, stream: Any, count: int, operation: str) -> None:
-        self.stream, self.count, self.operation = stream, count, operation
-
-    def is_known_to(self, clock: Clock) -> bool:
-        return clock.get(self.stream.id, 0) >= self.count
-
-
 class Buffer:
     """A stretch of a device's memory, shared by an array and its views.
 
@@ -114,37 +105,38 @@ class Buffer:
         self.space = space
         space.memory.take(nbytes)
         self.nbytes = nbytes
-        self.written: Access | None = None
-        self.read: dict[int, Access] = {}
+        self.written: Operation | None = None
+        self.read: dict[int, Operation] = {}
 
     def __del__(self) -> None:
         if self.nbytes:
             self.space.memory.give_back(self.nbytes)
 
 
-def order(operation: str, stream: Any, reads: list[Buffer], writes: list[Buffer], check: bool) -> None:
-    """Put an operation at the end of a stream. StreamOrderError if something it needs may be unfinished.
+def order(operation: Operation, reads: list[Buffer], writes: list[Buffer], check: bool) -> None:
+    """Put an operation at the end of its stream. StreamOrderError if something it needs may be unfinished.
 
     The caller holds LOCK.
     """
-    clock = stream.clock
-    merge(clock, HOST.clock)
+    stream = operation.stream
+    merge(stream.clock, HOST.clock)
     if check:
         for buffer in reads:
-            refuse_if_unknown("read of unfinished write", operation, stream, buffer.written)
+            refuse_if_unknown("read of unfinished write", operation, buffer.written)
         for buffer in writes:
-            refuse_if_unknown("write over unfinished write", operation, stream, buffer.written)
+            refuse_if_unknown("write over unfinished write", operation, buffer.written)
             for access in buffer.read.values():
-                refuse_if_unknown("write over unfinished read", operation, stream, access)
-    stream.advance()
-    access = Access(stream, stream.count, operation)
+                refuse_if_unknown("write over unfinished read", operation, access)
+    stream.advance(operation)
     for buffer in reads:
-        buffer.read[stream.id] = access
+        if buffer.written is not None:
+            operation.sources.append(buffer.written)
+        buffer.read[stream.id] = operation
     for buffer in writes:
-        buffer.written = access
+        buffer.written = operation
         buffer.read = {}
 
 
-def refuse_if_unknown(hazard: str, operation: str, stream: Any, access: Access | None) -> None:
-    if access is not None and not access.is_known_to(stream.clock):
-        raise StreamOrderError(hazard, operation, stream, access.operation, access.stream)
+def refuse_if_unknown(hazard: str, operation: Operation, other: Operation | None) -> None:
+    if other is not None and not other.is_known_to(operation.stream.clock):
+        raise StreamOrderError(hazard, operation.name, operation.stream, other.name, other.stream)

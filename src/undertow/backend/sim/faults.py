@@ -92,21 +92,24 @@ class Failure:
         self.remove()
 
 
-def meet_failures(space: Any, operation: str) -> None:
-    """Raise the failure that waits for this operation, if there is one; or keep it, if launches do not block."""
+def meet_failures(space: Any, operation: str) -> BaseException | None:
+    """The failure that waits for this operation, if there is one; it is raised if launches block.
+
+    If they do not, the host learns of it when it next turns to the device.
+    """
     raise_late_failure(space)
     if not space.failures:
-        return
+        return None
     with LOCK:
         due = next((f for f in space.failures if is_due(f, operation)), None)
         if due is None:
-            return
+            return None
         if not due.sticky:
             space.failures.remove(due)
-        error = DeviceFailure(space.device, operation) if due.error is None else due.error
+        error: BaseException = DeviceFailure(space.device, operation) if due.error is None else due.error
         if not space.options.launch_blocking:
             space.late_failure = error
-            return
+            return error
     raise error
 
 
@@ -116,7 +119,10 @@ def raise_late_failure(space: Any) -> None:
         with LOCK:
             error, space.late_failure = space.late_failure, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame, which must not hold it
 
 
 def is_due(failure: Failure, operation: str) -> bool:

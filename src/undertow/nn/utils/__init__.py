@@ -4,6 +4,14 @@ from undertow.nn.utils import parametrizations as parametrizations
 from undertow.nn.utils import parametrize as parametrize
 from undertow.nn.utils import rnn as rnn
 from undertow.nn.utils import stateless as stateless
+from undertow.nn.utils.computed_weights import remove_spectral_norm as remove_spectral_norm
+from undertow.nn.utils.computed_weights import remove_weight_norm as remove_weight_norm
+from undertow.nn.utils.computed_weights import spectral_norm as spectral_norm
+from undertow.nn.utils.computed_weights import weight_norm as weight_norm
+from undertow.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
+from undertow.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
+from undertow.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
+from undertow.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
 from undertow.nn.utils.gradients import clip_grad_norm_ as clip_grad_norm_
 from undertow.nn.utils.gradients import clip_grad_value_ as clip_grad_value_
 from undertow.nn.utils.gradients import clip_grads_with_norm_ as clip_grads_with_norm_

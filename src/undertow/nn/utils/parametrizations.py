@@ -7,6 +7,7 @@ from typing import Any
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module import Module
+from undertow.nn.utils.orthogonal import orthogonal as orthogonal
 from undertow.nn.utils.parametrize import register_parametrization
 from undertow.ops.norms import vector_norm
 

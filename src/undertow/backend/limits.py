@@ -1,0 +1,56 @@
+"""The limits of dtypes, as PyTorch shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import dtypes
+
+
+class finfo:
+    """The limits of a floating-point dtype (of its parts, if it is complex): Python floats.
+
+    >>> import undertow as ut
+    >>> ut.finfo(ut.float16).max, ut.finfo(ut.float32).bits
+    (65504.0, 32)
+    """
+
+    def __init__(self, type: Any = None) -> None:
+        dtype = dtypes.get_default_dtype() if type is None else dtypes.as_dtype(type, "finfo")
+        if not dtypes.is_differentiable(dtype):
+            raise TypeError(
+                f"undertow.finfo() requires a floating point input type. Use undertow.iinfo to handle '{dtype}'"
+            )
+        found: Any = np.finfo(dtype)
+        self.bits = int(found.bits)
+        self.eps, self.max, self.min = float(found.eps), float(found.max), float(found.min)
+        self.tiny = self.smallest_normal = float(found.tiny)
+        self.resolution = 10.0 ** -int(found.precision)
+        self.dtype = str(dtypes.real_of(dtype))
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """The limits of an integer dtype.
+
+    >>> import undertow as ut
+    >>> ut.iinfo(ut.int8).min, ut.iinfo(ut.int8).max
+    (-128, 127)
+    """
+
+    def __init__(self, type: Any) -> None:
+        dtype = dtypes.as_dtype(type, "iinfo")
+        if dtype.kind not in "iu":
+            raise TypeError(f"undertow.iinfo() requires an integer input type. Use undertow.finfo to handle '{dtype}'")
+        found = np.iinfo(dtype)
+        self.bits, self.min, self.max, self.dtype = int(found.bits), int(found.min), int(found.max), str(dtype)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -1,0 +1,68 @@
+"""What programs ask before they use a GPU. There is no GPU backend yet: the answers are those of a machine without one."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+
+def is_available() -> bool:
+    """Whether tensors can be put on a GPU: no, so `"cuda" if ut.cuda.is_available() else "cpu"` is the CPU.
+
+    >>> import undertow as ut
+    >>> ut.device("cuda" if ut.cuda.is_available() else "cpu")
+    device(type='cpu')
+    """
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """How many GPUs tensors can be put on."""
+    return 0
+
+
+def is_initialized() -> bool:
+    return False
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the generators of the GPUs, of which there are none; `undertow.manual_seed` seeds the CPU's."""
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the generators of the GPUs, of which there are none; `undertow.manual_seed` seeds the CPU's."""
+
+
+def empty_cache() -> None:
+    """Give back memory of GPUs that is kept for later: there is none."""
+
+
+def memory_allocated(device: Any = None) -> int:
+    """The bytes of tensors on a GPU."""
+    return 0
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that tensors had on a GPU."""
+    return 0
+
+
+def _refuse() -> NoReturn:
+    raise RuntimeError(
+        "No CUDA GPUs are available: undertow has the CPU and simulated devices. Ask undertow.cuda.is_available() first."
+    )
+
+
+def current_device() -> NoReturn:
+    _refuse()
+
+
+def set_device(device: Any) -> NoReturn:
+    _refuse()
+
+
+def get_device_name(device: Any = None) -> NoReturn:
+    _refuse()
+
+
+def synchronize(device: Any = None) -> NoReturn:
+    _refuse()

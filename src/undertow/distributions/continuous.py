@@ -1,0 +1,237 @@
+"""Distributions of real numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from undertow import ops
+from undertow.distributions import constraints
+from undertow.distributions.constraints import Constraint
+from undertow.distributions.distribution import Distribution, broadcast_all
+
+
+def noise(like: Any, shape: Any, draw: Any = None) -> Any:
+    """Standard normal numbers (or others) with the dtype and device of a parameter."""
+    return (draw or ops.randn)(*shape, dtype=like.dtype, device=like.device)
+
+
+class Located(Distribution):
+    """A location and a scale."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real
+
+    @property
+    def mean(self) -> Any:
+        return self.loc
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+
+class Normal(Located):
+    """The normal distribution with mean `loc` and standard deviation `scale`.
+
+    >>> import undertow as ut
+    >>> round(ut.distributions.Normal(0.0, 1.0).log_prob(ut.tensor(0.0)).item(), 4)
+    -0.9189
+    """
+
+    @property
+    def variance(self) -> Any:
+        return self.scale**2
+
+    @property
+    def stddev(self) -> Any:
+        return self.scale
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self.loc + noise(self.loc, self._extended_shape(sample_shape)) * self.scale
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return -((value - self.loc) ** 2) / (2 * self.scale**2) - ops.log(self.scale) - 0.5 * math.log(2 * math.pi)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return 0.5 * (1 + ops.erf((value - self.loc) / (self.scale * math.sqrt(2))))
+
+    def icdf(self, value: Any) -> Any:
+        return self.loc + self.scale * ops.erfinv(2 * value - 1) * math.sqrt(2)
+
+    def entropy(self) -> Any:
+        return 0.5 + 0.5 * math.log(2 * math.pi) + ops.log(self.scale)
+
+
+class LogNormal(Located):
+    """exp of a normal variable with mean `loc` and standard deviation `scale`."""
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(loc, scale, validate_args)
+        self.base_dist = Normal(loc, scale, validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.positive
+
+    @property
+    def mean(self) -> Any:
+        return ops.exp(self.loc + self.scale**2 / 2)
+
+    @property
+    def mode(self) -> Any:
+        return ops.exp(self.loc - self.scale**2)
+
+    @property
+    def variance(self) -> Any:
+        return ops.expm1(self.scale**2) * ops.exp(2 * self.loc + self.scale**2)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return ops.exp(self.base_dist.rsample(sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        logarithm = ops.log(value)
+        return self.base_dist.log_prob(logarithm) - logarithm
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return self.base_dist.cdf(ops.log(value))
+
+    def icdf(self, value: Any) -> Any:
+        return ops.exp(self.base_dist.icdf(value))
+
+    def entropy(self) -> Any:
+        return self.base_dist.entropy() + self.loc
+
+
+class Laplace(Located):
+    """exp(-|x - loc| / scale) / (2 scale)."""
+
+    @property
+    def variance(self) -> Any:
+        return 2 * self.scale**2
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        uniform = noise(self.loc, self._extended_shape(sample_shape), ops.rand) * 2 - 1
+        uniform = ops.clamp(uniform, min=float(self.loc._xp.finfo(self.loc.dtype).eps) - 1)  # log1p(-1) is -inf
+        return self.loc - self.scale * ops.sign(uniform) * ops.log1p(-ops.abs(uniform))
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return -ops.log(2 * self.scale) - ops.abs(value - self.loc) / self.scale
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        away = value - self.loc
+        return 0.5 - 0.5 * ops.sign(away) * ops.expm1(-ops.abs(away) / self.scale)
+
+    def icdf(self, value: Any) -> Any:
+        term = value - 0.5
+        return self.loc - self.scale * ops.sign(term) * ops.log1p(-2 * ops.abs(term))
+
+    def entropy(self) -> Any:
+        return 1 + ops.log(2 * self.scale)
+
+
+class Uniform(Distribution):
+    """Every number from `low` to `high` alike."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"low": constraints.real, "high": constraints.real}
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, validate_args=validate_args)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_parameter("low", self.low, constraints.less_than(self.high))
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self) -> Any:
+        return (self.high + self.low) / 2
+
+    @property
+    def mode(self) -> Any:
+        return math.nan * self.high
+
+    @property
+    def variance(self) -> Any:
+        return (self.high - self.low) ** 2 / 12
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self.low + noise(self.low, self._extended_shape(sample_shape), ops.rand) * (self.high - self.low)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        inside = (self.low <= value) & (self.high > value)
+        return ops.where(inside, -ops.log(self.high - self.low), -math.inf)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.clamp((value - self.low) / (self.high - self.low), 0, 1)
+
+    def icdf(self, value: Any) -> Any:
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self) -> Any:
+        return ops.log(self.high - self.low)
+
+
+class Exponential(Distribution):
+    """rate * exp(-rate * x)."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.positive}
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Any:
+        return 1 / self.rate
+
+    @property
+    def mode(self) -> Any:
+        return ops.zeros_like(self.rate)
+
+    @property
+    def variance(self) -> Any:
+        return self.rate**-2
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return -ops.log1p(-noise(self.rate, self._extended_shape(sample_shape), ops.rand)) / self.rate
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.log(self.rate) - self.rate * value
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return -ops.expm1(-self.rate * value)
+
+    def icdf(self, value: Any) -> Any:
+        return -ops.log1p(-value) / self.rate
+
+    def entropy(self) -> Any:
+        return 1 - ops.log(self.rate)

@@ -1,0 +1,154 @@
+"""What all distributions have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from undertow import ops
+from undertow.backend import dtypes
+from undertow.distributions.constraints import Constraint
+from undertow.modes import no_grad
+from undertow.tensor import Size, Tensor
+
+
+class Distribution:
+    """A distribution of values of shape `event_shape`, or `batch_shape` of them that are independent.
+
+    validate_args  check parameters and values, which is the default
+    """
+
+    has_rsample = False
+    #: parameter -> what it must satisfy
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    _validate_args = True
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            self._check_parameters()
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions check their parameters and values from now on."""
+        if value not in (True, False):
+            raise ValueError("validate_args is True or False")
+        Distribution._validate_args = value
+
+    def _check_parameters(self) -> None:
+        for name, constraint in self.arg_constraints.items():
+            self._check_parameter(name, self.__dict__.get(name), constraint)
+
+    def _check_parameter(self, name: str, value: Any, constraint: Constraint) -> None:
+        if value is not None and not bool(constraint.check(value).all()):
+            raise ValueError(
+                f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+            )
+
+    def _validate_sample(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        if not self._validate_args:
+            return
+        start = value.ndim - len(self._event_shape)
+        if start < 0 or tuple(value.shape[start:]) != tuple(self._event_shape):
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}."
+            )
+        if not bool(self.support.check(value).all()):
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                f"support ({self.support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    # ---- what it is
+
+    @property
+    def batch_shape(self) -> Size:
+        """The shape of the independent distributions."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of one value."""
+        return self._event_shape
+
+    @property
+    def support(self) -> Constraint:
+        """Where values are."""
+        raise NotImplementedError(f"{type(self).__name__} does not say where its values are")
+
+    @property
+    def mean(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its mean")
+
+    @property
+    def mode(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not implement mode")
+
+    @property
+    def variance(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its variance")
+
+    @property
+    def stddev(self) -> Any:
+        """The square root of the variance."""
+        return ops.sqrt(self.variance)
+
+    # ---- values
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        """Draw values; no gradient leads to the parameters."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        """Draw values as a function of the parameters, so that gradients lead to them."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be sampled with gradients: use sample() and log_prob()"
+        )
+
+    def log_prob(self, value: Any) -> Any:
+        """The logarithm of the probability (density) of values."""
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its density")
+
+    def cdf(self, value: Any) -> Any:
+        """The probability of a value up to this one."""
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its cdf")
+
+    def icdf(self, value: Any) -> Any:
+        """The value that `cdf` gives this probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its inverse cdf")
+
+    def entropy(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no formula for its entropy")
+
+    def perplexity(self) -> Any:
+        """exp(entropy)."""
+        return ops.exp(self.entropy())
+
+    def __repr__(self) -> str:
+        shown = [name for name in self.arg_constraints if name in self.__dict__]
+        values = [self.__dict__[name] for name in shown]
+        texts = [str(v.item()) if v.numel() == 1 else str(v.shape) for v in values]
+        return f"{type(self).__name__}({', '.join(f'{n}: {t}' for n, t in zip(shown, texts, strict=True))})"
+
+
+def broadcast_all(*values: Any) -> list[Any]:
+    """Numbers and tensors as tensors of one shape."""
+    given = [v for v in values if isinstance(v, Tensor)]
+    dtype: Any = given[0].dtype if given else dtypes.get_default_dtype()
+    device = given[0].device if given else None
+    tensors = [v if isinstance(v, Tensor) else ops.full((), v, dtype=dtype, device=device) for v in values]
+    return list(ops.broadcast_tensors(*tensors))
+
+
+def clamp_probs(probs: Any) -> Any:
+    """Probabilities whose logarithms are finite."""
+    eps = float(probs._xp.finfo(probs.dtype).eps)
+    return ops.clamp(probs, eps, 1 - eps)

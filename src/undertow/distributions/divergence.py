@@ -1,0 +1,110 @@
+"""The Kullback-Leibler divergence of two distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from undertow import ops
+from undertow.distributions.continuous import Exponential, Laplace, LogNormal, Normal, Uniform
+from undertow.distributions.discrete import Bernoulli, Categorical, Poisson
+from undertow.distributions.joint import Independent, MultivariateNormal, sum_last
+
+#: classes -> the formula
+FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
+
+
+def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
+    """Decorate a function of two distributions of these classes that gives their divergence."""
+
+    def register(function: Any) -> Any:
+        FORMULAS[type_p, type_q] = function
+        return function
+
+    return register
+
+
+def kl_divergence(p: Any, q: Any) -> Any:
+    """The mean of log(p / q) over values from p.
+
+    >>> import undertow as ut
+    >>> from undertow.distributions import Normal, kl_divergence
+    >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0)).item()
+    0.5
+    """
+    for type_p in type(p).__mro__:
+        for type_q in type(q).__mro__:
+            if (type_p, type_q) in FORMULAS:
+                return FORMULAS[type_p, type_q](p, q)
+    raise NotImplementedError(
+        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}: register one with "
+        "register_kl, or average p.log_prob(x) - q.log_prob(x) over samples of p"
+    )
+
+
+@register_kl(Normal, Normal)
+def _normals(p: Any, q: Any) -> Any:
+    ratio = (p.scale / q.scale) ** 2
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ops.log(ratio))
+
+
+@register_kl(LogNormal, LogNormal)
+def _log_normals(p: Any, q: Any) -> Any:
+    return _normals(p.base_dist, q.base_dist)
+
+
+@register_kl(Laplace, Laplace)
+def _laplaces(p: Any, q: Any) -> Any:
+    ratio, away = p.scale / q.scale, ops.abs(p.loc - q.loc)
+    return -ops.log(ratio) + away / q.scale + ratio * ops.exp(-away / p.scale) - 1
+
+
+@register_kl(Uniform, Uniform)
+def _uniforms(p: Any, q: Any) -> Any:
+    found = ops.log((q.high - q.low) / (p.high - p.low))
+    return ops.where((q.low > p.low) | (q.high < p.high), math.inf, found)
+
+
+@register_kl(Exponential, Exponential)
+def _exponentials(p: Any, q: Any) -> Any:
+    ratio = q.rate / p.rate
+    return ratio - 1 - ops.log(ratio)
+
+
+@register_kl(Poisson, Poisson)
+def _poissons(p: Any, q: Any) -> Any:
+    return p.rate * (ops.log(p.rate) - ops.log(q.rate)) - (p.rate - q.rate)
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoullis(p: Any, q: Any) -> Any:
+    one = ops.xlogy(p.probs, p.probs) - ops.xlogy(p.probs, q.probs)
+    zero = ops.xlogy(1 - p.probs, 1 - p.probs) - ops.xlogy(1 - p.probs, 1 - q.probs)
+    return one + zero
+
+
+@register_kl(Categorical, Categorical)
+def _categoricals(p: Any, q: Any) -> Any:
+    terms = p.probs * (p.logits - q.logits)
+    terms = ops.where(q.probs == 0, math.inf, terms)
+    return ops.where(ops.broadcast_tensors(p.probs, terms)[0] == 0, 0.0, terms).sum(-1)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate_normals(p: Any, q: Any) -> Any:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two Multivariate Normals with different event shapes cannot be computed"
+        )
+    white = ops.linalg_solve_triangular(q._tril, p._tril, upper=False)
+    away = ops.linalg_solve_triangular(q._tril, ops.unsqueeze(q.loc - p.loc, -1), upper=False)
+    spread = (white**2).sum((-2, -1)) + (away**2).sum((-2, -1))
+    return q.half_log_det() - p.half_log_det() + 0.5 * (spread - p.event_shape[0])
+
+
+@register_kl(Independent, Independent)
+def _independents(p: Any, q: Any) -> Any:
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("the two must take the same number of dimensions together")
+    return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)

@@ -1,0 +1,168 @@
+"""Distributions of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from undertow import ops
+from undertow.distributions import constraints
+from undertow.distributions.constraints import Constraint
+from undertow.distributions.continuous import noise
+from undertow.distributions.distribution import Distribution
+from undertow.modes import no_grad
+
+
+def sum_last(value: Any, dims: int) -> Any:
+    """The sum over the last dimensions."""
+    return value.sum(tuple(range(-dims, 0))) if dims else value
+
+
+class Independent(Distribution):
+    """The last dimensions of a batch of distributions taken together as one value."""
+
+    def __init__(
+        self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
+    ) -> None:
+        shape, dims = base_distribution.batch_shape, reinterpreted_batch_ndims
+        if dims > len(shape):
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
+                f"{dims} vs {len(shape)}"
+            )
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, dims
+        split = len(shape) - dims
+        super().__init__(shape[:split], (*shape[split:], *base_distribution.event_shape), validate_args)
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        return bool(self.base_dist.has_rsample)
+
+    @property
+    def support(self) -> Constraint:
+        inner = self.base_dist.support
+        return constraints.independent(inner, self.reinterpreted_batch_ndims)
+
+    @property
+    def mean(self) -> Any:
+        return self.base_dist.mean
+
+    @property
+    def mode(self) -> Any:
+        return self.base_dist.mode
+
+    @property
+    def variance(self) -> Any:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value: Any) -> Any:
+        return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def entropy(self) -> Any:
+        return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors, by its mean and one of three matrices.
+
+    covariance_matrix, precision_matrix  the covariance, or its inverse
+    scale_tril                           its Cholesky factor, a lower triangle
+    """
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+
+    def __init__(
+        self,
+        loc: Any,
+        covariance_matrix: Any = None,
+        precision_matrix: Any = None,
+        scale_tril: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
+        chosen = {name: matrix for name, matrix in given.items() if matrix is not None}
+        if len(chosen) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = chosen.items()
+        if matrix.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        batch = ops.broadcast_tensors(loc[..., 0], matrix[..., 0, 0])[0].shape
+        size = loc.shape[-1]
+        self.loc = ops.broadcast_to(loc, (*batch, size))
+        self.__dict__[name] = ops.broadcast_to(matrix, (*batch, size, size))
+        super().__init__(batch, (size,), validate_args)
+        self._tril = self._factor(name, self.__dict__[name])
+
+    def _factor(self, name: str, matrix: Any) -> Any:
+        if name == "scale_tril":
+            return matrix
+        if name == "covariance_matrix":
+            return ops.linalg_cholesky(matrix)
+        # the inverse of the reversed factor of the reversed matrix, which is triangular the right way round
+        turned = ops.linalg_cholesky(ops.flip(matrix, (-2, -1)))
+        inverse = ops.transpose(ops.flip(turned, (-2, -1)), -2, -1)
+        one = ops.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        return ops.linalg_solve_triangular(inverse, one, upper=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "scale_tril":
+            return self._tril
+        if name == "covariance_matrix":
+            return self._tril @ ops.transpose(self._tril, -2, -1)
+        if name == "precision_matrix":
+            return ops.linalg_inv(self.covariance_matrix)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real_vector
+
+    @property
+    def mean(self) -> Any:
+        return self.loc
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    @property
+    def variance(self) -> Any:
+        return (self._tril**2).sum(-1)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        drawn = noise(self.loc, self._extended_shape(sample_shape))
+        return self.loc + ops.squeeze(self._tril @ ops.unsqueeze(drawn, -1), -1)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def half_log_det(self) -> Any:
+        return ops.log(ops.diagonal(self._tril, 0, -2, -1)).sum(-1)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        away = ops.unsqueeze(value - self.loc, -1)
+        white = ops.squeeze(ops.linalg_solve_triangular(self._tril, away, upper=False), -1)
+        size = self._event_shape[0]
+        return -0.5 * (size * math.log(2 * math.pi) + (white**2).sum(-1)) - self.half_log_det()
+
+    def entropy(self) -> Any:
+        return 0.5 * self._event_shape[0] * (1 + math.log(2 * math.pi)) + self.half_log_det()

@@ -1,0 +1,78 @@
+"""A layer and the batch norm behind it as one layer, for evaluation."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from undertow import ops
+from undertow.nn.parameter import Parameter
+
+
+def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+    """A convolution that computes what `conv` and then `bn` do in evaluation mode.
+
+    transpose  for transposed convolutions
+
+    >>> import undertow as ut
+    >>> conv, norm = ut.nn.Conv2d(3, 4, 3).eval(), ut.nn.BatchNorm2d(4).eval()
+    >>> fused, x = ut.nn.utils.fuse_conv_bn_eval(conv, norm), ut.randn(2, 3, 5, 5)
+    >>> ut.allclose(fused(x), norm(conv(x)), atol=1e-5)
+    True
+    """
+    fused = copied(conv, bn)
+    fused.weight, fused.bias = fuse_conv_bn_weights(
+        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
+    )
+    return fused
+
+
+def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+    """A linear layer that computes what `linear` and then `bn` do in evaluation mode."""
+    if bn.num_features not in (linear.out_features, 1):
+        raise AssertionError(
+            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got "
+            f"linear.out_features={linear.out_features} and bn.num_features={bn.num_features}"
+        )
+    fused = copied(linear, bn)
+    fused.weight, fused.bias = fuse_linear_bn_weights(
+        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    )
+    return fused
+
+
+def copied(layer: Any, bn: Any) -> Any:
+    if layer.training or bn.training:
+        raise AssertionError("Fusion only for eval! Call eval() on both layers first.")
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean and bn.running_var must not be None: the batch norm tracks no statistics")
+    return copy.deepcopy(layer)
+
+
+def fuse_conv_bn_weights(
+    conv_w: Any, conv_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any, transpose: bool = False
+) -> tuple[Parameter, Parameter]:
+    """The weight and bias of the fused convolution."""
+    shape = [1] * conv_w.dim()
+    shape[1 if transpose else 0] = -1
+    return fused_parameters(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
+
+
+def fuse_linear_bn_weights(
+    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
+) -> tuple[Parameter, Parameter]:
+    """The weight and bias of the fused linear layer."""
+    return fused_parameters(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
+
+
+def fused_parameters(
+    weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, shape: list[int]
+) -> tuple[Parameter, Parameter]:
+    """(weight x + bias - mean) / sqrt(var + eps) * scale + shift, as one weight and one bias."""
+    factor = ops.rsqrt(var + eps) * (1.0 if scale is None else scale)
+    moved = (0.0 if bias is None else bias) - mean
+    fused_bias = moved * factor + (0.0 if shift is None else shift)
+    fused_weight = ops._to_copy(weight * ops.reshape(factor, shape), weight.dtype).detach()
+    fused_bias = ops._to_copy(fused_bias, weight.dtype if bias is None else bias.dtype).detach()
+    wanted = False if bias is None else bias.requires_grad
+    return Parameter(fused_weight, weight.requires_grad), Parameter(fused_bias, wanted)

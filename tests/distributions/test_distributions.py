@@ -1,0 +1,224 @@
+"""Distributions: every formula is PyTorch's, samples have the moments they should, and gradients flow."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+
+RNG = np.random.default_rng(0)
+
+
+def matrix(*shape: int) -> np.ndarray:
+    """Positive definite."""
+    factor = RNG.normal(size=shape)
+    return factor @ np.swapaxes(factor, -1, -2) + np.eye(shape[-1])
+
+
+#: name -> the distribution, parameters, values where it is evaluated
+ROWS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "Normal": ("Normal", {"loc": RNG.normal(size=(3, 1)), "scale": RNG.random(4) + 0.5}, RNG.normal(size=(2, 3, 4))),
+    "LogNormal": ("LogNormal", {"loc": RNG.normal(size=3), "scale": RNG.random(3) + 0.5}, RNG.random((2, 3)) + 0.1),
+    "Laplace": ("Laplace", {"loc": RNG.normal(size=3), "scale": RNG.random(3) + 0.5}, RNG.normal(size=(2, 3))),
+    "Uniform": ("Uniform", {"low": -RNG.random(3), "high": RNG.random(3) + 1}, RNG.random((2, 3))),
+    "Exponential": ("Exponential", {"rate": RNG.random(3) + 0.5}, RNG.random((2, 3))),
+    "Poisson": ("Poisson", {"rate": RNG.random(3) * 4 + 0.5}, RNG.integers(0, 6, (2, 3)).astype(float)),
+    "Bernoulli by probs": ("Bernoulli", {"probs": RNG.random(3)}, RNG.integers(0, 2, (2, 3)).astype(float)),
+    "Bernoulli by logits": ("Bernoulli", {"logits": RNG.normal(size=3)}, RNG.integers(0, 2, (2, 3)).astype(float)),
+    "Categorical by probs": ("Categorical", {"probs": RNG.random((3, 4))}, RNG.integers(0, 4, (2, 3))),
+    "Categorical by logits": ("Categorical", {"logits": RNG.normal(size=(3, 4))}, RNG.integers(0, 4, (2, 3))),
+    "MultivariateNormal": (
+        "MultivariateNormal",
+        {"loc": RNG.normal(size=(2, 3)), "covariance_matrix": matrix(3, 3)},
+        RNG.normal(size=(4, 2, 3)),
+    ),
+    "MultivariateNormal by precision": (
+        "MultivariateNormal",
+        {"loc": RNG.normal(size=3), "precision_matrix": matrix(2, 3, 3)},
+        RNG.normal(size=(2, 3)),
+    ),
+    "MultivariateNormal by factor": (
+        "MultivariateNormal",
+        {"loc": RNG.normal(size=3), "scale_tril": np.linalg.cholesky(matrix(3, 3))},
+        RNG.normal(size=(5, 3)),
+    ),
+}
+CONTINUOUS = [n for n in ROWS if not n.startswith(("Poisson", "Bernoulli", "Categorical"))]
+
+
+def made(L: ModuleType, name: str) -> tuple[Any, list[Any]]:
+    kind, parameters, _ = ROWS[name]
+    tensors = {n: L.tensor(v, requires_grad=True) for n, v in parameters.items()}
+    return getattr(L.distributions, kind)(**tensors), list(tensors.values())
+
+
+def same(a: Any, b: Any) -> bool:
+    return bool(np.allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-7, atol=1e-10, equal_nan=True))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ROWS)
+def test_densities_and_their_gradients(torch: ModuleType, name: str) -> None:
+    value = ROWS[name][2]
+    found = []
+    for L in (ut, torch):
+        distribution, parameters = made(L, name)
+        density = distribution.log_prob(L.tensor(value))
+        density.square().sum().backward()
+        found.append((density, *[p.grad for p in parameters]))
+    assert all(same(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ROWS)
+def test_facts(torch: ModuleType, name: str) -> None:
+    mine, theirs = made(ut, name)[0], made(torch, name)[0]
+    for fact in ("mean", "mode", "variance", "stddev"):
+        assert same(getattr(mine, fact), getattr(theirs, fact)), fact
+    assert tuple(mine.batch_shape) == tuple(theirs.batch_shape)
+    assert tuple(mine.event_shape) == tuple(theirs.event_shape)
+    if name == "Poisson":  # there is no formula
+        for distribution in (mine, theirs):
+            with pytest.raises(NotImplementedError):
+                distribution.entropy()
+    else:
+        assert same(mine.entropy(), theirs.entropy()) and same(mine.perplexity(), theirs.perplexity())
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential"])
+def test_cumulative_probabilities(torch: ModuleType, name: str) -> None:
+    value, levels = ROWS[name][2], RNG.random(ROWS[name][2].shape)
+    (mine, _), (theirs, _) = made(ut, name), made(torch, name)
+    assert same(mine.cdf(ut.tensor(value)), theirs.cdf(torch.tensor(value)))
+    assert same(mine.icdf(ut.tensor(levels)), theirs.icdf(torch.tensor(levels)))
+    assert ut.allclose(mine.cdf(mine.icdf(ut.tensor(levels))), ut.tensor(levels))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_samples_have_the_moments(name: str) -> None:
+    ut.manual_seed(0)
+    distribution, _ = made(ut, name)
+    drawn = distribution.sample((20000,))
+    assert drawn.shape == (20000, *distribution.batch_shape, *distribution.event_shape) and not drawn.requires_grad
+    assert distribution.sample().shape == (*distribution.batch_shape, *distribution.event_shape)
+    if name.startswith("Categorical"):
+        shares = ut.nn.functional.one_hot(drawn, 4).double().mean(0)
+        assert ut.allclose(shares, distribution.probs, atol=0.02)
+        return
+    spread = distribution.stddev
+    assert ut.all((drawn.mean(0) - distribution.mean).abs() < 0.06 * spread)
+    assert ut.all((drawn.std(0) / spread - 1).abs() < (0.3 if name == "LogNormal" else 0.06))
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_gradients_through_samples(name: str) -> None:
+    """The derivative of the mean of samples is the derivative of the mean."""
+    distribution, parameters = made(ut, name)
+    assert distribution.has_rsample
+    ut.manual_seed(1)
+    by_samples = ut.autograd.grad(distribution.rsample((40000,)).mean(0).sum(), parameters, allow_unused=True)
+    exact = ut.autograd.grad(distribution.mean.sum(), parameters, allow_unused=True)
+    for found, wanted in zip(by_samples, exact, strict=True):
+        wanted = ut.zeros_like(found) if wanted is None else wanted
+        assert ut.allclose(found, wanted, rtol=0.2, atol=0.15)
+
+
+PAIRS = ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential", "Poisson", "Bernoulli", "Categorical"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", PAIRS)
+def test_divergences(torch: ModuleType, name: str) -> None:
+    row = next(row for row in ROWS.values() if row[0] == name)
+    rng = np.random.default_rng(3)
+    first = row[1]
+    second = {n: v + (0.3 * rng.random(v.shape) if n != "low" else -0.1) for n, v in first.items()}
+    if name == "Bernoulli":
+        second = {"probs": rng.random(first["probs"].shape)}
+    found = []
+    for L in (ut, torch):
+        p, q = (getattr(L.distributions, name)(**{n: L.tensor(v) for n, v in each.items()}) for each in (first, second))
+        found += [L.distributions.kl_divergence(p, q), L.distributions.kl_divergence(q, p)]
+    assert same(found[0], found[2]) and same(found[1], found[3])
+
+
+@pytest.mark.torch
+def test_divergences_of_vectors(torch: ModuleType) -> None:
+    a, b, m, n = RNG.normal(size=(2, 3)), RNG.normal(size=3), matrix(3, 3), matrix(2, 3, 3)
+    found = []
+    for L in (ut, torch):
+        d = L.distributions
+        p, q = d.MultivariateNormal(L.tensor(a), L.tensor(m)), d.MultivariateNormal(L.tensor(b), L.tensor(n))
+        found.append(d.kl_divergence(p, q))
+        r, s = (d.Independent(d.Normal(L.tensor(x), 1.0), 1) for x in (a, b))
+        found += [d.kl_divergence(r, s), r.log_prob(L.tensor(a)), r.entropy()]
+        assert tuple(r.batch_shape) == (2,) and tuple(r.event_shape) == (3,)
+    assert all(same(x, y) for x, y in zip(found[:4], found[4:], strict=True))
+
+
+def test_a_divergence_that_nobody_knows_and_one_that_is_registered() -> None:
+    from undertow.distributions import Categorical, Normal, kl_divergence, register_kl
+
+    class Mine(Normal):
+        pass
+
+    with pytest.raises(NotImplementedError, match="No KL"):
+        kl_divergence(Normal(0.0, 1.0), Categorical(ut.ones(2)))
+    assert kl_divergence(Mine(0.0, 1.0), Normal(0.0, 1.0)).item() == 0
+
+    @register_kl(Mine, Mine)
+    def of_mine(p: Any, q: Any) -> Any:
+        return ut.tensor(7.0)
+
+    assert kl_divergence(Mine(0.0, 1.0), Mine(0.0, 1.0)).item() == 7
+
+
+def test_categories_of_probability_zero(L: ModuleType) -> None:
+    p = L.distributions.Categorical(probs=L.tensor([0.5, 0.5, 0.0]))
+    q = L.distributions.Categorical(logits=L.tensor([0.0, -float("inf"), 0.0]))
+    assert p.entropy().item() == pytest.approx(np.log(2), rel=1e-5)
+    assert q.entropy().item() == pytest.approx(np.log(2), rel=1e-5)
+    assert L.distributions.kl_divergence(p, q).item() == float("inf")
+
+
+def test_what_is_refused(L: ModuleType) -> None:
+    d = L.distributions
+    with pytest.raises(ValueError, match=r"Expected parameter scale .* GreaterThan\(lower_bound=0.0\)"):
+        d.Normal(0.0, -1.0)
+    with pytest.raises(ValueError, match=r"Expected parameter probs .* Interval\(lower_bound=0.0, upper_bound=1.0\)"):
+        d.Bernoulli(L.tensor([1.5]))
+    with pytest.raises(ValueError, match=r"Expected parameter probs .* Simplex\(\)"):
+        d.Categorical(L.tensor([1.5, -0.5]))
+    with pytest.raises(ValueError, match=r"Expected parameter covariance_matrix .* PositiveDefinite\(\)"):
+        d.MultivariateNormal(L.zeros(2), -L.eye(2))
+    with pytest.raises(ValueError, match="but not both"):
+        d.Categorical()
+    with pytest.raises(ValueError, match=r"Expected parameter low .* LessThan\(upper_bound="):
+        d.Uniform(1.0, 0.0)
+    with pytest.raises(ValueError, match=r"within the support \(Boolean\(\)\)"):
+        d.Bernoulli(0.5).log_prob(L.tensor(2.0))
+    with pytest.raises(ValueError, match=r"IntegerInterval\(lower_bound=0, upper_bound=2\)"):
+        d.Categorical(L.ones(3)).log_prob(L.tensor(3))
+    assert d.Normal(0.0, -1.0, validate_args=False).loc.item() == 0
+    with pytest.raises(NotImplementedError):
+        d.Bernoulli(0.5).rsample()
+
+
+def test_policy_gradients() -> None:
+    """REINFORCE finds the better of two actions."""
+    ut.manual_seed(0)
+    logits = ut.zeros(2, requires_grad=True)
+    optimizer = ut.optim.SGD([logits], lr=0.5)
+    for _ in range(60):
+        policy = ut.distributions.Categorical(logits=logits)
+        actions = policy.sample((16,))
+        optimizer.zero_grad()
+        (-(policy.log_prob(actions) * actions.float()).mean()).backward()
+        optimizer.step()
+    assert policy.probs[1].item() > 0.9
+    assert repr(policy) == "Categorical(logits: undertow.Size([2]))"
