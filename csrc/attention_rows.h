@@ -1,59 +1,5 @@
 /* Rows of attention scores, for the type REAL; see kernels_attention.c. */
 
-INLINE REAL
-NAME(largest)(const REAL *x, Py_ssize_t count)
-{
-    REAL most[LANES], result = x[0];
-    for (int j = 0; j < LANES; j++) {
-        most[j] = x[0];
-    }
-    Py_ssize_t k = 0;
-    for (; k + LANES <= count; k += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            most[j] = x[k + j] > most[j] ? x[k + j] : most[j];
-        }
-    }
-    for (; k < count; k++) {
-        result = x[k] > result ? x[k] : result;
-    }
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int j = 0; j < half; j++) {
-            most[j] = most[j + half] > most[j] ? most[j + half] : most[j];
-        }
-    }
-    return most[0] > result ? most[0] : result;
-}
-
-/* the sum of x * y, or of x if y is NULL */
-INLINE REAL
-NAME(sum_of)(const REAL *x, const REAL *y, Py_ssize_t count)
-{
-    REAL sums[LANES] = {0}, result = 0;
-    Py_ssize_t k = 0;
-    for (; k + LANES <= count; k += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            sums[j] += y == NULL ? x[k + j] : x[k + j] * y[k + j];
-        }
-    }
-    for (; k < count; k++) {
-        result += y == NULL ? x[k] : x[k] * y[k];
-    }
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int j = 0; j < half; j++) {
-            sums[j] += sums[j + half];
-        }
-    }
-    return result + sums[0];
-}
-
-INLINE void
-NAME(multiply)(REAL *x, REAL factor, Py_ssize_t count)
-{
-    for (Py_ssize_t k = 0; k < count; k++) {
-        x[k] *= factor;
-    }
-}
-
 /* exp(x * factor - shift), where that is not above zero, but for rounding */
 INLINE void
 NAME(decay_row)(REAL *x, REAL factor, REAL shift, Py_ssize_t count)
@@ -74,8 +20,8 @@ NAME(softmax_scores)(const Scores *given)
         }
         REAL factor = scale < 0 ? 1 : scale, most = NAME(largest)(x, count) * factor;
         NAME(decay_row)(x, factor, most, count);
-        REAL sum = NAME(sum_of)(x, NULL, count);
-        NAME(multiply)(x, 1 / sum, count);
+        double sum = NAME(sum_of)(x, NULL, count);
+        NAME(multiply)(x, (REAL)(1 / sum), count);
         memset(x + count, 0, (given->columns - count) * sizeof(REAL));
         logs[r] = most + (REAL)log(sum);
     }
@@ -106,6 +52,6 @@ NAME(slope_scores)(const Scores *given)
     const REAL *p = given->weights;
     REAL *g = given->scores;
     for (Py_ssize_t r = 0; r < given->rows; r++, p += given->columns, g += given->columns) {
-        NAME(slope_row)(p, g, NAME(sum_of)(p, g, given->columns), (REAL)given->scale, given->columns);
+        NAME(slope_row)(p, g, (REAL)NAME(sum_of)(p, g, given->columns), (REAL)given->scale, given->columns);
     }
 }

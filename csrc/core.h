@@ -54,7 +54,7 @@ typedef struct {
     Py_ssize_t s_intercept, s_grad_enabled, s_record, s_extra, s_inference;
     /* graph/ */
     PyTypeObject *Node;
-    Py_ssize_t n_sequence_nr, n_recorded_edges, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
+    Py_ssize_t n_sequence_nr, n_recorded_edges, n_saved, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
     PyObject *sequence;       /* the itertools.count behind next_sequence_nr */
     PyTypeObject *AccumulateGrad;
     Py_ssize_t a_variable;
@@ -95,7 +95,7 @@ PyObject *expression_value(const Expression *, PyObject *const *arguments);
 
 /* ---- operation.c */
 
-extern PyTypeObject Operation_Type;
+extern PyTypeObject Operation_Type, Variadic_Type;
 
 /* ---- pull.c */
 

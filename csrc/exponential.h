@@ -1,7 +1,7 @@
-/* exp of a number that is not above zero, in a form that compilers turn into vectors: 2^n * e^r, where n is a whole
- * number and r is small. The error is below 1.5 units in the last place; results below e^-87, or e^-708 in double
- * precision, are 0. This must not be compiled with SUMS_IN_ANY_ORDER: its rounding, by adding a large number,
- * would be left out.
+/* exp, in a form that compilers turn into vectors: 2^n * e^r, where n is a whole number and r is small. The error is
+ * below 1.5 units in the last place. It is made for numbers that are not above zero: results below e^-87 (e^-708 in
+ * double precision) are 0, and above e^88.3 (e^709) infinite.
+ * This must not be compiled with SUMS_IN_ANY_ORDER: its rounding, by adding a large number, would be left out.
  */
 #ifndef UNDERTOW_EXPONENTIAL_H
 #define UNDERTOW_EXPONENTIAL_H
@@ -31,6 +31,7 @@ decay_float(float x)
     bits = (bits << 23) + 0x3f800000u; /* n, moved to where a number has its exponent */
     memcpy(&power, &bits, sizeof(power));
     float value = (p * r * r + r + 1.0f) * power;
+    value = x > 88.3f ? INFINITY : value;
     return x < -87.0f ? 0.0f : value;
 #endif
 }
@@ -61,6 +62,7 @@ decay_double(double x)
     bits = (bits << 52) + 0x3ff0000000000000u;
     memcpy(&power, &bits, sizeof(power));
     double value = (p * r * r + r + 1) * power;
+    value = x > 709 ? INFINITY : value;
     return x < -708 ? 0 : value;
 #endif
 }

@@ -110,5 +110,9 @@ PyObject *gelu_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t
 PyObject *softmax_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *weigh_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *slope_scores(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *log_softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *log_softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -2,8 +2,6 @@
 #include "kernels.h"
 #include "exponential.h"
 
-#define LANES 32 /* sums, or largest numbers, that are in the making at the same time */
-
 typedef struct {
     void *scores, *logs;
     const void *weights;
@@ -22,9 +20,11 @@ seen(const Scores *given, Py_ssize_t row)
 }
 
 #define REAL float
+#include "lanes.h"
 #include "attention_rows.h"
 #undef REAL
 #define REAL double
+#include "lanes.h"
 #include "attention_rows.h"
 #undef REAL
 

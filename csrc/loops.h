@@ -36,5 +36,7 @@
 #define BLOCK 2048
 /* rows of which the same is true */
 #define FEW_ROWS 32
+/* sums that are in the making at the same time, see lanes.h */
+#define LANES 32
 
 #endif

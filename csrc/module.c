@@ -41,7 +41,7 @@ static const Slot slots[] = {
     {"State", "intercept", &core.s_intercept}, {"State", "grad_enabled", &core.s_grad_enabled},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
-    {"Node", "params", &core.n_params}, {"Node", "shape", &core.n_shape}, {"Node", "dtype", &core.n_dtype},
+    {"Node", "params", &core.n_params}, {"Node", "saved", &core.n_saved}, {"Node", "shape", &core.n_shape}, {"Node", "dtype", &core.n_dtype},
     {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code}, {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
     {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks}, {"Capture", "output_idx", &core.p_output_idx}};
@@ -146,6 +146,10 @@ static PyMethodDef functions[] = {
     {"softmax_scores", (PyCFunction)(void (*)(void))softmax_scores, METH_FASTCALL},
     {"weigh_scores", (PyCFunction)(void (*)(void))weigh_scores, METH_FASTCALL},
     {"slope_scores", (PyCFunction)(void (*)(void))slope_scores, METH_FASTCALL},
+    {"softmax_rows", (PyCFunction)(void (*)(void))softmax_rows, METH_FASTCALL},
+    {"softmax_rows_gradient", (PyCFunction)(void (*)(void))softmax_rows_gradient, METH_FASTCALL},
+    {"log_softmax_rows", (PyCFunction)(void (*)(void))log_softmax_rows, METH_FASTCALL},
+    {"log_softmax_rows_gradient", (PyCFunction)(void (*)(void))log_softmax_rows_gradient, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",
@@ -160,7 +164,8 @@ PyInit__core(void)
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&Operation_Type) < 0 || PyType_Ready(&Pull_Type) < 0 ||
-        PyType_Ready(&Twin_Type) < 0 || PyModule_AddObjectRef(module, "Twin", (PyObject *)&Twin_Type) < 0 ||
+        PyType_Ready(&Twin_Type) < 0 || PyType_Ready(&Variadic_Type) < 0 ||
+        PyModule_AddObjectRef(module, "Variadic", (PyObject *)&Variadic_Type) < 0 || PyModule_AddObjectRef(module, "Twin", (PyObject *)&Twin_Type) < 0 ||
         PyModule_AddObjectRef(module, "Operation", (PyObject *)&Operation_Type) < 0 ||
         PyModule_AddObjectRef(module, "Pull", (PyObject *)&Pull_Type) < 0 ||
         PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {

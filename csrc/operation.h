@@ -57,4 +57,21 @@ typedef struct {
 PyObject *record_result(Operation *self, const Form *form, PyObject *state, PyObject *const *values,
                         PyObject *const *arguments, PyObject *out);
 
+/* ---- pieces of it */
+
+/* The edge that an operation on the tensor records, a new reference. */
+PyObject *edge_of(PyObject *tensor);
+/* What stands in the node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
+PyObject *leaf_stands(PyObject *leaf, PyObject *node);
+/* Note in a node which line of the user's program made it. */
+int take_site(PyObject *node);
+/* Show a node to who wants to see all (State.record), if somebody does. */
+int show_to_recorder(PyObject *node, PyObject *state);
+
+static inline PyObject *
+shape_of(PyArrayObject *array)
+{
+    return PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
+}
+
 #endif

@@ -37,7 +37,7 @@ is_internal(PyCodeObject *code)
 
 /* Note in a node which line of the user's program made it: code and instruction of the nearest frame that is not
  * undertow's own. See graph/sites.py. */
-static int
+int
 take_site(PyObject *node)
 {
     PyFrameObject *frame = core.sites ? PyEval_GetFrame() : NULL;
@@ -61,8 +61,7 @@ take_site(PyObject *node)
 
 /* ---- recording */
 
-/* The edge that an operation on the tensor records, a new reference. */
-static inline PyObject *
+PyObject *
 edge_of(PyObject *tensor)
 {
     PyObject *extra = SLOT(tensor, core.t_extra);
@@ -72,8 +71,7 @@ edge_of(PyObject *tensor)
     return Py_NewRef(SLOT(tensor, core.t_edge));
 }
 
-/* What stands in the node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
-static PyObject *
+PyObject *
 leaf_stands(PyObject *leaf, PyObject *node)
 {
     PyObject *extra = SLOT(leaf, core.t_extra), *found;
@@ -103,12 +101,6 @@ leaf_stands(PyObject *leaf, PyObject *node)
         set_slot(extra, core.e_used_by, reference);
     }
     return Py_NewRef(leaf);
-}
-
-static inline PyObject *
-shape_of(PyArrayObject *array)
-{
-    return PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
 }
 
 /* The version of a tensor, a new reference. See version_of in tensor/tensor.py. */
@@ -156,6 +148,15 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
         }
     }
     return params;
+}
+
+int
+show_to_recorder(PyObject *node, PyObject *state)
+{
+    PyObject *record = SLOT(state, core.s_record);
+    PyObject *nothing = record == Py_None ? Py_NewRef(record) : PyObject_CallFunctionObjArgs(record, node, state, NULL);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
 }
 
 /* The node of the operation. `edges` (new references) are taken over. */
@@ -221,15 +222,9 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
         SLOT(node, core.n_params) == NULL || take_site(node) < 0) {
         goto failed;
     }
-    PyObject *record = SLOT(state, core.s_record);
-    if (record != Py_None) {
-        PyObject *nothing = PyObject_CallFunctionObjArgs(record, node, state, NULL);
-        if (nothing == NULL) {
-            goto failed;
-        }
-        Py_DECREF(nothing);
+    if (show_to_recorder(node, state) == 0) {
+        return node;
     }
-    return node;
 failed:
     Py_DECREF(node);
     return NULL;

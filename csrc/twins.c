@@ -86,6 +86,63 @@ broadcast_to(PyObject *const *arguments)
     return view;
 }
 
+/* join(xp, tensors, dim): arrays of one shape and dtype, one behind the other */
+static PyObject *
+join(PyObject *const *arguments)
+{
+    PyObject *list = arguments[1];
+    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0 || !PyLong_CheckExact(arguments[2])) {
+        return NULL;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
+            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
+            return NULL;
+        }
+    }
+    long dim = PyLong_AsLong(arguments[2]), ndim = PyArray_NDIM(first);
+    if (PyErr_Occurred() || dim < -ndim || dim >= ndim || PyArray_SIZE(first) == 0) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return PyArray_Concatenate(list, (int)(dim < 0 ? dim + ndim : dim));
+}
+
+/* pile(xp, tensors, dim): arrays of one shape and dtype, as the first dimension of a new one */
+static PyObject *
+pile(PyObject *const *arguments)
+{
+    PyObject *list = arguments[1];
+    npy_intp dims[NPY_MAXDIMS];
+    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0 || !PyLong_CheckExact(arguments[2]) ||
+        PyLong_AsLong(arguments[2]) != 0) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
+            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
+            return NULL;
+        }
+    }
+    int ndim = PyArray_NDIM(first);
+    if (ndim > 31) {
+        return NULL;
+    }
+    dims[0] = PyList_GET_SIZE(list);
+    memcpy(dims + 1, PyArray_DIMS(first), ndim * sizeof(npy_intp));
+    PyArrayObject *out = new_array(ndim + 1, dims, PyArray_DESCR(first));
+    size_t size = PyArray_NBYTES(first);
+    for (Py_ssize_t k = 0; out != NULL && k < dims[0]; k++) {
+        memcpy(PyArray_BYTES(out) + k * size, PyArray_DATA((PyArrayObject *)PyList_GET_ITEM(list, k)), size);
+    }
+    return (PyObject *)out;
+}
+
 /* ---- sums and products */
 
 /* multiply_matrices(xp, input, mat2) */
@@ -325,6 +382,127 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
 CROSS_ENTROPY(float, expf)
 CROSS_ENTROPY(double, exp)
 
+#define SOFTMAX(type, exponential, logarithm)                                                                         \
+    static void softmax_##type(const type *x, npy_intp rows, npy_intp columns, int logs, type *out)                  \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < rows; i++, x += columns, out += columns) {                                           \
+            type largest = largest_##type(x, columns);                                                                \
+            type sum = 0;                                                                                             \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                type power = exponential(out[j] = x[j] - largest);                                                    \
+                sum += power;                                                                                         \
+                out[j] = logs ? out[j] : power;                                                                       \
+            }                                                                                                         \
+            type log_sum = logs ? logarithm(sum) : 0;                                                                 \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                out[j] = logs ? out[j] - log_sum : out[j] / sum;                                                      \
+            }                                                                                                         \
+        }                                                                                                             \
+    }                                                                                                                 \
+                                                                                                                      \
+    static void softmax_slope_##type(const type *g, const type *y, npy_intp rows, npy_intp columns, int logs,         \
+                                     type *out)                                                                       \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < rows; i++, g += columns, y += columns, out += columns) {                             \
+            type sum = 0;                                                                                             \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                sum += logs ? g[j] : (out[j] = g[j] * y[j]);                                                          \
+            }                                                                                                         \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                out[j] = logs ? g[j] - exponential(y[j]) * sum : out[j] - y[j] * sum;                                 \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+SOFTMAX(float, expf, logf)
+SOFTMAX(double, exp, log)
+
+/* Whether an array has few numbers, in rows along `dim`. */
+static int
+has_few_rows(PyObject *object, PyObject *dim)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CheckExact(object) || !plain_array(object, PyArray_NDIM(array)) || PyArray_NDIM(array) == 0 ||
+        PyArray_SIZE(array) == 0 || PyArray_SIZE(array) > FEW_SCORES || !PyLong_CheckExact(dim)) {
+        return 0;
+    }
+    long axis = PyLong_AsLong(dim);
+    PyErr_Clear();
+    return axis == -1 || axis == PyArray_NDIM(array) - 1;
+}
+
+static PyObject *
+small_softmax(PyObject *const *arguments, int logs)
+{
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    if (!has_few_rows(arguments[1], arguments[2]) || arguments[3] != Py_None) {
+        return NULL;
+    }
+    npy_intp columns = PyArray_DIM(input, PyArray_NDIM(input) - 1), rows = PyArray_SIZE(input) / columns;
+    PyArrayObject *out = new_array(PyArray_NDIM(input), PyArray_DIMS(input), PyArray_DESCR(input));
+    if (out == NULL) {
+        return NULL;
+    }
+    forget_exceptions();
+    if (PyArray_DESCR(input) == core.float32) {
+        softmax_float(PyArray_DATA(input), rows, columns, logs, PyArray_DATA(out));
+    }
+    else {
+        softmax_double(PyArray_DATA(input), rows, columns, logs, PyArray_DATA(out));
+    }
+    if (exceptions_noted() & ~UNDERFLOW_NOTED) { /* infinite scores: NumPy says what it thinks of them */
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
+}
+
+static PyObject *
+small_softmax_slope(PyObject *const *arguments, int logs)
+{
+    PyArrayObject *grad = (PyArrayObject *)arguments[1], *output = (PyArrayObject *)arguments[2];
+    if (!has_few_rows(arguments[1], arguments[3]) || !has_few_rows(arguments[2], arguments[3]) ||
+        !PyArray_SAMESHAPE(grad, output) || PyArray_DESCR(grad) != PyArray_DESCR(output)) {
+        return NULL;
+    }
+    npy_intp columns = PyArray_DIM(grad, PyArray_NDIM(grad) - 1), rows = PyArray_SIZE(grad) / columns;
+    PyArrayObject *out = new_array(PyArray_NDIM(grad), PyArray_DIMS(grad), PyArray_DESCR(grad));
+    if (out != NULL && PyArray_DESCR(grad) == core.float32) {
+        softmax_slope_float(PyArray_DATA(grad), PyArray_DATA(output), rows, columns, logs, PyArray_DATA(out));
+    }
+    else if (out != NULL) {
+        softmax_slope_double(PyArray_DATA(grad), PyArray_DATA(output), rows, columns, logs, PyArray_DATA(out));
+    }
+    return (PyObject *)out;
+}
+
+/* normalized_exponentials(xp, input, dim, dtype) */
+static PyObject *
+normalized_exponentials(PyObject *const *arguments)
+{
+    return small_softmax(arguments, 0);
+}
+
+/* logs_of_softmax(xp, input, dim, dtype) */
+static PyObject *
+logs_of_softmax(PyObject *const *arguments)
+{
+    return small_softmax(arguments, 1);
+}
+
+/* softmax_gradient(xp, grad_output, output, dim) */
+static PyObject *
+softmax_gradient(PyObject *const *arguments)
+{
+    return small_softmax_slope(arguments, 0);
+}
+
+/* log_softmax_gradient(xp, grad_output, output, dim) */
+static PyObject *
+log_softmax_gradient(PyObject *const *arguments)
+{
+    return small_softmax_slope(arguments, 1);
+}
+
 static int
 is_reduction(PyObject *reduction, const char *name)
 {
@@ -467,7 +645,9 @@ static const struct {
                {"multiply_matrices", multiply_matrices, 3}, {"threshold_gradient", threshold_gradient, 4},
                {"cross_entropy_forward", cross_entropy_forward, 6},
                {"softmax_minus_target", softmax_minus_target, 5}, {"target_coefficients", target_coefficients, 7},
-               {"descend", descend, 4}, {"sum_all_forward", sum_all_forward, 2}};
+               {"descend", descend, 4}, {"sum_all_forward", sum_all_forward, 2}, {"join", join, 3}, {"pile", pile, 3},
+               {"normalized_exponentials", normalized_exponentials, 4}, {"logs_of_softmax", logs_of_softmax, 4},
+               {"softmax_gradient", softmax_gradient, 4}, {"log_softmax_gradient", log_softmax_gradient, 4}};
 
 static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)

@@ -71,6 +71,7 @@ from undertow.modes import (
 )  # fmt: skip
 from undertow.ops import fft_namespace as fft
 from undertow.ops import foreach as _foreach
+from undertow.ops import functional_namespace as functional
 from undertow.ops import linalg_namespace as linalg
 from undertow.ops import out_variants as _out_variants
 from undertow.ops import return_types

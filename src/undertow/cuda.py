@@ -1,4 +1,4 @@
-"""What programs ask before they use a GPU. There is no GPU backend yet: the answers are those of a machine without one."""
+"""What programs ask before they use a GPU. There is no GPU backend yet, and the answers say so."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def max_memory_allocated(device: Any = None) -> int:
 
 def _refuse() -> NoReturn:
     raise RuntimeError(
-        "No CUDA GPUs are available: undertow has the CPU and simulated devices. Ask undertow.cuda.is_available() first."
+        "No CUDA GPUs are available: undertow has the CPU and simulated devices. Ask undertow.cuda.is_available() "
+        "first."
     )
 
 

@@ -421,3 +421,11 @@ def test_a_model_trains() -> None:
         scaler.step(optimizer)
         scaler.update()
     assert loss.item() < 0.2
+
+
+def test_every_name_in_the_lists_is_an_operation() -> None:
+    from undertow.autograd.autocast import FLOAT32, LOWER
+    from undertow.ops import REGISTRY
+
+    assert sorted(name for name in LOWER | FLOAT32 if name not in REGISTRY) == []
+    assert not LOWER & FLOAT32

@@ -289,6 +289,55 @@ def test_scores_of_infinity() -> None:
     np.testing.assert_allclose(x, exact, rtol=1e-6)
 
 
+# ------------------------------------------------------------------ softmax
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("factor", "shift"), [(1.0, 0.0), (30.0, 0.0), (1.0, 1e4), (1.0, -1e4)])
+@pytest.mark.parametrize("shape", [(1,), (7,), *SIZES, (2, 3, 37)])
+def test_softmax(shape: tuple[int, ...], factor: float, shift: float, dtype: str) -> None:
+    x, g = (random(1, *shape) * factor + shift).astype(dtype), random(2, *shape, dtype=dtype)
+    logs = x.astype("d") - x.max(-1, keepdims=True)
+    logs = logs - np.log(np.exp(logs).sum(-1, keepdims=True))
+    exact = np.exp(logs)
+    assert_close(core.softmax_rows(x), exact, dtype)
+    assert_close(core.log_softmax_rows(x), logs, dtype)
+    slopes = exact * (g - (g * exact).sum(-1, keepdims=True)), g - exact * g.astype("d").sum(-1, keepdims=True)
+    assert_close(core.softmax_rows_gradient(g, exact.astype(dtype)), slopes[0], dtype)
+    assert_close(core.log_softmax_rows_gradient(g, logs.astype(dtype)), slopes[1], dtype, times=10)
+
+
+def test_softmax_of_a_long_row() -> None:
+    """Its sum is not lost in the digits of single precision."""
+    x = np.zeros((1, 3_000_000), "f")
+    np.testing.assert_allclose(core.softmax_rows(x), 1 / x.size, rtol=3e-7)
+    np.testing.assert_allclose(core.log_softmax_rows(x), -math.log(x.size), rtol=3e-7)
+
+
+@pytest.mark.parametrize("place", [0, 5, 40])
+def test_softmax_of_special_numbers(place: int) -> None:
+    for special, expected in ((np.nan, np.nan), (np.inf, np.nan), (-np.inf, 0.0)):
+        x = random(1, 2, 41)
+        x[0, place] = special
+        found = core.softmax_rows(x)
+        assert np.isfinite(found[1]).all()
+        np.testing.assert_array_equal(found[0, place], expected)
+        assert np.isnan(found[0]).all() == np.isnan(expected)
+        logs = core.log_softmax_rows(x)[0, place]
+        assert np.isnan(logs) if np.isnan(expected) else logs == -np.inf
+    assert np.isnan(core.softmax_rows(np.full((1, 40), -np.inf, "f"))).all()
+
+
+def test_exponentials_of_large_numbers() -> None:
+    """A result of log_softmax is never above zero, but any array may be taken for one."""
+    for dtype in "fd":
+        y = np.array([[1.0, 50.0, 1e3, 88.0]], dtype)
+        with np.errstate(over="ignore"):
+            expected = 1 - np.exp(y.astype("d")).astype(dtype) * 4
+        found = core.log_softmax_rows_gradient(np.ones_like(y), y)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 # ------------------------------------------------------------------ what they refuse
 
 
@@ -309,6 +358,8 @@ def test_other_arrays_are_left_to_numpy(number: int) -> None:
     assert core.norm_channels(x, 0, None, None, 1e-5) is None
     assert core.gelu(x, False) is None
     assert core.softmax_scores(x, 1.0, -1) is None
+    assert core.softmax_rows(x) is None
+    assert core.log_softmax_rows_gradient(good, x) is None
     if x is not None:
         assert core.norm_rows(good, 1, x, None, 1e-5, True) is None
         assert core.norm_channels(good, 0, None, x, 1e-5) is None
@@ -384,6 +435,9 @@ CALLS = {
     "batch_norm of columns": lambda x, w, b: ut.batch_norm(x[:, :, 0] * 1, None, None, w, b, True),
     "group_norm": lambda x, w, b: ut.group_norm(x, 2, w, b),
     "instance_norm": lambda x, w, b: ut.instance_norm(x, None, None, w, b),
+    "softmax": lambda x, w, b: ut.softmax(x, -1) * w.sum(),
+    "log_softmax": lambda x, w, b: ut.log_softmax(x, 2),
+    "softmax of dimension 1": lambda x, w, b: ut.softmax(x, 1),
     "gelu": lambda x, w, b: ut.gelu(x) * w.sum(),
     "gelu by tanh": lambda x, w, b: ut.gelu(x, approximate="tanh"),
     "attention": lambda x, w, b: ut.nn.functional.scaled_dot_product_attention(x, x * w.sum(), x + b.sum()),
@@ -445,6 +499,7 @@ def test_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kernels, "core", Spy())
     x = ut.randn(4, 6, requires_grad=True)
-    ut.gelu(ut.batch_norm(ut.layer_norm(x, (6,)), None, None, training=True)).sum().backward()
-    assert used == ["norm_rows", "norm_channels", "gelu", "gelu_gradient", "norm_channels_gradient",
-                    "norm_rows_gradient"]  # fmt: skip
+    out = ut.softmax(ut.gelu(ut.batch_norm(ut.layer_norm(x, (6,)), None, None, training=True)), -1)
+    (out * out).sum().backward()
+    assert used == ["norm_rows", "norm_channels", "gelu", "softmax_rows", "softmax_rows_gradient", "gelu_gradient",
+                    "norm_channels_gradient", "norm_rows_gradient"]  # fmt: skip

@@ -14,7 +14,9 @@ from undertow.backend.cpu import broadcast_to, sum_to
 from undertow.compiled import core
 from undertow.ops.activations import threshold_gradient
 from undertow.ops.classification import cross_entropy_forward, softmax_minus_target, target_coefficients
+from undertow.ops.joining import join, pile
 from undertow.ops.matmul import multiply_matrices
+from undertow.ops.softmax import log_softmax_gradient, logs_of_softmax, normalized_exponentials, softmax_gradient
 from undertow.ops.views import transpose_matrix
 from undertow.optim.sgd import descend
 
@@ -153,6 +155,43 @@ def test_large_and_empty_losses_are_left_to_python() -> None:
     assert both(cross_entropy_forward, cpu, x, target, None, -100, "mean") > 0
     both(cross_entropy_forward, cpu, x[:0], target[:0], None, -100, "mean")
     both(target_coefficients, cpu, target[:0], None, 100, -100, "mean", x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.int64, np.complex64])
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (0, 2), (2, 1, 3)])
+@pytest.mark.parametrize("dim", [0, 1, -1, 5])
+def test_joining(dim: int, shape: Any, dtype: Any) -> None:
+    arrays = [rng.normal(size=shape).astype(dtype) for _ in range(3)]
+    for function in (join, pile):
+        both(function, cpu, arrays, dim)
+        both(function, cpu, arrays[:1], dim)
+        both(function, cpu, [a[::-1] if a.ndim else a for a in arrays], dim)
+        both(function, cpu, [*arrays, np.ones((1, 3), dtype)], dim)
+        both(function, cpu, [*arrays, arrays[0].T], dim)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64])
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 2000)])
+@pytest.mark.parametrize("dim", [0, 1, -1, 5])
+def test_softmax(dim: int, shape: Any, dtype: Any) -> None:
+    x, g = ((rng.normal(size=shape) * 4).astype(dtype) for _ in range(2))
+    tolerance = {np.float32: 2e-6, np.float64: 1e-14, np.float16: 2e-2}.get(dtype, 0)
+    for function in (normalized_exponentials, logs_of_softmax):
+        both(function, cpu, x, dim, None, tolerance=tolerance)
+        both(function, cpu, x, dim, np.dtype(np.float64), tolerance=1e-14)
+        both(function, cpu, x.T, dim, None, tolerance=tolerance)
+    for function in (softmax_gradient, log_softmax_gradient):
+        both(function, cpu, g, x / 8, dim, tolerance=tolerance)
+        both(function, cpu, g.T, (x / 8).T, dim, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("special", [[1000, 0, -1000], [inf, 0, 0], [-inf, 0, 1], [nan, 0, 0], [0, 0, nan], [-inf] * 3])
+def test_softmax_of_extreme_scores(special: Any, dtype: Any) -> None:
+    x = np.array([special, [0, 1, 2]], dtype)
+    with np.errstate(all="ignore"):
+        both(normalized_exponentials, cpu, x, 1, None, tolerance=1e-6)
+        both(logs_of_softmax, cpu, x, 1, None, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.complex64])

@@ -8,7 +8,8 @@ yield point to the next is a step.
 object (or only read it) may be swapped without a difference, so of the orders that swaps lead from one to another, one
 is enough: this is dynamic partial-order reduction, after Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial
 order reduction", 2014 (their source sets and sleep sets). A schedule in which nobody can go on is a deadlock. Queues
-tell more exactly which of their uses can be swapped (`QueueUse`), and to set a variable to what it is is to read it.
+and counts tell more exactly which of their uses can be swapped (`QueueUse`, `CountUse`), the sections of a lock may be
+single steps (`AtomicLock`), and to set a variable to what it is is to read it.
 
 Guarantees: if a program is deterministic but for the order of its steps, and shares only what it declares, every state
 in which its threads can end has been seen. `tests/engine/test_schedules.py` compares with a search that swaps nothing.
@@ -43,19 +44,19 @@ class Access(NamedTuple):
     name: Name
     writes: bool
     was_open: bool
-    use: QueueUse | None = None
+    use: Any = None
 
     def conflicts(self, other: Access) -> bool:
         if self.name != other.name:
             return False
         if self.use is not None and other.use is not None:
-            return self.use.conflicts(other.use)
+            return bool(self.use.conflicts(other.use))
         return self.writes or other.writes
 
     def needs(self, earlier: Access) -> bool:
         """Whether this use, which had to wait, could not have gone on without an earlier one."""
         if self.use is not None and earlier.use is not None:
-            return self.use.bound and self.use.item is earlier.use.item
+            return bool(self.use.bound and self.use.item is earlier.use.item)
         return not earlier.was_open
 
 
@@ -80,6 +81,16 @@ class QueueUse:
             return self.others is not None or (self.place == other.place and not self.alike)
         push, pop = (self, other) if self.others is None else (other, self)
         return push.item is pop.item or push.place < pop.place or pop.bound
+
+
+class CountUse:
+    """A change of a count by one, of which nobody sees more than whether it made the count 0."""
+
+    def __init__(self, change: int, result: int) -> None:
+        self.change, self.result = change, result
+
+    def conflicts(self, other: CountUse) -> bool:
+        return self.change < 0 and other.change < 0 and min(self.result, other.result) <= 1
 
 
 class Step:
@@ -188,6 +199,7 @@ class Scheduler:
         self.steps: list[Step] = []
         self.uses: dict[Name, list[tuple[int, Access]]] = {}  # object -> (number of the step, access)
         self.over = closed_gate()
+        self.undivided = False  # whether the running thread is inside an AtomicLock
         self.failure: BaseException | None = None
         self.abandoned = False
         self.named = 0
@@ -234,11 +246,12 @@ class Scheduler:
         me = self.current
         if me is None:
             return  # the program is still being built
-        me.wanted, me.waits = wanted, waits
-        self.hand_over()
-        me.turn.acquire()
-        if self.abandoned:
-            raise Abandoned
+        if not self.undivided:
+            me.wanted, me.waits = wanted, waits
+            self.hand_over()
+            me.turn.acquire()
+            if self.abandoned:
+                raise Abandoned
         writes = writes() if callable(writes) else writes
         self.touch(wanted.name, writes, wanted.is_open(), waits, None if use is None else use())
 
@@ -283,12 +296,12 @@ class Scheduler:
 
     # ---- what happened before what
 
-    def touch(self, name: Name, writes: bool, was_open: bool, waits: bool = False, use: QueueUse | None = None) -> None:
+    def touch(self, name: Name, writes: bool, was_open: bool, waits: bool = False, use: Any = None) -> None:
         """The running step uses an object: note the races with what others did to it, and what it now comes after."""
         number = len(self.steps) - 1
         step, uses = self.steps[number], self.uses.setdefault(name, [])
         mine = Access(name, writes, was_open, use)
-        if use is not None and use.others is not None:
+        if isinstance(use, QueueUse) and use.others is not None:
             self.bind(use, uses)
         after = covered = 0
         for other, access in reversed(uses):
@@ -307,7 +320,7 @@ class Scheduler:
 
     def bind(self, pop: QueueUse, uses: list[tuple[int, Access]]) -> None:
         """Find out whether a pop, which is about to happen, is bound to its item."""
-        pushes = {id(a.use.item): k for k, a in uses if a.use is not None and a.use.others is None}
+        pushes = {id(a.use.item): k for k, a in uses if isinstance(a.use, QueueUse) and a.use.others is None}
         source = pushes.get(id(pop.item))
         steps = [pushes[id(item)] for item in pop.others or () if id(item) in pushes]
         pop.bound = source is not None and all(k == source or self.steps[k].before >> source & 1 for k in steps)
@@ -385,6 +398,40 @@ class ModelLock(Shared):
 
     def _is_owned(self) -> bool:
         return self.holder is not None and self.holder is scheduler.current
+
+
+class AtomicLock(ModelLock):
+    """A lock whose sections are single steps, which can be swapped if what they use can be.
+
+    Right for a lock that guards all that is shared in its sections, and in which nobody waits: then no order in which
+    steps of two threads lie between each other leads to something new.
+    """
+
+    def __enter__(self) -> None:
+        if not self.depth:
+            scheduler.pause(self, writes=False)
+            self.holder = scheduler.current
+            scheduler.undivided = self.holder is not None
+        self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self.depth -= 1
+        if not self.depth:
+            self.holder = None
+            scheduler.undivided = False
+
+
+class Count(Shared):
+    """A number that is changed in sections of an AtomicLock, and only asked whether it has become 0."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__()
+        self.value = value
+
+    def change_to(self, value: int) -> None:
+        use = CountUse(value - self.value, value)
+        scheduler.pause(self, use=lambda: use)
+        self.value = value
 
 
 def explore(program: Callable[[], Iterable[Callable[[], None]]], limit: int = 20_000, reduce: bool = True) -> int:

@@ -18,7 +18,7 @@ import pytest
 
 import undertow as ut
 from tests.engine import schedules
-from tests.engine.schedules import Cell, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
+from tests.engine.schedules import AtomicLock, Cell, Count, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
 from undertow import sim
 from undertow.backend import cpu
 from undertow.backend.sim.threads import DeviceThread, end_threads
@@ -104,7 +104,21 @@ class ModelFuture(FutureResult):
 class ModelTask(DeviceGraphTask):
     def __init__(self, *args: Any) -> None:
         self.error_flag = Cell(False)
+        self.count = Count(0)
         super().__init__(*args)
+
+    @property
+    def outstanding_tasks(self) -> int:
+        return self.count.value
+
+    @outstanding_tasks.setter
+    def outstanding_tasks(self, value: int) -> None:
+        mutex = self.__dict__.get("mutex")
+        if mutex is not None and mutex._is_owned():
+            self.count.change_to(value)
+        else:
+            assert not isinstance(mutex, AtomicLock) or self.count.value == 0  # nobody else knows of the pass yet
+            self.count.value = value
 
     has_error = property(lambda self: self.error_flag.get(), lambda self, value: self.error_flag.set(value))
 
@@ -147,7 +161,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     DeviceThread.closing = False
 
 
-def run_all(program: Callable[[Engine], list[Callable[[], None]]], monkeypatch: pytest.MonkeyPatch) -> int:
+def run_all(program: Callable[[Engine], list[Callable[[], None]]]) -> int:
     """Explore a program: it gets an engine, and returns the functions of its threads; the last one checks the end."""
 
     def with_engine() -> list[Callable[[], None]]:
@@ -301,18 +315,22 @@ def a_shutdown(engine: Engine) -> list[Callable[[], None]]:
 
 
 PROGRAMS = [two_devices, two_callers, one_leaf, nested, an_error, a_shutdown]
-LONG_PROGRAMS = [pytest.param(program, marks=pytest.mark.slow) for program in (crossed, nested_across)]
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, *LONG_PROGRAMS], ids=lambda p: p.__name__)
-def test_no_schedule_loses_a_gradient_or_blocks(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_all(program, monkeypatch) > 10
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_no_schedule_loses_a_gradient_or_blocks(program: Any) -> None:
+    assert run_all(program) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [crossed, nested_across], ids=lambda p: p.__name__)
+def test_nor_does_one_of_passes_that_cross(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.threading, "RLock", AtomicLock)  # that it excludes is the matter of the tests above
+    assert run_all(program) > 1000
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_in_deterministic_mode_all_schedules_give_the_same_bits(
-    deterministic: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_deterministic_mode_all_schedules_give_the_same_bits(deterministic: bool) -> None:
     found = set()
 
     def program(engine: Engine) -> list[Callable[[], None]]:
@@ -327,7 +345,7 @@ def test_in_deterministic_mode_all_schedules_give_the_same_bits(
 
     ut.use_deterministic_algorithms(deterministic)
     try:
-        assert run_all(program, monkeypatch) >= 6
+        assert run_all(program) >= 6
     finally:
         ut.use_deterministic_algorithms(False)
     assert found == ({1} if deterministic else {0, 1})
@@ -344,7 +362,7 @@ def test_without_the_empty_task_the_caller_sleeps_forever(monkeypatch: pytest.Mo
         return [lambda: run_pass(engine, root), lambda: None]
 
     with pytest.raises(Deadlock):
-        run_all(program, monkeypatch)
+        run_all(program)
 
 
 def test_without_the_mutex_some_schedule_loses_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +375,7 @@ def test_without_the_mutex_some_schedule_loses_a_gradient(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(tasks.threading, "RLock", NoLock)
     with pytest.raises((AssertionError, Deadlock, KeyError)):
-        run_all(two_devices, monkeypatch)
+        run_all(two_devices)
 
 
 def test_without_draining_crossed_passes_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,10 +389,10 @@ def test_without_draining_crossed_passes_block(monkeypatch: pytest.MonkeyPatch) 
     original = Engine.execute_with_graph_task
     monkeypatch.setattr(Engine, "execute_with_graph_task", wait_without_draining)
     with pytest.raises(Deadlock):
-        run_all(crossed, monkeypatch)
+        run_all(crossed)
 
 
 def test_without_looking_at_the_queue_again_a_push_to_an_ended_thread_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReadyQueue, "push", lambda self, task: self._inbox.put(task))
     with pytest.raises(Deadlock):
-        run_all(a_shutdown, monkeypatch)
+        run_all(a_shutdown)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.engine import schedules
-from tests.engine.schedules import Cell, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
+from tests.engine.schedules import AtomicLock, Cell, Count, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
 
 
 class Mailbox(Shared):
@@ -70,6 +70,10 @@ KINDS = ["get", "set", "add", "locked", "put", "put", "take"]
 WITH_HEAP = ["get", "set", "push", "push", "push", "pop", "pop"]
 
 
+#: in sections that are single steps: `down` counts down, and the one who comes to 0 writes; `swap` is `locked`
+WITH_SECTIONS = ["get", "set", "down", "down", "down", "swap"]
+
+
 def random_code(rng: random.Random, kinds: list[str], most: int = 4) -> list[list[tuple[str, int]]]:
     """Two or three threads with few operations, in which no mailbox gives more than it gets."""
     while True:
@@ -85,15 +89,17 @@ def random_code(rng: random.Random, kinds: list[str], most: int = 4) -> list[lis
 class World:
     """What the threads of a random program share, and what they have seen."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, downs: int = 0) -> None:
         self.cells, self.lock, self.boxes = [Cell(0), Cell(0)], ModelLock(), [Mailbox(), Mailbox()]
-        self.heap = Heap()
+        self.heap, self.section, self.left = Heap(), AtomicLock(), Count(downs)
         self.seen: list[list[Any]] = [[] for _ in range(threads)]
 
     def run(self, code: list[tuple[str, int]], me: int) -> None:
         for position, (kind, which) in enumerate(code):
             if kind in ("push", "pop"):
                 self.use_heap(kind, which, me, 10 * me + position)
+            elif kind in ("down", "swap"):
+                self.do_at_once(kind, self.cells[which], me, 10 * me + position)
             else:
                 self.do(kind, self.cells[which], self.boxes[which], me, 10 * me + position)
         self.seen[me].append("end")
@@ -103,6 +109,13 @@ class World:
             self.heap.push(place, value)
         else:
             self.seen[me].append(self.heap.pop())
+
+    def do_at_once(self, kind: str, cell: Cell, me: int, value: int) -> None:
+        with self.section:
+            if kind == "down":
+                self.left.change_to(self.left.value - 1)
+            if kind == "swap" or self.left.value == 0:
+                cell.set((cell.get(), value))
 
     def do(self, kind: str, cell: Cell, box: Mailbox, me: int, value: int) -> None:
         if kind == "get":
@@ -132,7 +145,7 @@ def outcomes(code: list[list[tuple[str, int]]], reduce: bool) -> tuple[Any, int]
     worlds: list[World] = []
 
     def program() -> list[Callable[[], None]]:
-        world = World(len(code))
+        world = World(len(code), sum(kind == "down" for part in code for kind, _ in part))
         worlds.append(world)
         return [partial(world.run, part, me) for me, part in enumerate(code)]
 
@@ -155,6 +168,15 @@ def test_every_end_that_all_orders_lead_to_is_found(seed: int) -> None:
 def test_and_every_end_of_programs_with_a_queue_of_places(block: int) -> None:
     for seed in range(25 * block, 25 * block + 25):
         code = random_code(random.Random(seed), WITH_HEAP, most=5)
+        found, runs = outcomes(code, reduce=True)
+        expected, all_runs = outcomes(code, reduce=False)
+        assert found == expected and runs <= all_runs, code
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_and_every_end_of_programs_with_sections(block: int) -> None:
+    for seed in range(25 * block, 25 * block + 25):
+        code = random_code(random.Random(seed), WITH_SECTIONS, most=5)
         found, runs = outcomes(code, reduce=True)
         expected, all_runs = outcomes(code, reduce=False)
         assert found == expected and runs <= all_runs, code

@@ -254,6 +254,9 @@ ZERO_TO_ZERO = {
     "log1p", "sign", "floor", "ceil", "trunc", "rint", "isnan", "isinf",
 }  # fmt: skip
 
+#: those of an array and a number, for the numbers with which they leave zeros zero
+WITH_NUMBERS = {"maximum", "minimum", "fmax", "fmin", "power", "fmod", "remainder", "floor_divide"}
+
 
 def apply(ufunc: Any, inputs: Sequence[Any], out: Any) -> Any:
     """A ufunc, of which one of the operands is sparse; `out` is one of them, or None."""
@@ -267,8 +270,22 @@ def apply(ufunc: Any, inputs: Sequence[Any], out: Any) -> Any:
         array = inputs[0] if name in LINEAR else coalesced(inputs[0])
         result = SparseArray(array.indices, ufunc(array.values), array.shape, array.coalesced)
     else:
-        raise unsupported(name)
+        result = with_number(ufunc, inputs)
     return result if out is None else store(out, result)
+
+
+def with_number(ufunc: Any, inputs: Sequence[Any]) -> Any:
+    """A ufunc of a sparse array and a number, such as np.maximum(sparse, 0), if it leaves zeros zero."""
+    array = next(x for x in inputs if type(x) is SparseArray)
+    others = [x for x in inputs if x is not array]
+    if ufunc.__name__ not in WITH_NUMBERS or len(others) != 1 or not is_number(others[0]):
+        raise unsupported(ufunc.__name__)
+    array = coalesced(array)
+    zero, values = ([y if type(x) is SparseArray else x for x in inputs] for y in (array.dtype.type(0), array.values))
+    with np.errstate(all="ignore"):
+        if ufunc(*zero) != 0:
+            raise unsupported(ufunc.__name__)
+    return array.with_values(ufunc(*values))
 
 
 def store(target: Any, result: Any) -> Any:

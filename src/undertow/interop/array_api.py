@@ -18,6 +18,7 @@ import numpy as np
 from undertow.backend import Device, dtypes
 from undertow.interop.dlpack import from_dlpack as from_dlpack
 from undertow.interop.numpy_functions import FUNCTIONS, NONDIFFERENTIABLE, ops, unwrapped
+from undertow.modes import current
 from undertow.tensor import Tensor
 
 __array_api_version__ = "2024.12"
@@ -117,14 +118,15 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 
 def expm1(x: Any, /) -> Any:
     result = np.expm1(x)
-    if x.dtype.kind != "c" or x.requires_grad:  # the derivative at infinity is that of what NumPy says
-        return result
+    if x.dtype.kind != "c" or x.requires_grad or current().intercept is not None:
+        return result  # which has a derivative; what is put in its place below has none
     z = np.asarray(unwrapped(x))
     limits, known = np.empty_like(z), np.zeros(z.shape, np.bool_)
     unbounded, level = ~np.isfinite(z.imag), z.imag == 0
     for cases, real, imag in (
         (level & (z.real == inf), inf, z.imag),
         (level & np.isnan(z.real), nan, z.imag),
+        (level & (z.real == 0), 0.0, z.imag),
         (unbounded & (z.real == inf), inf, np.full(z.shape, nan)),
         (unbounded & (z.real == -inf), -1.0, np.zeros(z.shape)),
     ):

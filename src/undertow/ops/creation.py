@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.modes import current
 from undertow.ops import data as foreign
 from undertow.ops.declare import REGISTRY, composite
-from undertow.tensor import LEAF, Tensor, current_edge, share_memory
+from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructor, share_memory
 
 # ---- arguments
 
@@ -386,3 +386,29 @@ def as_int(function: str, name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}(): argument '{name}' must be int, not {type(value).__name__}")
     return operator.index(value)
+
+
+# ---- the constructor
+
+
+def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
+    """What `Tensor(...)` makes of its arguments, as PyTorch's does: sizes, or data in the default dtype."""
+    given = [a for a in arguments if a is not None]
+    sizes = given[0] if len(given) == 1 and isinstance(given[0], Size) else given
+    if all([type(n) is int for n in sizes]):
+        made = empty(*sizes) if sizes else empty(0)
+    elif len(given) > 1:
+        raise TypeError(
+            f"Tensor() received an invalid combination of arguments, {', '.join(type(a).__name__ for a in given)}: it "
+            "takes sizes, or data. Use undertow.tensor(data, dtype=..., requires_grad=...)."
+        )
+    elif isinstance(given[0], Tensor):
+        made = Tensor(given[0]._array.copy(), given[0]._xp)
+    elif isinstance(given[0], float | complex | bool):
+        raise TypeError(f"Tensor(): data must be a sequence (got {type(given[0]).__name__}). Use undertow.tensor.")
+    else:
+        made = tensor(given[0], dtype=dtypes.get_default_dtype())
+    return made._array, made._xp, None
+
+
+install_constructor(from_sizes_or_data)

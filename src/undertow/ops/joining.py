@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from undertow.backend.sparse import is_sparse
+from undertow.compiled import twin
 from undertow.ops.declare import REGISTRY, adapter, composite, variadic
 from undertow.ops.dims import wrap_dim
 from undertow.ops.operands import as_operand
@@ -49,6 +50,7 @@ def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     return dim
 
 
+@twin
 def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
     dim = check_cat([t.shape for t in tensors], dim)
     return row_major(xp, xp.concatenate([t for t in tensors if not is_skipped(t.shape)] or tensors, axis=dim))
@@ -114,6 +116,7 @@ def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None
     return cat(tensors, dim, axis=axis)
 
 
+@twin
 def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
     first = tensors[0].shape
     for k, t in enumerate(tensors):

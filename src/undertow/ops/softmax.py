@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend import kernels
+from undertow.compiled import twin
 from undertow.ops import rows
 from undertow.ops.arithmetic import neg
 from undertow.ops.declare import composite, primitive
@@ -41,8 +43,12 @@ def in_rows(xp: Any, x: Any, dim: int) -> bool:
 # ---- softmax
 
 
+@twin
 def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("softmax", input, dtype)
+    found = kernels.softmax_rows(xp, input) if rows.is_last(dim, input.ndim) else None
+    if found is not None:
+        return found
     if in_rows(xp, input, dim):
         return rows.softmax(input)
     axis = axis_of(dim, input.ndim)
@@ -63,7 +69,11 @@ softmax = primitive(
 )
 
 
+@twin
 def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    found = kernels.softmax_rows_gradient(xp, grad_output, output) if rows.is_last(dim, output.ndim) else None
+    if found is not None:
+        return found
     if in_rows(xp, output, dim):
         return rows.softmax_gradient(grad_output, output)
     product = grad_output * output
@@ -99,8 +109,12 @@ def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
 # ---- log_softmax
 
 
+@twin
 def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = float_input("log_softmax", input, dtype)
+    found = kernels.log_softmax_rows(xp, input) if rows.is_last(dim, input.ndim) else None
+    if found is not None:
+        return found
     if in_rows(xp, input, dim):
         return rows.log_softmax(input)
     axis = axis_of(dim, input.ndim)
@@ -120,7 +134,11 @@ log_softmax = primitive(
 )
 
 
+@twin
 def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    found = kernels.log_softmax_rows_gradient(xp, grad_output, output) if rows.is_last(dim, output.ndim) else None
+    if found is not None:
+        return found
     if in_rows(xp, output, dim):
         return rows.log_softmax_gradient(grad_output, output)
     return grad_output - xp.exp(output) * xp.add.reduce(grad_output, axis_of(dim, output.ndim), None, None, True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.compiled import core
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
@@ -65,8 +66,13 @@ def build_variadic(op: Any) -> None:
     names = ", ".join(p.name for p in parameters)
     arguments = ", ".join(p.name + ("" if p.default is p.empty else f"=default_{p.name}") for p in parameters)
     params = "".join(p.name + ", " for p in parameters[1:])
-    source = SOURCE.format(name=op.name, arguments=arguments, names=names, params=params)
     scope = {"op": op, "current": current, "run_variadic": run_variadic}
+    is_usual = core is not None and "tensors" not in rule_names
+    if is_usual:
+        places = tuple([-1 if n == "shapes" else op.params.index(n) for n in value_names])
+        scope["usual_case"] = core.Variadic(op.forward, op.node_class, places)
+    template = COMPILED_SOURCE if is_usual else SOURCE
+    source = template.format(name=op.name, arguments=arguments, names=names, params=params)
     scope.update({f"default_{p.name}": p.default for p in parameters if p.default is not p.empty})
     op.function = compile_function(source, op.name, f"<undertow {op.name}>", scope)
 
@@ -78,6 +84,14 @@ def {name}({arguments}):
         return _state.intercept({name}, ({names},))
     return run_variadic(op, _state, tensors, ({params}))
 """
+
+#: the same, with the usual case by the compiled core (csrc/variadic.c)
+COMPILED_SOURCE = SOURCE.replace(
+    "    return run_variadic",
+    """    _result = usual_case(_state, tensors, ({params}))
+    if _result is not NotImplemented: return _result
+    return run_variadic""",
+)
 
 
 def compile_function(source: str, name: str, filename: str, scope: dict[str, Any]) -> Any:

@@ -9,5 +9,6 @@ from undertow.tensor.tensor import Tensor as Tensor
 from undertow.tensor.tensor import counter_of as counter_of
 from undertow.tensor.tensor import current_edge as current_edge
 from undertow.tensor.tensor import extra_of as extra_of
+from undertow.tensor.tensor import install_constructor as install_constructor
 from undertow.tensor.tensor import share_memory as share_memory
 from undertow.tensor.tensor import version_of as version_of

@@ -42,7 +42,9 @@ class Tensor:
     # NumPy must ask us, not loop over the elements, in `ndarray + tensor`
     __array_priority__ = 1000
 
-    def __init__(self, array: Any, xp: Any, edge: Any = None) -> None:
+    def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
+        if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
+            array, xp, edge = from_sizes_or_data(array, xp, edge)
         self._array = array
         self._xp = xp
         self._edge = edge
@@ -79,6 +81,16 @@ class Tensor:
         if self._extra is not None and self._extra.inference:
             raise RuntimeError("Inference tensors do not track version counter.")
         return version_of(self)
+
+
+def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
+    """Set by ops/creation.py: array, namespace and edge for `Tensor(2, 3)` and `Tensor([1.0, 2.0])`."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+def install_constructor(function: Callable[..., tuple[Any, Any, Any]]) -> None:
+    global from_sizes_or_data
+    from_sizes_or_data = function
 
 
 def current_edge(tensor: Tensor) -> Any:

@@ -68,8 +68,9 @@ class QuietLock:
         self._lock.release()
 
 
-#: Guards every clock, every buffer's history, every stream's time and count, and the faults that wait for an operation.
-#: Nothing else is taken while it is held.
+#: Guards every clock, every buffer's history, what a stream was given and what it waits for, its time and count, the
+#: order in which operations come to their device's thread, and the faults that wait for an operation. No other lock is
+#: taken while it is held, and a device's thread never takes it: so one may wait for a device under it, as a fork does.
 LOCK = QuietLock()
 
 

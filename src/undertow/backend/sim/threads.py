@@ -59,8 +59,6 @@ class DeviceThread:
         self.space = space
         self.every.append(self)
         self.forget_thread()
-        if _postpone not in gc.callbacks:
-            gc.callbacks.append(_postpone)
 
     def forget_thread(self) -> None:
         self._inbox: SimpleQueue[Any] = SimpleQueue()
@@ -95,6 +93,8 @@ class DeviceThread:
             self.run_here()
         else:
             self._thread = thread
+            if _postpone not in gc.callbacks:
+                gc.callbacks.append(_postpone)
 
     def run_here(self) -> None:
         """Run in this thread what nobody else will run. The caller holds LOCK."""
@@ -193,6 +193,8 @@ def end_threads() -> None:
             with LOCK:
                 device.run_here()  # what came too late
                 device.forget_thread()
+    if _postpone in gc.callbacks:
+        gc.callbacks.remove(_postpone)
 
 
 def before_fork() -> None:
