@@ -12,7 +12,7 @@
 #undef REAL
 
 /* (input, NULL, output, rows, columns), or (gradient, result, output, rows, columns) */
-typedef void (*Loop)(const void *, const void *, void *, Py_ssize_t, Py_ssize_t);
+typedef int (*Loop)(const void *, const void *, void *, Py_ssize_t, Py_ssize_t);
 
 static PyObject *
 over_rows(PyObject *first, PyArrayObject *like, const void *second, Loop of_float, Loop of_double)
@@ -21,7 +21,11 @@ over_rows(PyObject *first, PyArrayObject *like, const void *second, Loop of_floa
     if (out != NULL) {
         Py_ssize_t columns = PyArray_DIM(like, PyArray_NDIM(like) - 1), size = PyArray_SIZE(like);
         Loop loop = PyArray_TYPE(like) == NPY_FLOAT ? of_float : of_double;
-        WORK(size, loop(data_of(first), second, data_of(out), size / columns, columns));
+        int served;
+        WORK(size, served = loop(data_of(first), second, data_of(out), size / columns, columns));
+        if (!served) { /* NumPy warns of infinite numbers, or raises, as np.errstate says */
+            Py_SETREF(out, Py_NewRef(Py_None));
+        }
     }
     return out;
 }

@@ -1,4 +1,5 @@
-/* Softmax of rows and its logarithm, for the type REAL; see kernels_softmax.c. */
+/* Softmax of rows and its logarithm, for the type REAL; see kernels_softmax.c. Each loop tells whether it has served: it
+ * does not where the largest number of a row is infinite. */
 
 /* exp(x - shift) */
 INLINE void
@@ -9,15 +10,20 @@ NAME(exponentials)(const REAL *restrict x, REAL shift, REAL *restrict out, Py_ss
     }
 }
 
-CLONES static void
+CLONES static int
 NAME(softmax)(const void *input, const void *unused, void *output, Py_ssize_t rows, Py_ssize_t count)
 {
     const REAL *x = input;
     REAL *out = output;
     for (Py_ssize_t r = 0; r < rows; r++, x += count, out += count) {
-        NAME(exponentials)(x, NAME(largest)(x, count), out, count);
+        REAL most = NAME(largest)(x, count);
+        if (isinf(most)) {
+            return 0;
+        }
+        NAME(exponentials)(x, most, out, count);
         NAME(multiply)(out, (REAL)(1 / NAME(sum_of)(out, NULL, count)), count);
     }
+    return 1;
 }
 
 INLINE void
@@ -28,16 +34,20 @@ NAME(subtract)(const REAL *restrict x, REAL first, REAL second, REAL *restrict o
     }
 }
 
-CLONES static void
+CLONES static int
 NAME(log_softmax)(const void *input, const void *unused, void *output, Py_ssize_t rows, Py_ssize_t count)
 {
     const REAL *x = input;
     REAL *out = output;
     for (Py_ssize_t r = 0; r < rows; r++, x += count, out += count) {
         REAL most = NAME(largest)(x, count);
+        if (isinf(most)) {
+            return 0;
+        }
         NAME(exponentials)(x, most, out, count);
         NAME(subtract)(x, most, (REAL)log(NAME(sum_of)(out, NULL, count)), out, count);
     }
+    return 1;
 }
 
 INLINE void
@@ -48,7 +58,7 @@ NAME(across)(const REAL *restrict g, const REAL *restrict y, REAL along, REAL *r
     }
 }
 
-CLONES static void
+CLONES static int
 NAME(softmax_gradient)(const void *grad, const void *result, void *output, Py_ssize_t rows, Py_ssize_t count)
 {
     const REAL *g = grad, *y = result;
@@ -56,6 +66,7 @@ NAME(softmax_gradient)(const void *grad, const void *result, void *output, Py_ss
     for (Py_ssize_t r = 0; r < rows; r++, g += count, y += count, out += count) {
         NAME(across)(g, y, (REAL)NAME(sum_of)(g, y, count), out, count);
     }
+    return 1;
 }
 
 INLINE void
@@ -66,7 +77,7 @@ NAME(less_share)(const REAL *restrict g, const REAL *restrict y, REAL total, REA
     }
 }
 
-CLONES static void
+CLONES static int
 NAME(log_softmax_gradient)(const void *grad, const void *result, void *output, Py_ssize_t rows, Py_ssize_t count)
 {
     const REAL *g = grad, *y = result;
@@ -74,4 +85,5 @@ NAME(log_softmax_gradient)(const void *grad, const void *result, void *output, P
     for (Py_ssize_t r = 0; r < rows; r++, g += count, y += count, out += count) {
         NAME(less_share)(g, y, (REAL)NAME(sum_of)(g, NULL, count), out, count);
     }
+    return 1;
 }

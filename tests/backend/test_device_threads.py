@@ -25,7 +25,7 @@ from undertow import sim
 from undertow.backend import namespace_of
 from undertow.backend.sim.arrays import send
 from undertow.backend.sim.operations import Operation
-from undertow.backend.sim.threads import DeviceThread
+from undertow.backend.sim.threads import DeviceThread, end_threads
 
 xp, other_xp = namespace_of("sim:0"), namespace_of("sim:1")
 
@@ -427,6 +427,24 @@ def test_an_interrupt_while_the_program_waits() -> None:
         timer.join()
         gate.open()
     assert xp.ones(2).tolist() == [1, 1]
+
+
+def test_without_another_thread_the_launching_one_runs_the_operation(
+    runs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    space = namespace_of("sim:7")
+    end_threads()
+    DeviceThread.closing = False
+    with monkeypatch.context() as patch, np.errstate(divide="ignore"):
+        patch.setattr(threading.Thread, "start", refuse)
+        assert (1 / space.zeros(2)).tolist() == [np.inf, np.inf]
+    assert set(runs) == {(name, "MainThread") for name in ("zeros", "divide", "to_host")}
+    with pytest.warns(RuntimeWarning):  # what that one did about errors was for the operation only
+        np.divide(np.ones(1), 0)
+    assert space.ones(2).tolist() == [1, 1] and runs[-1] == ("to_host", "kernels of sim:7")
 
 
 # ---- destructors

@@ -247,3 +247,18 @@ def test_asarray_without_gradient_shares_the_version() -> None:
     alias = ut.asarray(source, requires_grad=False)
     alias.add_(1)
     assert source._version == 1 and source.tolist() == [3, 3]
+
+
+def test_the_class_as_a_constructor(L: ModuleType) -> None:
+    assert L.Tensor([1, 2]).dtype == L.float32
+    assert L.Tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert list(L.Tensor(2, 3).shape) == [2, 3]
+    assert list(L.Tensor(5).shape) == [5]
+    assert list(L.Tensor().shape) == [0]
+    assert list(L.Tensor(L.Size([2, 3])).shape) == [2, 3]
+    assert L.Tensor((2, 3)).tolist() == [2, 3]
+    assert L.Tensor(np.array([1, 2])).dtype == L.float32
+    assert not L.Tensor([1.0]).requires_grad
+    for wrong in ((2.5,), ([1, 2], 3)):
+        with pytest.raises(TypeError):
+            L.Tensor(*wrong)

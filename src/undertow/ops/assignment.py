@@ -184,7 +184,7 @@ def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tenso
     node.next_edges = (base._edge, edge)
     node.sequence_nr = next_sequence_nr()
     node.saved = ()
-    node.shape, node.dtype = base._array.shape, array.dtype
+    node.shape, node.dtype = base._array.shape, base._array.dtype
     node.extra = None if base._xp is cpu else extra_on(base._xp)
     count_assignment(base, node)
     if base._extra.rare is None:  # type: ignore[union-attr]

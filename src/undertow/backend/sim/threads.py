@@ -88,11 +88,12 @@ class DeviceThread:
         try:
             if self.closing:
                 raise RuntimeError("the interpreter is shutting down")
+            self._thread = thread  # before it starts: an interrupt must not lead to a second one
             thread.start()
         except RuntimeError:
+            self._thread = None
             self.run_here()
         else:
-            self._thread = thread
             if _postpone not in gc.callbacks:
                 gc.callbacks.append(_postpone)
 
@@ -102,6 +103,8 @@ class DeviceThread:
             while self._inbox.qsize():
                 operation = self._inbox.get()
                 if isinstance(operation, Operation):
+                    for other in operation.needs:
+                        other.wait()
                     self._run(operation)
         self._errors = None
 
