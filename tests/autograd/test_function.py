@@ -771,3 +771,30 @@ def test_a_tensor_returned_twice(L, forward, same, expected) -> None:
     a, b = function(L, forward=forward, backward=lambda ctx, g, h: g * 2 + h * 3).apply(x)
     (a * 10 + b).sum().backward()
     assert (a is b) is same and x.grad.tolist() == [expected] * 2
+
+
+def test_which_gradients_a_pass_wants() -> None:
+    seen: list[Any] = []
+
+    class Product(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, scale: float, y: Any) -> Any:
+            ctx.save_for_backward(x, y)
+            return x * y * scale
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen[:] = [ctx.wants_gradient(0), ctx.wants_gradient(1)]
+            x, y = ctx.saved_tensors
+            return g * y, None, g * x
+
+    x, y = ut.ones(2, requires_grad=True), ut.ones(2, requires_grad=True)
+    for create_graph in (False, True):
+        for inputs, wanted in [([x], [True, False]), ([y], [False, True]), ([x, y], [True, True])]:
+            ut.autograd.grad(Product.apply(x, 1.0, y).sum(), inputs, create_graph=create_graph)
+            assert seen == wanted
+    Product.apply(x, 1.0, y.detach()).sum().backward()
+    assert seen == [True, False]
+    node = Product.apply(x, 1.0, y).grad_fn
+    node.apply(ut.ones(2))
+    assert seen == [True, True]

@@ -121,3 +121,48 @@ def test_a_thousand_rows() -> None:
     assert y._version == 1000
     y.sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), np.full(16, 999 * 500.0))
+
+
+PARTS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "real": ("complex128", lambda L, x: x.real),
+    "imag": ("complex128", lambda L, x: x.imag),
+    "imag of a row": ("complex128", lambda L, x: x[:1].imag),
+    "view_as_real": ("complex128", lambda L, x: L.view_as_real(x)),
+    "view_as_complex": ("float64", lambda L, x: L.view_as_complex(x)),
+    "real of view_as_complex": ("float64", lambda L, x: L.view_as_complex(x).real),
+}
+
+
+def write_number(L: Any, part: Any, value: Any) -> None:
+    part[0] = 3
+
+
+def write_tensor(L: Any, part: Any, value: Any) -> None:
+    part[0] = value.to(part.dtype) * L.ones_like(part[0])
+
+
+def write_columns(L: Any, part: Any, value: Any) -> None:
+    part[..., :1] = 2.5
+    part[0, 1:] = value.to(part.dtype)
+
+
+@pytest.mark.parametrize("write", [write_number, write_tensor, write_columns])
+@pytest.mark.parametrize(("dtype", "look"), PARTS.values(), ids=list(PARTS))
+def test_assignments_to_parts_of_complex_numbers(torch: Any, dtype: str, look: Any, write: Any) -> None:
+    numbers = np.random.default_rng(0).standard_normal((3, 2, 2))
+
+    def gradients(L: Any) -> list[Any]:
+        w = L.from_numpy(numbers).clone()
+        w = (L.view_as_complex(w) if dtype == "complex128" else w).clone().requires_grad_()
+        value = L.tensor(0.5, dtype=L.float64, requires_grad=True)
+        x = w * 1
+        part = look(L, x)
+        write(L, part, value)
+        loss = (x.abs() ** 2).sum() + (part.abs() ** 4).sum()
+        first = L.autograd.grad(loss, (w, value), create_graph=True, allow_unused=True)
+        again = sum((g.abs() ** 2).sum() for g in first if g is not None)
+        second = L.autograd.grad(again, (w, value), allow_unused=True)
+        return [None if g is None else np.array(g.tolist()) for g in (*first, *second)]
+
+    for mine, expected in zip(gradients(ut), gradients(torch), strict=True):
+        np.testing.assert_allclose(0 if mine is None else mine, 0 if expected is None else expected)

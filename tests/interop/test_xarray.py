@@ -106,6 +106,36 @@ def test_a_loss_goes_back_to_the_tensor_inside() -> None:
     np.testing.assert_allclose(weight.grad.numpy(), [38.0, 54.0])
 
 
+OPERATORS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "<": lambda a, b: a < b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_a_tensor_may_stand_on_the_left(operator: Any) -> None:
+    left, labels = np.array([1.0, 5.0, 2.0]), xr.DataArray([3.0, 4.0, 2.0], dims="x")
+    tensor = ut.tensor(left, requires_grad=True)
+    found, expected = operator(tensor, labels), operator(left, labels)
+    assert isinstance(found, xr.DataArray) and found.dims == expected.dims
+    np.testing.assert_allclose(found.data.detach().numpy(), expected.data)
+
+
+def test_what_has_no_operator_refuses_labels() -> None:
+    tensor, labels = ut.ones(2), xr.DataArray([3.0, 4.0], dims="x")
+    for call in (lambda: ut.add(tensor, labels, alpha=2), lambda: ut.sin(labels), lambda: tensor @ labels):
+        with pytest.raises(TypeError, match="must be Tensor, not DataArray"):
+            call()
+
+
 def test_labels_print_beside_the_tensor() -> None:
     assert "tensor([1., 2.])" in repr(xr.DataArray(ut.tensor([1.0, 2.0]), dims="x"))
 

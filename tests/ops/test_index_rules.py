@@ -152,3 +152,21 @@ def test_a_single_element_can_be_scattered(L: Any, name: str) -> None:
     assert source.grad.item() == 1.0
     with pytest.raises(RuntimeError):
         getattr(L.zeros(3), name)(0, L.tensor([0, 1]), source)
+
+
+COMPLEX_WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "fill_": lambda L, x: x.fill_(1 + 2j),
+    "masked_fill": lambda L, x: x.masked_fill(x == 0, L.tensor(1 + 2j)),
+    "masked_fill number": lambda L, x: x.masked_fill(x == 0, 1 + 2j),
+    "index_fill": lambda L, x: x.index_fill(0, L.tensor([0]), L.tensor(1 + 2j)),
+    "index_fill number": lambda L, x: x.index_fill(0, L.tensor([0]), 1 + 2j),
+}
+
+
+@pytest.mark.parametrize("write", COMPLEX_WRITES.values(), ids=list(COMPLEX_WRITES))
+def test_complex_numbers_are_not_written_to_real_tensors(L: Any, write: Any) -> None:
+    x = L.zeros(2)
+    with pytest.raises(RuntimeError, match=r"without overflow|Converting complex Scalar to non-complex type"):
+        write(L, x)
+    assert x.tolist() == [0.0, 0.0]
+    assert write(L, L.zeros(2, dtype=L.complex64))[0].item() == 1 + 2j

@@ -58,7 +58,8 @@ class Assignment(CopySlices):
         node = new(CopyBackwards)
         node.next_edges = (None, self.next_edges[1])
         node.sequence_nr, node.params = self.sequence_nr, ()
-        node.shape, node.dtype, node.extra = self.part_of(cpu, cpu.empty(self.shape)).shape, self.dtype, None
+        found = self.part_of(cpu, cpu.empty(self.shape, self.dtype))
+        node.shape, node.dtype, node.extra = found.shape, found.dtype, None
         node.code, node.lasti = self.code, self.lasti
         return node
 

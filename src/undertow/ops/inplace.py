@@ -373,6 +373,8 @@ def zero_(self: Tensor) -> Tensor:
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, a number or a tensor of no dimensions."""
+    if type(value) is complex and value.imag and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
     state = current()
     simple = (type(value) is float and self._array.dtype.kind in "fc") or (type(value) is int and 0 <= value < 128)
     if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):

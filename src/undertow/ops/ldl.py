@@ -129,6 +129,7 @@ _ldl_factor = primitive(
 
 
 @composite
+@example_by_example
 def linalg_ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
     LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
@@ -148,6 +149,7 @@ def check_pivots(info: Any) -> None:
 
 
 @composite
+@example_by_example
 def linalg_ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
     """A = L D L^T (L D L^H, if hermitian), up to permutations, of the lower half of A: (L and D in one matrix, pivots).
 

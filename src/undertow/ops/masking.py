@@ -11,7 +11,7 @@ from undertow.ops.examples import example_by_example
 from undertow.ops.operands import NUMBERS, as_operand
 from undertow.ops.rules import ELEMENTWISE, LINEAR
 from undertow.ops.rules.front import loop
-from undertow.ops.selecting import cast_number
+from undertow.ops.selecting import cast_number, check_real
 from undertow.ops.sizes import broadcast_shapes
 from undertow.tensor import Tensor
 
@@ -38,10 +38,12 @@ def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
+    check_real("masked_fill_", value, input.dtype)
     if input.shape != mask.shape:
         input, mask = together(xp, input, mask)
     out = xp.array(input, order="C")
-    xp.copyto(out, value, where=mask, casting="unsafe")
+    whole = value.dtype.kind != "c" or input.dtype.kind == "c"
+    xp.copyto(out, value if whole else value.real, where=mask, casting="unsafe")
     return out
 
 

@@ -284,6 +284,7 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     """The last dimensions over their root mean square, times weight."""
     input = as_operand("rms_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, None)
+    require_kinds("rms_norm", input, "fc")
     eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
     if input.dtype.kind == "f":
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)

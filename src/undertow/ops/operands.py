@@ -21,8 +21,19 @@ def number_tensor(number: Any) -> Tensor:
     return tensor
 
 
+#: operations that are operators -> what Python calls on the right operand when the left one gives up
+REFLECTED = {
+    "add": "__radd__", "sub": "__rsub__", "mul": "__rmul__", "true_divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "pow": "__rpow__", "eq": "__eq__", "ne": "__ne__",
+    "lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__",
+}  # fmt: skip
+
+
 class ForeignOperandError(TypeError):
-    """An operand that is no tensor, of a class that may know what to do instead: it has `__undertow_function__`."""
+    """An operand that is no tensor, of a class that may know what to do instead.
+
+    It has `__undertow_function__`; or, as the labelled arrays of xarray, `__array_ufunc__` and operators of its own.
+    """
 
     def __init__(self, message: str, value: Any) -> None:
         super().__init__(message)
@@ -30,10 +41,20 @@ class ForeignOperandError(TypeError):
 
     def answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operand's class makes of the operation; this error if nothing."""
-        result = type(self.value).__undertow_function__(name, args, kwargs)
+        kind = type(self.value)
+        if hasattr(kind, "__undertow_function__"):
+            result = kind.__undertow_function__(name, args, kwargs)
+        else:
+            result = self.reflected(name, **kwargs) if name in REFLECTED and not args else NotImplemented
         if result is NotImplemented:
             raise self
         return result
+
+    def reflected(self, name: str, input: Any, other: Any = None, alpha: Any = 1, exponent: Any = None) -> Any:
+        right = exponent if name == "pow" else other
+        if right is not self.value or alpha != 1 or not isinstance(input, Tensor):
+            return NotImplemented
+        return getattr(type(right), REFLECTED[name])(right, input)
 
 
 def as_operand(op: str, name: str, value: Any) -> Tensor:
@@ -49,7 +70,7 @@ def as_operand(op: str, name: str, value: Any) -> Tensor:
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
     message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
-    if hasattr(value, "__undertow_function__"):
+    if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
     raise TypeError(message)
 

@@ -81,6 +81,15 @@ def cast_number(op: str, value: Any, dtype: Any) -> Any:
     return cpu.array(fit(value, dtype), dtype)
 
 
+def check_real(op: str, value: Any, dtype: Any) -> None:
+    """Refuse a complex number for a tensor that is not."""
+    if value.dtype.kind == "c" and dtype.kind != "c" and (op == "index_fill_" or value.imag.any()):
+        raise RuntimeError(
+            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
+            "non-complex type is not supported"
+        )
+
+
 # ---- slices named by a vector
 
 
@@ -215,6 +224,7 @@ def index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> A
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
+    check_real("index_fill_", value, input.dtype)
     out = xp.array(input, order="C")
     key = slices(out.reshape(1) if not out.ndim else out, dim, index)
     set_at(xp, out.reshape(1) if not out.ndim else out, key, value.astype(input.dtype))
