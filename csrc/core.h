@@ -23,7 +23,7 @@
 #endif
 
 /* Must be COMPILED_VERSION of compiled.py: says that Python and C agree about what follows. */
-#define CORE_VERSION 1
+#define CORE_VERSION 2
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 

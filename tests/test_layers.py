@@ -23,8 +23,23 @@ LAYERS = {
     2: ["graph"],
     3: ["ops", "engine"],
     4: ["autograd", "interop", "methods"],
-    5: ["data", "func", "masked", "nn", "optim", "profiler", "viz", "distributed", "distributions", "amp",
-        "accelerator", "backends", "cuda", "random", "utils"],
+    5: [
+        "data",
+        "func",
+        "masked",
+        "nn",
+        "optim",
+        "profiler",
+        "viz",
+        "distributed",
+        "distributions",
+        "amp",
+        "accelerator",
+        "backends",
+        "cuda",
+        "random",
+        "utils",
+    ],
     6: ["undertow"],  # the public list, src/undertow/__init__.py
     7: ["demo", "__main__"],  # programs, written as a user would write them
 }

@@ -58,6 +58,9 @@ LACKING: dict[str, str] = {
     # of a sum with a number; not kept, as its gradient does not need it
     "AddBackward0": "alpha",
     "SubBackward0": "alpha",
+    # running statistics are no part of the operation; it is recorded on the groups in rows
+    "NativeBatchNormBackward0": "running_mean running_var",
+    "NativeGroupNormBackward0": "N C HxW group",
     # not needed, so not kept
     "ComplexBackward0": "real imag",
     "CummaxBackward0": "self",
@@ -201,6 +204,7 @@ def test_edges(pairs: list[Pair]) -> None:
 OTHER_OUTPUTS = {
     "LinalgLuBackward0",  # the permutation comes first, and counts
     "LinalgSvdBackward0",  # of a larger decomposition
+    "NativeGroupNormBackward0",  # of the groups in rows
 }
 
 

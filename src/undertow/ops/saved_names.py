@@ -163,6 +163,7 @@ FURTHER: dict[str, Names] = {
         "output_padding": output_padding,
     },
 }
+FURTHER["_batch_norm"]["training"] = always(True)
 FURTHER["_mean_dims"].update(sizes("self_sym_numel"))
 
 
