@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -18,6 +19,12 @@ from hypothesis import settings
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+# A shell starts background jobs with interrupts ignored, and Python leaves it at that. Tests that interrupt themselves
+# need the handler that a program in the foreground has.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
