@@ -105,7 +105,7 @@ extern PyTypeObject Pull_Type;
 
 /* Whether pull_gradients can be used with this namespace and gradient. */
 int pull_applies(PyObject *xp, PyObject *grad);
-/* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if there are none to be had. */
+/* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if that failed. */
 int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
                    PyObject **gradients);
 /* How many edges the nodes have; 0 if pull_gradients cannot be used. */

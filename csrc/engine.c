@@ -261,7 +261,8 @@ finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
     PyObject *extra = is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
-    if (extra != NULL && SLOT(node, core.n_extra) == Py_None && (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
+    if (extra != NULL && SLOT(node, core.n_extra) == Py_None &&
+        (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);
         if (status < 1 || grad == NULL) {
             Py_XDECREF(grad);

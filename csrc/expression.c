@@ -93,7 +93,7 @@ with_parts(enum kind kind, PyObject *description, Py_ssize_t first)
     return made;
 }
 
-/* ("argument", number), ("constant", object), (kind, operator, part, ...), (kind, name, part, ...) or (kind, part, ...) */
+/* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...) */
 Expression *
 expression_new(PyObject *description)
 {

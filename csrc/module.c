@@ -25,9 +25,10 @@ static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
-    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence), OBJECT(current_edge),
-    OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output), OBJECT(internal),
-    OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform), OBJECT(finish_leaf), OBJECT(pause)};
+    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
+    OBJECT(current_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
+    OBJECT(internal), OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
+    OBJECT(finish_leaf), OBJECT(pause)};
 
 static const Slot slots[] = {
     {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},
@@ -37,14 +38,16 @@ static const Slot slots[] = {
     {"View", "replay", &core.v_replay}, {"View", "creation", &core.v_creation},
     {"View", "version", &core.v_version}, {"Replay", "before", &core.r_before},
     {"Replay", "function", &core.r_function}, {"Replay", "arguments", &core.r_arguments},
-    {"Replay", "output", &core.r_output},
-    {"State", "intercept", &core.s_intercept}, {"State", "grad_enabled", &core.s_grad_enabled},
+    {"Replay", "output", &core.r_output}, {"State", "intercept", &core.s_intercept},
+    {"State", "grad_enabled", &core.s_grad_enabled},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
-    {"Node", "params", &core.n_params}, {"Node", "saved", &core.n_saved}, {"Node", "shape", &core.n_shape}, {"Node", "dtype", &core.n_dtype},
-    {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code}, {"Node", "lasti", &core.n_lasti},
+    {"Node", "params", &core.n_params}, {"Node", "saved", &core.n_saved}, {"Node", "shape", &core.n_shape},
+    {"Node", "dtype", &core.n_dtype}, {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code},
+    {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
-    {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks}, {"Capture", "output_idx", &core.p_output_idx}};
+    {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
+    {"Capture", "output_idx", &core.p_output_idx}};
 
 int
 find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)
@@ -163,11 +166,8 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyType_Ready(&Operation_Type) < 0 || PyType_Ready(&Pull_Type) < 0 ||
-        PyType_Ready(&Twin_Type) < 0 || PyType_Ready(&Variadic_Type) < 0 ||
-        PyModule_AddObjectRef(module, "Variadic", (PyObject *)&Variadic_Type) < 0 || PyModule_AddObjectRef(module, "Twin", (PyObject *)&Twin_Type) < 0 ||
-        PyModule_AddObjectRef(module, "Operation", (PyObject *)&Operation_Type) < 0 ||
-        PyModule_AddObjectRef(module, "Pull", (PyObject *)&Pull_Type) < 0 ||
+    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
+        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
         PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

@@ -61,7 +61,7 @@ PyObject *record_result(Operation *self, const Form *form, PyObject *state, PyOb
 
 /* The edge that an operation on the tensor records, a new reference. */
 PyObject *edge_of(PyObject *tensor);
-/* What stands in the node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
+/* What stands in a node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
 PyObject *leaf_stands(PyObject *leaf, PyObject *node);
 /* Note in a node which line of the user's program made it. */
 int take_site(PyObject *node);

@@ -1,5 +1,5 @@
-/* Softmax of rows and its logarithm, for the type REAL; see kernels_softmax.c. Each loop tells whether it has served: it
- * does not where the largest number of a row is infinite. */
+/* Softmax of rows and its logarithm, for the type REAL; see kernels_softmax.c. Each loop tells whether it has served:
+ * it does not where the largest number of a row is infinite. */
 
 /* exp(x - shift) */
 INLINE void
