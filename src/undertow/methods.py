@@ -92,6 +92,7 @@ AUTOGRAD: dict[str, Any] = {
     "_base": property(leaves.get_base),
     "_grad_fn": property(leaves.get_grad_fn, None, leaves.refuse_deletion),
     "_is_view": leaves.is_view,
+    "_post_accumulate_grad_hooks": property(leaves.get_post_accumulate_hooks),
     "backward": leaves.backward,
     "data": property(leaves.get_data, leaves.set_data, leaves.refuse_deletion),
     "detach": leaves.detach,

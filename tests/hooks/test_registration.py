@@ -304,3 +304,13 @@ def test_hooks_belong_to_passes_not_to_calls_of_the_node(L: ModuleType) -> None:
     assert found.tolist() == [2.0, 2.0] and log == []
     with pytest.raises(TypeError, match=r"expected .* arguments, got .* instead"):
         b.grad_fn(L.ones(2), L.ones(2))
+
+
+def test_the_hooks_after_accumulation_can_be_looked_at(L: Any) -> None:
+    x = L.ones(2, requires_grad=True)
+    assert x._post_accumulate_grad_hooks is None
+    seen: list[Any] = []
+    handle = x.register_post_accumulate_grad_hook(seen.append)
+    assert list(x._post_accumulate_grad_hooks.values()) == [seen.append]
+    handle.remove()
+    assert not x._post_accumulate_grad_hooks

@@ -281,6 +281,10 @@ def get_backward_hooks(self: Tensor) -> Any:
     return None if hooks is None else hooks.tensor.get(edge[1])
 
 
+def get_post_accumulate_hooks(self: Tensor) -> Any:
+    return None if self._extra is None else self._extra.post_accumulate_hooks
+
+
 def set_backward_hooks(self: Tensor, hooks: Any) -> None:
     edge = current_edge(self)
     if edge is None or edge is LEAF:
