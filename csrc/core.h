@@ -63,6 +63,7 @@ typedef struct {
     PyObject *current_edge, *leaf_edge, *resolve_leaves, *unpack_input, *unpack_output;
     PyObject *internal;       /* ids of undertow's own code objects */
     int sites;                /* whether nodes remember the line that made them */
+    int without_twins;        /* whether Python functions do what their twins would */
     /* backend/ */
     PyObject *cpu;
     PyArray_Descr *float32, *float64;

@@ -133,7 +133,16 @@ evaluate(PyObject *module, PyObject *args)
     return value;
 }
 
+/* use_twins(whether twins serve, or leave everything to their functions), for tests of the latter */
+static PyObject *
+use_twins(PyObject *module, PyObject *enabled)
+{
+    core.without_twins = !PyObject_IsTrue(enabled);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"use_twins", use_twins, METH_O},
     {"evaluate", evaluate, METH_VARARGS},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},

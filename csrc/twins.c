@@ -1,7 +1,7 @@
 /* Twin: a Python function on arrays whose usual case is computed in C. What the C function leaves alone, the Python
  * function does; it is marked by the decorator `twin` of compiled.py.
  */
-#include "core.h"
+#include "kernels.h"
 
 #include <math.h>
 
@@ -36,11 +36,32 @@ plain_array(PyObject *object, int ndim)
                : NULL;
 }
 
-static PyArrayObject *
-new_array(int ndim, npy_intp *dims, PyArray_Descr *dtype)
+/* Whether two objects are arrays of real numbers of one shape and dtype, one row after the other. */
+static int
+are_alike(PyObject *first, PyObject *second)
 {
-    Py_INCREF(dtype);
-    return (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, dims, NULL, NULL, 0, NULL);
+    PyArrayObject *a = (PyArrayObject *)first, *b = (PyArrayObject *)second;
+    return PyArray_CheckExact(first) && PyArray_CheckExact(second) && plain_array(first, PyArray_NDIM(a)) != NULL &&
+           plain_array(second, PyArray_NDIM(a)) != NULL && PyArray_DESCR(a) == PyArray_DESCR(b) &&
+           PyArray_SAMESHAPE(a, b);
+}
+
+/* Whether an object is a list of arrays of one shape and dtype, each one row after the other. */
+static int
+is_uniform(PyObject *list)
+{
+    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0) {
+        return 0;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
+            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 /* ---- shapes */
@@ -91,17 +112,10 @@ static PyObject *
 join(PyObject *const *arguments)
 {
     PyObject *list = arguments[1];
-    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0 || !PyLong_CheckExact(arguments[2])) {
+    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2])) {
         return NULL;
     }
     PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
-        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
-        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
-            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
-            return NULL;
-        }
-    }
     long dim = PyLong_AsLong(arguments[2]), ndim = PyArray_NDIM(first);
     if (PyErr_Occurred() || dim < -ndim || dim >= ndim || PyArray_SIZE(first) == 0) {
         PyErr_Clear();
@@ -116,26 +130,21 @@ pile(PyObject *const *arguments)
 {
     PyObject *list = arguments[1];
     npy_intp dims[NPY_MAXDIMS];
-    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0 || !PyLong_CheckExact(arguments[2]) ||
-        PyLong_AsLong(arguments[2]) != 0) {
+    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2]) || PyLong_AsLong(arguments[2]) != 0) {
         PyErr_Clear();
         return NULL;
     }
     PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
-        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
-        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
-            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
-            return NULL;
-        }
-    }
     int ndim = PyArray_NDIM(first);
     if (ndim > 31) {
         return NULL;
     }
     dims[0] = PyList_GET_SIZE(list);
     memcpy(dims + 1, PyArray_DIMS(first), ndim * sizeof(npy_intp));
-    PyArrayObject *out = new_array(ndim + 1, dims, PyArray_DESCR(first));
+    PyArray_Descr *dtype = PyArray_DESCR(first);
+    Py_INCREF(dtype);
+    PyArrayObject *out =
+        (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, ndim + 1, dims, NULL, NULL, 0, NULL);
     size_t size = PyArray_NBYTES(first);
     for (Py_ssize_t k = 0; out != NULL && k < dims[0]; k++) {
         memcpy(PyArray_BYTES(out) + k * size, PyArray_DATA((PyArrayObject *)PyList_GET_ITEM(list, k)), size);
@@ -198,7 +207,7 @@ sum_to(PyObject *const *arguments)
         return NULL;
     }
     npy_intp rows = PyArray_DIM(x, 0), columns = PyArray_DIM(x, 1);
-    PyArrayObject *out = new_array(1, &columns, PyArray_DESCR(x));
+    PyArrayObject *out = (PyArrayObject *)new_array(1, &columns, PyArray_TYPE(x));
     void *block = rows <= BLOCK ? NULL : PyMem_Malloc(columns * PyArray_ITEMSIZE(x) + 1);
     if (out == NULL || (rows > BLOCK && block == NULL)) {
         PyMem_Free(block);
@@ -246,7 +255,7 @@ sum_all_forward(PyObject *const *arguments)
         PyArray_SIZE(input) > FEW_TERMS) {
         return NULL;
     }
-    PyArrayObject *out = new_array(0, NULL, PyArray_DESCR(input));
+    PyArrayObject *out = (PyArrayObject *)new_array(0, NULL, PyArray_TYPE(input));
     if (out == NULL) {
         return NULL;
     }
@@ -281,9 +290,8 @@ static PyObject *
 threshold_gradient(PyObject *const *arguments)
 {
     PyArrayObject *grad = (PyArrayObject *)arguments[1], *input = (PyArrayObject *)arguments[2];
-    if (!PyArray_CheckExact(grad) || !PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(grad)) ||
-        !plain_array(arguments[2], PyArray_NDIM(grad)) || PyArray_DESCR(grad) != PyArray_DESCR(input) ||
-        !PyArray_SAMESHAPE(grad, input) || !(PyFloat_CheckExact(arguments[3]) || PyLong_CheckExact(arguments[3]))) {
+    if (!are_alike(arguments[1], arguments[2]) ||
+        !(PyFloat_CheckExact(arguments[3]) || PyLong_CheckExact(arguments[3]))) {
         return NULL;
     }
     double threshold = PyFloat_AsDouble(arguments[3]);
@@ -294,7 +302,7 @@ threshold_gradient(PyObject *const *arguments)
     if (PyArray_DESCR(grad) == core.float32 && (float)threshold != threshold) {
         return NULL;
     }
-    PyArrayObject *out = new_array(PyArray_NDIM(grad), PyArray_DIMS(grad), PyArray_DESCR(grad));
+    PyArrayObject *out = (PyArrayObject *)new_array(PyArray_NDIM(grad), PyArray_DIMS(grad), PyArray_TYPE(grad));
     if (out != NULL && PyArray_DESCR(grad) == core.float32) {
         keep_above_float(PyArray_DATA(grad), PyArray_DATA(input), (float)threshold, PyArray_DATA(out),
                          PyArray_SIZE(grad));
@@ -382,127 +390,6 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
 CROSS_ENTROPY(float, expf)
 CROSS_ENTROPY(double, exp)
 
-#define SOFTMAX(type, exponential, logarithm)                                                                         \
-    static void softmax_##type(const type *x, npy_intp rows, npy_intp columns, int logs, type *out)                  \
-    {                                                                                                                 \
-        for (npy_intp i = 0; i < rows; i++, x += columns, out += columns) {                                           \
-            type largest = largest_##type(x, columns);                                                                \
-            type sum = 0;                                                                                             \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                type power = exponential(out[j] = x[j] - largest);                                                    \
-                sum += power;                                                                                         \
-                out[j] = logs ? out[j] : power;                                                                       \
-            }                                                                                                         \
-            type log_sum = logs ? logarithm(sum) : 0;                                                                 \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                out[j] = logs ? out[j] - log_sum : out[j] / sum;                                                      \
-            }                                                                                                         \
-        }                                                                                                             \
-    }                                                                                                                 \
-                                                                                                                      \
-    static void softmax_slope_##type(const type *g, const type *y, npy_intp rows, npy_intp columns, int logs,         \
-                                     type *out)                                                                       \
-    {                                                                                                                 \
-        for (npy_intp i = 0; i < rows; i++, g += columns, y += columns, out += columns) {                             \
-            type sum = 0;                                                                                             \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                sum += logs ? g[j] : (out[j] = g[j] * y[j]);                                                          \
-            }                                                                                                         \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                out[j] = logs ? g[j] - exponential(y[j]) * sum : out[j] - y[j] * sum;                                 \
-            }                                                                                                         \
-        }                                                                                                             \
-    }
-
-SOFTMAX(float, expf, logf)
-SOFTMAX(double, exp, log)
-
-/* Whether an array has few numbers, in rows along `dim`. */
-static int
-has_few_rows(PyObject *object, PyObject *dim)
-{
-    PyArrayObject *array = (PyArrayObject *)object;
-    if (!PyArray_CheckExact(object) || !plain_array(object, PyArray_NDIM(array)) || PyArray_NDIM(array) == 0 ||
-        PyArray_SIZE(array) == 0 || PyArray_SIZE(array) > FEW_SCORES || !PyLong_CheckExact(dim)) {
-        return 0;
-    }
-    long axis = PyLong_AsLong(dim);
-    PyErr_Clear();
-    return axis == -1 || axis == PyArray_NDIM(array) - 1;
-}
-
-static PyObject *
-small_softmax(PyObject *const *arguments, int logs)
-{
-    PyArrayObject *input = (PyArrayObject *)arguments[1];
-    if (!has_few_rows(arguments[1], arguments[2]) || arguments[3] != Py_None) {
-        return NULL;
-    }
-    npy_intp columns = PyArray_DIM(input, PyArray_NDIM(input) - 1), rows = PyArray_SIZE(input) / columns;
-    PyArrayObject *out = new_array(PyArray_NDIM(input), PyArray_DIMS(input), PyArray_DESCR(input));
-    if (out == NULL) {
-        return NULL;
-    }
-    forget_exceptions();
-    if (PyArray_DESCR(input) == core.float32) {
-        softmax_float(PyArray_DATA(input), rows, columns, logs, PyArray_DATA(out));
-    }
-    else {
-        softmax_double(PyArray_DATA(input), rows, columns, logs, PyArray_DATA(out));
-    }
-    if (exceptions_noted() & ~UNDERFLOW_NOTED) { /* infinite scores: NumPy says what it thinks of them */
-        Py_CLEAR(out);
-    }
-    return (PyObject *)out;
-}
-
-static PyObject *
-small_softmax_slope(PyObject *const *arguments, int logs)
-{
-    PyArrayObject *grad = (PyArrayObject *)arguments[1], *output = (PyArrayObject *)arguments[2];
-    if (!has_few_rows(arguments[1], arguments[3]) || !has_few_rows(arguments[2], arguments[3]) ||
-        !PyArray_SAMESHAPE(grad, output) || PyArray_DESCR(grad) != PyArray_DESCR(output)) {
-        return NULL;
-    }
-    npy_intp columns = PyArray_DIM(grad, PyArray_NDIM(grad) - 1), rows = PyArray_SIZE(grad) / columns;
-    PyArrayObject *out = new_array(PyArray_NDIM(grad), PyArray_DIMS(grad), PyArray_DESCR(grad));
-    if (out != NULL && PyArray_DESCR(grad) == core.float32) {
-        softmax_slope_float(PyArray_DATA(grad), PyArray_DATA(output), rows, columns, logs, PyArray_DATA(out));
-    }
-    else if (out != NULL) {
-        softmax_slope_double(PyArray_DATA(grad), PyArray_DATA(output), rows, columns, logs, PyArray_DATA(out));
-    }
-    return (PyObject *)out;
-}
-
-/* normalized_exponentials(xp, input, dim, dtype) */
-static PyObject *
-normalized_exponentials(PyObject *const *arguments)
-{
-    return small_softmax(arguments, 0);
-}
-
-/* logs_of_softmax(xp, input, dim, dtype) */
-static PyObject *
-logs_of_softmax(PyObject *const *arguments)
-{
-    return small_softmax(arguments, 1);
-}
-
-/* softmax_gradient(xp, grad_output, output, dim) */
-static PyObject *
-softmax_gradient(PyObject *const *arguments)
-{
-    return small_softmax_slope(arguments, 0);
-}
-
-/* log_softmax_gradient(xp, grad_output, output, dim) */
-static PyObject *
-log_softmax_gradient(PyObject *const *arguments)
-{
-    return small_softmax_slope(arguments, 1);
-}
-
 static int
 is_reduction(PyObject *reduction, const char *name)
 {
@@ -522,7 +409,7 @@ cross_entropy_forward(PyObject *const *arguments)
     PyArrayObject *input = (PyArrayObject *)arguments[1];
     const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
     npy_intp rows = PyArray_DIM(input, 0), columns = PyArray_DIM(input, 1);
-    PyArrayObject *out = new_array(1, &rows, PyArray_DESCR(input));
+    PyArrayObject *out = (PyArrayObject *)new_array(1, &rows, PyArray_TYPE(input));
     if (out == NULL) {
         return NULL;
     }
@@ -536,7 +423,7 @@ cross_entropy_forward(PyObject *const *arguments)
     }
     if (mean || sum) {
         total = mean ? total / rows : total;
-        Py_SETREF(out, new_array(0, NULL, PyArray_DESCR(input)));
+        Py_SETREF(out, (PyArrayObject *)new_array(0, NULL, PyArray_TYPE(input)));
         if (out != NULL && single) {
             *(float *)PyArray_DATA(out) = (float)total;
         }
@@ -558,7 +445,7 @@ softmax_minus_target(PyObject *const *arguments)
     }
     const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
     npy_intp rows = PyArray_DIM(input, 0), columns = PyArray_DIM(input, 1);
-    PyArrayObject *out = new_array(2, PyArray_DIMS(input), PyArray_DESCR(input));
+    PyArrayObject *out = (PyArrayObject *)new_array(2, PyArray_DIMS(input), PyArray_TYPE(input));
     if (out != NULL && PyArray_DESCR(input) == core.float32) {
         slopes_float(PyArray_DATA(input), target, PyArray_DATA(grad), rows, columns, PyArray_DATA(out));
     }
@@ -589,7 +476,7 @@ target_coefficients(PyObject *const *arguments)
         }
     }
     double each = is_reduction(arguments[5], "mean") && count ? 1.0 / count : 1;
-    PyArrayObject *out = PyErr_Occurred() ? NULL : new_array(1, &count, dtype);
+    PyArrayObject *out = PyErr_Occurred() ? NULL : (PyArrayObject *)new_array(1, &count, dtype->type_num);
     for (npy_intp i = 0; out != NULL && i < count; i++) {
         if (dtype == core.float32) {
             ((float *)PyArray_DATA(out))[i] = (float)each;
@@ -599,6 +486,57 @@ target_coefficients(PyObject *const *arguments)
         }
     }
     return (PyObject *)out;
+}
+
+/* ---- softmax, along the last dimension: the kernels of kernels_softmax.c */
+
+typedef PyObject *(*RowKernel)(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* What a kernel gives for the rows of `like`, if they lie along `dim`. */
+static PyObject *
+along_rows(RowKernel kernel, PyObject *const *arguments, Py_ssize_t count, PyObject *like, PyObject *dim)
+{
+    if (!PyArray_CheckExact(like) || !PyLong_CheckExact(dim)) {
+        return NULL;
+    }
+    long axis = PyLong_AsLong(dim);
+    PyErr_Clear();
+    if (axis != -1 && axis != PyArray_NDIM((PyArrayObject *)like) - 1) {
+        return NULL;
+    }
+    PyObject *out = kernel(NULL, arguments, count);
+    if (out == Py_None) { /* it leaves these to NumPy */
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* normalized_exponentials(xp, input, dim, dtype) */
+static PyObject *
+normalized_exponentials(PyObject *const *arguments)
+{
+    return arguments[3] == Py_None ? along_rows(softmax_rows, arguments + 1, 1, arguments[1], arguments[2]) : NULL;
+}
+
+/* logs_of_softmax(xp, input, dim, dtype) */
+static PyObject *
+logs_of_softmax(PyObject *const *arguments)
+{
+    return arguments[3] == Py_None ? along_rows(log_softmax_rows, arguments + 1, 1, arguments[1], arguments[2]) : NULL;
+}
+
+/* softmax_gradient(xp, grad_output, output, dim) */
+static PyObject *
+softmax_gradient(PyObject *const *arguments)
+{
+    return along_rows(softmax_rows_gradient, arguments + 1, 2, arguments[2], arguments[3]);
+}
+
+/* log_softmax_gradient(xp, grad_output, output, dim) */
+static PyObject *
+log_softmax_gradient(PyObject *const *arguments)
+{
+    return along_rows(log_softmax_rows_gradient, arguments + 1, 2, arguments[2], arguments[3]);
 }
 
 /* ---- optimizers */
@@ -620,10 +558,8 @@ descend(PyObject *const *arguments)
 {
     PyArrayObject *param = (PyArrayObject *)arguments[1], *grad = (PyArrayObject *)arguments[2];
     PyArrayObject *rate = plain_array(arguments[3], 0);
-    if (!PyArray_CheckExact(param) || !PyArray_CheckExact(grad) || rate == NULL ||
-        !plain_array(arguments[1], PyArray_NDIM(param)) || !plain_array(arguments[2], PyArray_NDIM(param)) ||
-        PyArray_DESCR(param) != PyArray_DESCR(grad) || PyArray_DESCR(param) != PyArray_DESCR(rate) ||
-        !PyArray_SAMESHAPE(param, grad) || !PyArray_ISWRITEABLE(param)) {
+    if (rate == NULL || !are_alike(arguments[1], arguments[2]) || PyArray_DESCR(param) != PyArray_DESCR(rate) ||
+        !PyArray_ISWRITEABLE(param)) {
         return NULL;
     }
     if (PyArray_DESCR(param) == core.float32) {
@@ -653,7 +589,7 @@ static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
     Twin *self = (Twin *)callable;
-    if (names == NULL && PyVectorcall_NARGS(flagged) == self->count) {
+    if (names == NULL && PyVectorcall_NARGS(flagged) == self->count && !core.without_twins) {
         PyObject *result = self->kernel(given);
         if (result != NULL || PyErr_Occurred()) {
             return result;

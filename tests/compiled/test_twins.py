@@ -172,7 +172,7 @@ def test_joining(dim: int, shape: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64])
-@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 2000)])
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 40)])
 @pytest.mark.parametrize("dim", [0, 1, -1, 5])
 def test_softmax(dim: int, shape: Any, dtype: Any) -> None:
     x, g = ((rng.normal(size=shape) * 4).astype(dtype) for _ in range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pydoc
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -489,6 +490,17 @@ def test_an_adapter_speaks_for_numpy() -> None:
 
 
 # ---- the generated source
+
+
+def test_help_says_what_the_declaration_says() -> None:
+    assert ops.mul.__doc__ == (
+        "As PyTorch's function of this name.\n\nDifferentiable in input and other. "
+        "Recorded as MulBackward0, which keeps other and input for the backward pass."
+    )
+    assert "keeps out for" in ops.exp.__doc__
+    assert "keeps no tensor" in ops.add.__doc__
+    assert ops.isnan.__doc__.endswith("has no gradient.")
+    assert "no doc" not in pydoc.render_doc(ops.sin)
 
 
 def test_the_source_can_be_read() -> None:

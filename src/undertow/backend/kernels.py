@@ -38,8 +38,3 @@ softmax_scores = kernel("softmax_scores")
 weigh_scores = kernel("weigh_scores")
 #: (slopes, scale, weights) -> True; gradients of weights become those of scores
 slope_scores = kernel("slope_scores")
-#: (x) -> its softmax along the last dimension, and (g, result) -> the gradient of that; the same for its logarithm
-softmax_rows = kernel("softmax_rows")
-softmax_rows_gradient = kernel("softmax_rows_gradient")
-log_softmax_rows = kernel("log_softmax_rows")
-log_softmax_rows_gradient = kernel("log_softmax_rows_gradient")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import kernels
 from undertow.compiled import twin
 from undertow.ops import rows
 from undertow.ops.arithmetic import neg
@@ -12,13 +11,6 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.dims import reduced_axes, wrap_dim
 from undertow.ops.operands import require_kinds
 from undertow.ops.rules import REDUCTION
-
-
-def float_input(name: str, input: Any, dtype: Any) -> Any:
-    if dtype is not None:
-        return input.astype(dtype)
-    require_kinds(name, input, "f")
-    return input
 
 
 def total(xp: Any, x: Any, dim: int) -> Any:
@@ -45,10 +37,9 @@ def in_rows(xp: Any, x: Any, dim: int) -> bool:
 
 @twin
 def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
-    input = float_input("softmax", input, dtype)
-    found = kernels.softmax_rows(xp, input) if rows.is_last(dim, input.ndim) else None
-    if found is not None:
-        return found
+    if dtype is not None:
+        return normalized_exponentials(xp, input.astype(dtype), dim, None)
+    require_kinds("softmax", input, "f")
     if in_rows(xp, input, dim):
         return rows.softmax(input)
     axis = axis_of(dim, input.ndim)
@@ -71,9 +62,6 @@ softmax = primitive(
 
 @twin
 def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    found = kernels.softmax_rows_gradient(xp, grad_output, output) if rows.is_last(dim, output.ndim) else None
-    if found is not None:
-        return found
     if in_rows(xp, output, dim):
         return rows.softmax_gradient(grad_output, output)
     product = grad_output * output
@@ -111,10 +99,9 @@ def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 @twin
 def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
-    input = float_input("log_softmax", input, dtype)
-    found = kernels.log_softmax_rows(xp, input) if rows.is_last(dim, input.ndim) else None
-    if found is not None:
-        return found
+    if dtype is not None:
+        return logs_of_softmax(xp, input.astype(dtype), dim, None)
+    require_kinds("log_softmax", input, "f")
     if in_rows(xp, input, dim):
         return rows.log_softmax(input)
     axis = axis_of(dim, input.ndim)
@@ -136,9 +123,6 @@ log_softmax = primitive(
 
 @twin
 def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    found = kernels.log_softmax_rows_gradient(xp, grad_output, output) if rows.is_last(dim, output.ndim) else None
-    if found is not None:
-        return found
     if in_rows(xp, output, dim):
         return rows.log_softmax_gradient(grad_output, output)
     return grad_output - xp.exp(output) * xp.add.reduce(grad_output, axis_of(dim, output.ndim), None, None, True)

@@ -104,6 +104,7 @@ def function_with_out(op: Op) -> Any:
     signature = op.signature()
     out = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
     function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), out])
+    function.__doc__ = op.function.__doc__
     function.op = op
     return compiled.operation(op, function, Build)
 
@@ -159,7 +160,17 @@ class Build:
         else:
             # by this name, because a parameter may have the operation's own (`threshold`)
             function.__signature__ = op.signature()
+            function.__doc__ = self.documentation()
             op.function = scope["_function"] = compiled.operation(op, function, Build)
+
+    def documentation(self) -> str:
+        """What `help` shows: that PyTorch's words hold here, and what the declaration says of derivatives."""
+        text = "As PyTorch's function of this name."
+        if not self.edges:
+            return f"{text} Its result has no gradient."
+        kept = " and ".join([*self.saved_inputs, *self.saved_outputs]) or "no tensor"
+        recorded = f"Recorded as {self.op.node_name}, which keeps {kept} for the backward pass."
+        return f"{text}\n\nDifferentiable in {' and '.join(self.edges)}. {recorded}"
 
     def function_source(self) -> str:
         self.lines = []
