@@ -16,7 +16,13 @@ setup(
                 ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
             ],
-            extra_compile_args=["-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden"],
+            extra_compile_args=[
+                "-O3",
+                "-fno-math-errno",
+                "-fno-trapping-math",
+                "-ffp-contract=off",
+                "-fvisibility=hidden",
+            ],
             optional=True,
         )
     ]

@@ -19,6 +19,7 @@ BUDGETS = {
     "mixed chain": 0.65,
     "LSTM": 0.9,
     "small MLP": 1.0,
+    "medium MLP": 1.1,
     "filled rows": 0.6,
     "Hessian-vector product": 0.8,
     "vmap beside a loop": 0.2,
@@ -171,7 +172,8 @@ def model_cases(quick: bool) -> Iterator[Case]:
     yield Case("small MLP step, alone in its process", "step", by_itself, small)
     yield Case("LSTM, 100 steps, hidden 64, batch 16", "pass", step_of(models.lstm), lstm, threads=True)
     name = f"medium MLP step (512 x {width}-{width}-{width}-10)"
-    yield Case(name, "step", step_of(lambda lib: models.medium_mlp(lib, width)), threads=True)
+    medium = BUDGETS["medium MLP"]
+    yield Case(name, "step", step_of(lambda lib: models.medium_mlp(lib, width)), medium, threads=True)
     rows = 1000 if quick else 100_000
     for kind in ("sparse", "dense"):
         name = f"embedding step (640 of {rows:,} x 64, {kind} gradient)"
@@ -215,9 +217,13 @@ def network_cases(quick: bool) -> Iterator[Case]:
         yield Case(f"{function}, {size} x {size}, both ways", "pass", step_of(over_rows(function, size)))
 
 
-def training_cases() -> Iterator[Case]:
+def training_cases(quick: bool) -> Iterator[Case]:
+    width = 256 if quick else 2048
     name = "small MLP step with nn and optim"
     yield Case(name, "step", step_of(training.mlp_of_modules), BUDGETS["small MLP of modules"], threads=True)
+    name = f"medium MLP step with nn and Adam (512 x {width}-{width}-{width}-10)"
+    medium = step_of(lambda lib: training.medium_mlp_of_modules(lib, width))
+    yield Case(name, "step", medium, BUDGETS["medium MLP"], threads=True)
     name = "LSTM step with nn and optim (16 x 30 x 64)"
     yield Case(name, "step", step_of(training.lstm_of_modules, 0.2), BUDGETS["LSTM of modules"], threads=True)
     yield Case("Adam, 100 parameters of 10 elements", "step", step_of(training.adam_of_small), BUDGETS["Adam"])
@@ -230,5 +236,5 @@ def over_rows(function: str, size: int) -> Callable[[Any], Callable[[], None]]:
 def all_cases(quick: bool = False) -> list[Case]:
     """Every case; `quick` makes the large ones small, to try things out."""
     imports = Case("import", "import", lambda lib: import_of(lib.__name__))
-    large = [*model_cases(quick), *network_cases(quick), *training_cases(), *derivative_cases()]
+    large = [*model_cases(quick), *network_cases(quick), *training_cases(quick), *derivative_cases()]
     return [*operations(), *graphs(quick), *large, imports]

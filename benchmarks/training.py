@@ -15,6 +15,15 @@ def mlp_of_modules(lib: Any) -> Step:
     return step_of(lib, model, lib.optim.SGD(model.parameters(), lr=0.01), lib.randn(32, 784))
 
 
+def medium_mlp_of_modules(lib: Any, width: int = 2048) -> Step:
+    """The medium MLP of `models`, out of nn and optim, with Adam."""
+    lib.manual_seed(0)
+    nn = lib.nn
+    hidden = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    model = nn.Sequential(*hidden, nn.Linear(width, 10))
+    return step_of(lib, model, lib.optim.Adam(model.parameters()), lib.randn(512, width))
+
+
 def step_of(lib: Any, model: Any, optimizer: Any, x: Any) -> Step:
     target, loss_of = lib.randint(0, 10, (x.shape[0],)), lib.nn.CrossEntropyLoss()
 

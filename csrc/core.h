@@ -23,7 +23,7 @@
 #endif
 
 /* Must be COMPILED_VERSION of compiled.py: says that Python and C agree about what follows. */
-#define CORE_VERSION 2
+#define CORE_VERSION 5
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
@@ -46,12 +46,15 @@ typedef struct {
     Py_ssize_t v_base, v_replay, v_creation, v_version;
     PyTypeObject *Replay;
     Py_ssize_t r_before, r_function, r_arguments, r_output;
+    PyTypeObject *VersionCounter;
+    Py_ssize_t c_value, c_operation, c_code, c_lasti;
+    PyObject *counter_of;
     PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay, *attach_view;
-    PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *share_inference;
+    PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *MULTIPLE_OUTPUTS, *share_inference;
     /* modes */
     PyObject *state_variable;
     PyTypeObject *State;
-    Py_ssize_t s_intercept, s_grad_enabled, s_record, s_extra, s_inference;
+    Py_ssize_t s_intercept, s_unusual, s_grad_enabled, s_record, s_extra, s_inference;
     /* graph/ */
     PyTypeObject *Node;
     Py_ssize_t n_sequence_nr, n_recorded_edges, n_saved, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
@@ -60,7 +63,7 @@ typedef struct {
     Py_ssize_t a_variable;
     PyTypeObject *OutputEdge;
     PyTypeObject *Freed;
-    PyObject *current_edge, *leaf_edge, *resolve_leaves, *unpack_input, *unpack_output;
+    PyObject *current_edge, *own_edge, *leaf_edge, *rebase_history, *resolve_leaves, *unpack_input, *unpack_output;
     PyObject *internal;       /* ids of undertow's own code objects */
     int sites;                /* whether nodes remember the line that made them */
     int without_twins;        /* whether Python functions do what their twins would */
@@ -94,9 +97,19 @@ void expression_free(Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
 
+/* target (+ - * /)= other, an array or a number, if that can be computed here without an exception being noted; whether
+ * it was. */
+int change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other);
+
+/* ---- multiples.c */
+
+/* target += alpha * other (or -=, by the ufunc), in place, if both are large: 1 if it is done, 0 if not, -1 with an
+ * exception */
+int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *alpha);
+
 /* ---- operation.c */
 
-extern PyTypeObject Operation_Type, Variadic_Type;
+extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 
 /* ---- pull.c */
 
@@ -104,13 +117,12 @@ extern PyTypeObject Operation_Type, Variadic_Type;
 
 extern PyTypeObject Pull_Type;
 
-/* Whether pull_gradients can be used with this namespace and gradient. */
-int pull_applies(PyObject *xp, PyObject *grad);
+/* How many edges the nodes have, if pull_gradients can be used with this namespace and gradient; otherwise 0. -1: an
+ * exception. */
+int pull_applies(PyObject *pull, PyObject *xp, PyObject *grad);
 /* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if that failed. */
 int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
                    PyObject **gradients);
-/* How many edges the nodes have; 0 if pull_gradients cannot be used. */
-int pull_size(PyObject *pull);
 
 /* ---- engine.c */
 
@@ -206,6 +218,13 @@ referent(PyObject *reference)
     PyObject *found = PyWeakref_GetObject(reference);
     return found == NULL || found == Py_None ? NULL : Py_NewRef(found);
 #endif
+}
+
+/* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/narrow.py). */
+static inline int
+is_narrow(PyObject *value)
+{
+    return PyArray_CheckExact(value) && PyArray_TYPE((PyArrayObject *)value) >= NPY_USERDEF;
 }
 
 /* For objects that stand in for a Python function: its attributes, and binding to an instance as a method. */

@@ -375,8 +375,8 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
         return -1;
     }
     Py_DECREF(pull); /* its class keeps it */
-    if (Py_IS_TYPE(pull, &Pull_Type) && pull_applies(pass->xp, grad)) {
-        int size = pull_size(pull);
+    if (Py_IS_TYPE(pull, &Pull_Type)) {
+        int size = pull_applies(pull, pass->xp, grad);
         if (size < 0) {
             return -1;
         }

@@ -322,6 +322,63 @@ small_result(int symbol, PyObject *left, PyObject *right)
     return out;
 }
 
+/* The symbol of a ufunc that is computed here; -1 for any other. */
+static int
+symbol_of(PyObject *ufunc)
+{
+    for (int k = 0; k < 4; k++) {
+        if (ufunc == ufuncs[k]) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+int
+change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other)
+{
+    int symbol = symbol_of(ufunc), step = 0;
+    PyArray_Descr *descr = PyArray_DESCR(target);
+    double number, scratch[SMALL];
+    float single;
+    const void *from;
+    if (symbol < 0 || (descr != core.float32 && descr != core.float64) || !is_plain(target) ||
+        !PyArray_ISWRITEABLE(target) || PyArray_SIZE(target) > SMALL) {
+        return 0;
+    }
+    if (PyArray_CheckExact(other)) {
+        PyArrayObject *array = (PyArrayObject *)other;
+        step = same_shape(array, target);
+        if (PyArray_DESCR(array) != descr || !(step ? is_plain(array) : PyArray_NDIM(array) == 0)) {
+            return 0;
+        }
+        from = PyArray_DATA(array);
+    }
+    else {
+        if (!as_number(other, &number)) {
+            return 0;
+        }
+        single = (float)number;
+        if (descr == core.float32 && !(single - single == 0)) {
+            return 0;
+        }
+        from = descr == core.float32 ? (void *)&single : (void *)&number;
+    }
+    /* by way of `scratch`: NumPy computes anew if something was noted, and `other` may overlap */
+    forget_exceptions();
+    if (descr == core.float32) {
+        loop_float(symbol, PyArray_DATA(target), 1, from, step, (float *)scratch, PyArray_SIZE(target));
+    }
+    else {
+        loop_double(symbol, PyArray_DATA(target), 1, from, step, scratch, PyArray_SIZE(target));
+    }
+    if (exceptions_noted()) {
+        return 0;
+    }
+    memcpy(PyArray_DATA(target), scratch, PyArray_NBYTES(target));
+    return 1;
+}
+
 /* ---- evaluating */
 
 /* Whether left (+ - * /) right can be written into `into`, one of the two. */

@@ -114,5 +114,27 @@ PyObject *softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *log_softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *log_softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *convolve(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *convolve_transposed(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *convolve_weight(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *adaptive_max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *avg_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *adam_update(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *random_words(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *random_singles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *random_doubles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *random_normals(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *random_permutation(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -1,9 +1,12 @@
-/* gelu: every number times the probability that a normal variable is less, or times a curve that is close to it.
+/* gelu: every number times the probability that a normal variable is less, or times a curve that is close to it; and
+ * silu: the same of a logistic variable.
  *
  * Both ways the value is x * p, where p is small and exact for negative x: p = exp(-a) * q, with a tame function q of
  * |x|, and 1 - exp(-a) * q for positive x. The derivative is p + x * p'.
  */
 #include "kernels.h"
+#include "crew.h"
+#define FUSED_PRODUCTS
 #include "exponential.h"
 
 typedef struct {
@@ -14,43 +17,31 @@ typedef struct {
 
 /* ---- the probability */
 
-/* exp(u * u) * erfc(u) for u >= 0, by a polynomial of 1 / (1 + 0.3 u), within 2e-8 of it */
+/* exp(u * u) * erfc(u) for u >= 0, within 2e-8 of it: t * (1 + s * p(s)) with t = 1 / (1 + 0.3 u) and s = 1 - t, which
+ * is exact at 0 */
 INLINE float
 scaled_tail_float(float u)
 {
-    float t = 1.0f / (1.0f + 0.3f * u);
-    float p = -0.129406974f;
-    p = p * t + 0.484953791f;
-    p = p * t - 0.510904372f;
-    p = p * t + 0.545988381f;
-    p = p * t - 0.0933176130f;
-    p = p * t + 0.214285195f;
-    p = p * t + 0.148526743f;
-    p = p * t + 0.170684710f;
-    p = p * t + 0.169190124f;
-    return p * t;
-}
-
-/* for |x| < 1.25, where digits would be lost otherwise; within 3e-9 */
-INLINE float
-central_float(float x)
-{
-    float z = x * x, p = -6.71799535e-06f;
-    p = p * z + 0.000110655412f;
-    p = p * z - 0.00118325162f;
-    p = p * z + 0.00997190084f;
-    p = p * z - 0.0664901137f;
-    p = p * z + 0.398942262f;
-    return p * x + 0.5f;
+    float t = 1.0f / (1.0f + 0.3f * u), s = 0.3f * u * t;
+    float p = -0.128817528f;
+    p = p * s + 0.548389614f;
+    p = p * s - 0.737063229f;
+    p = p * s - 0.419624329f;
+    p = p * s + 2.88869524f;
+    p = p * s - 4.80957508f;
+    p = p * s + 4.58845043f;
+    p = p * s - 2.76126099f;
+    return t * (p * s + 1.0f);
 }
 
 INLINE float
 probability_float(float x, float *slope)
 {
     float density = decay_float(-0.5f * x * x), size = x < 0 ? -x : x;
-    float tail = 0.5f * density * scaled_tail_float(size * 0.707106781f), outer = x < 0 ? tail : 1.0f - tail;
+    float u = 0.707106781f * (size < 20 ? size : 20); /* beyond, the density is 0 */
+    float tail = 0.5f * density * scaled_tail_float(u);
     *slope = density * 0.398942280f;
-    return size < 1.25f ? central_float(x) : outer;
+    return x < 0 ? tail : 1.0f - tail;
 }
 
 INLINE double
@@ -74,6 +65,17 @@ probability_double(double x, double *slope)
 
 CURVE(float)
 CURVE(double)
+
+#define LOGISTIC(REAL)                                                                           \
+    INLINE REAL logistic_##REAL(REAL x, REAL *slope)                                             \
+    {                                                                                            \
+        REAL small = decay_##REAL(x < 0 ? x : -x), inverse = 1 / (1 + small);                    \
+        *slope = small * inverse * inverse;                                                      \
+        return x < 0 ? small * inverse : inverse;                                                \
+    }
+
+LOGISTIC(float)
+LOGISTIC(double)
 
 /* ---- for all elements */
 
@@ -101,23 +103,71 @@ LOOPS(probability, float)
 LOOPS(probability, double)
 LOOPS(curve, float)
 LOOPS(curve, double)
+LOOPS(logistic, float)
+LOOPS(logistic, double)
 
 typedef void (*Loop)(const Elements *);
 
-/* by whether it is a gradient, by whether it is the curve, by whether it is double */
-static const Loop loops[2][2][2] = {
-    {{probability_values_float, probability_values_double}, {curve_values_float, curve_values_double}},
-    {{probability_gradients_float, probability_gradients_double}, {curve_gradients_float, curve_gradients_double}}};
+enum { PROBABILITY, TANH_CURVE, SIGMOID };
+
+/* by whether it is a gradient, by the kind of curve, by whether it is double */
+static const Loop loops[2][3][2] = {{{probability_values_float, probability_values_double},
+                                     {curve_values_float, curve_values_double},
+                                     {logistic_values_float, logistic_values_double}},
+                                    {{probability_gradients_float, probability_gradients_double},
+                                     {curve_gradients_float, curve_gradients_double},
+                                     {logistic_gradients_float, logistic_gradients_double}}};
+
+#define PIECE 4096 /* elements */
+
+typedef struct {
+    Loop loop;
+    Elements all;
+    size_t size; /* of one */
+} Pieces;
+
+static void
+run_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    const Pieces *pieces = context;
+    const Elements *all = &pieces->all;
+    Py_ssize_t start = first * PIECE, end = last * PIECE < all->count ? last * PIECE : all->count;
+    size_t bytes = start * pieces->size;
+    Elements some = {(const char *)all->x + bytes, all->g == NULL ? NULL : (const char *)all->g + bytes,
+                     (char *)all->out + bytes, end - start};
+    pieces->loop(&some);
+}
 
 static PyObject *
-run(PyArrayObject *x, PyArrayObject *g, int curve)
+run(PyArrayObject *x, PyArrayObject *g, int kind)
 {
     PyObject *out = new_like(x);
     if (out != NULL) {
-        Loop loop = loops[g != NULL][curve][PyArray_TYPE(x) == NPY_DOUBLE];
-        Elements given = {PyArray_DATA(x), g == NULL ? NULL : PyArray_DATA(g), data_of(out), PyArray_SIZE(x)};
-        WORK(given.count, loop(&given));
+        int is_double = PyArray_TYPE(x) == NPY_DOUBLE;
+        Py_ssize_t count = PyArray_SIZE(x);
+        Pieces pieces = {loops[g != NULL][kind][is_double],
+                         {PyArray_DATA(x), g == NULL ? NULL : PyArray_DATA(g), data_of(out), count},
+                         PyArray_ITEMSIZE(x)};
+        WORK(count, divide(run_pieces, &pieces, (count + PIECE - 1) / PIECE, (is_double ? 5.0 : 0.7) * count));
     }
+    return out;
+}
+
+static PyObject *
+values(PyObject *x, int kind)
+{
+    return is_plain(x) ? run((PyArrayObject *)x, NULL, kind) : Py_NewRef(Py_None);
+}
+
+static PyObject *
+gradients(PyObject *given, PyObject *x, int kind)
+{
+    PyArrayObject *g = is_plain(x) ? gradient_like(given, (PyArrayObject *)x) : NULL;
+    if (g == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *out = run((PyArrayObject *)x, g, kind);
+    Py_DECREF(g);
     return out;
 }
 
@@ -125,24 +175,27 @@ run(PyArrayObject *x, PyArrayObject *g, int curve)
 PyObject *
 gelu(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 2 || !is_plain(arguments[0])) {
-        Py_RETURN_NONE;
-    }
-    return run((PyArrayObject *)arguments[0], NULL, arguments[1] == Py_True);
+    return count != 2 ? Py_NewRef(Py_None) : values(arguments[0], arguments[1] == Py_True ? TANH_CURVE : PROBABILITY);
 }
 
 /* gelu_gradient(g, x, curve) */
 PyObject *
 gelu_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !is_plain(arguments[1])) {
-        Py_RETURN_NONE;
-    }
-    PyArrayObject *x = (PyArrayObject *)arguments[1], *g = gradient_like(arguments[0], x);
-    if (g == NULL) {
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    }
-    PyObject *out = run(x, g, arguments[2] == Py_True);
-    Py_DECREF(g);
-    return out;
+    return count != 3 ? Py_NewRef(Py_None)
+                      : gradients(arguments[0], arguments[1], arguments[2] == Py_True ? TANH_CURVE : PROBABILITY);
+}
+
+/* silu_values(x) */
+PyObject *
+silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return count != 1 ? Py_NewRef(Py_None) : values(arguments[0], SIGMOID);
+}
+
+/* silu_slopes(g, x) -> the gradient */
+PyObject *
+silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return count != 2 ? Py_NewRef(Py_None) : gradients(arguments[0], arguments[1], SIGMOID);
 }

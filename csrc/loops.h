@@ -15,6 +15,15 @@
 #endif
 #endif
 
+/* Where this is defined, a product and the sum it joins may be rounded together. */
+#ifdef FUSED_PRODUCTS
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=fast")
+#endif
+#endif
+
 /* The loops are compiled for several generations of processors; which one it is, is found when the module is loaded. */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__) && defined(__GLIBC__)
 #define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

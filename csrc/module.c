@@ -1,6 +1,7 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
+#include "crew.h"
 #include "kernels.h"
 
 Core core;
@@ -22,10 +23,10 @@ typedef struct {
 #define OBJECT(name) {#name, &core.name}
 
 static const Object objects[] = {
-    TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(State), TYPE(Node),
+    TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
-    OBJECT(INFERENCE), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
+    OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(current_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(internal), OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(pause)};
@@ -39,6 +40,9 @@ static const Slot slots[] = {
     {"View", "version", &core.v_version}, {"Replay", "before", &core.r_before},
     {"Replay", "function", &core.r_function}, {"Replay", "arguments", &core.r_arguments},
     {"Replay", "output", &core.r_output}, {"State", "intercept", &core.s_intercept},
+    {"State", "unusual", &core.s_unusual}, {"VersionCounter", "value", &core.c_value},
+    {"VersionCounter", "operation", &core.c_operation}, {"VersionCounter", "code", &core.c_code},
+    {"VersionCounter", "lasti", &core.c_lasti},
     {"State", "grad_enabled", &core.s_grad_enabled},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
@@ -143,6 +147,7 @@ use_twins(PyObject *module, PyObject *enabled)
 
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
+    {"set_threads", set_threads, METH_O},
     {"evaluate", evaluate, METH_VARARGS},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
@@ -158,10 +163,32 @@ static PyMethodDef functions[] = {
     {"softmax_scores", (PyCFunction)(void (*)(void))softmax_scores, METH_FASTCALL},
     {"weigh_scores", (PyCFunction)(void (*)(void))weigh_scores, METH_FASTCALL},
     {"slope_scores", (PyCFunction)(void (*)(void))slope_scores, METH_FASTCALL},
+    {"lstm_step", (PyCFunction)(void (*)(void))lstm_step, METH_FASTCALL},
+    {"lstm_step_gradient", (PyCFunction)(void (*)(void))lstm_step_gradient, METH_FASTCALL},
+    {"adam_update", (PyCFunction)(void (*)(void))adam_update, METH_FASTCALL},
+    {"random_words", (PyCFunction)(void (*)(void))random_words, METH_FASTCALL},
+    {"random_singles", (PyCFunction)(void (*)(void))random_singles, METH_FASTCALL},
+    {"random_doubles", (PyCFunction)(void (*)(void))random_doubles, METH_FASTCALL},
+    {"random_normals", (PyCFunction)(void (*)(void))random_normals, METH_FASTCALL},
+    {"random_permutation", (PyCFunction)(void (*)(void))random_permutation, METH_FASTCALL},
     {"softmax_rows", (PyCFunction)(void (*)(void))softmax_rows, METH_FASTCALL},
     {"softmax_rows_gradient", (PyCFunction)(void (*)(void))softmax_rows_gradient, METH_FASTCALL},
     {"log_softmax_rows", (PyCFunction)(void (*)(void))log_softmax_rows, METH_FASTCALL},
     {"log_softmax_rows_gradient", (PyCFunction)(void (*)(void))log_softmax_rows_gradient, METH_FASTCALL},
+    {"convolve", (PyCFunction)(void (*)(void))convolve, METH_FASTCALL},
+    {"convolve_transposed", (PyCFunction)(void (*)(void))convolve_transposed, METH_FASTCALL},
+    {"convolve_weight", (PyCFunction)(void (*)(void))convolve_weight, METH_FASTCALL},
+    {"max_pool", (PyCFunction)(void (*)(void))max_pool, METH_FASTCALL},
+    {"adaptive_max_pool", (PyCFunction)(void (*)(void))adaptive_max_pool, METH_FASTCALL},
+    {"max_pool_gradient", (PyCFunction)(void (*)(void))max_pool_gradient, METH_FASTCALL},
+    {"avg_pool", (PyCFunction)(void (*)(void))avg_pool, METH_FASTCALL},
+    {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
+    {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
+    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
+    {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
+    {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
+    {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
+    {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "undertow._core",
@@ -175,7 +202,8 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
+    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
+        PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
         PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {
         Py_XDECREF(module);

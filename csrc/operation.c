@@ -5,6 +5,8 @@
  */
 #include "operation.h"
 
+static PyObject *name_out, *name_name;
+
 /* ---- reading the plan */
 
 static void
@@ -21,19 +23,42 @@ form_free(Form *form)
     }
 }
 
+/* Where the node keeps outputs, and what all of several are. */
+static int
+read_outputs(Form *form, PyObject *outputs)
+{
+    for (int k = 0; k < form->output_count; k++) {
+        SavedOutput *item = &form->outputs[k];
+        PyObject *slot;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(outputs, k), "iUI", &item->output, &slot, &item->users) ||
+            find_slot(form->node, slot, &item->slot) < 0) {
+            return -1;
+        }
+    }
+    if (!form->several || form->node == NULL) {
+        return 0;
+    }
+    PyObject *shapes = PyUnicode_FromString("_shapes"), *dtypes = PyUnicode_FromString("_dtypes");
+    int status = shapes == NULL || dtypes == NULL || find_slot(form->node, shapes, &form->shapes) < 0 ||
+                 find_slot(form->node, dtypes, &form->their_dtypes) < 0;
+    Py_XDECREF(shapes);
+    Py_XDECREF(dtypes);
+    return status ? -1 : 0;
+}
+
 /* A form from its description, the tuple of ops/compiled.py's `form`. */
 static Form *
 form_new(PyObject *description)
 {
-    PyObject *forward, *node, *edges, *saved, *values, *saved_out;
+    PyObject *forward, *node, *edges, *saved, *values, *outputs;
     Form *form = PyMem_Calloc(1, sizeof(Form));
     if (form == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    if (!PyArg_ParseTuple(description, "OOIiiiO!O!O!OI", &forward, &node, &form->dtypes, &form->first,
+    if (!PyArg_ParseTuple(description, "OOIiiiO!O!O!O!iI", &forward, &node, &form->dtypes, &form->first,
                           &form->any_float, &form->check_output, &PyTuple_Type, &edges, &PyTuple_Type, &saved,
-                          &PyTuple_Type, &values, &saved_out, &form->out_users)) {
+                          &PyTuple_Type, &values, &PyTuple_Type, &outputs, &form->several, &form->constant)) {
         goto failed;
     }
     form->forward = expression_new(forward);
@@ -43,8 +68,9 @@ form_new(PyObject *description)
     form->node = node == Py_None ? NULL : (PyTypeObject *)Py_NewRef(node);
     form->edge_count = (int)PyTuple_GET_SIZE(edges);
     form->saved_count = (int)PyTuple_GET_SIZE(saved);
-    if (form->edge_count > MOST_EDGES || form->saved_count > MOST_EDGES) {
-        PyErr_SetString(PyExc_ValueError, "an operation has too many inputs");
+    form->output_count = (int)PyTuple_GET_SIZE(outputs);
+    if (form->edge_count > MOST_EDGES || form->saved_count > MOST_EDGES || form->output_count > MOST_SAVED_OUTPUTS) {
+        PyErr_SetString(PyExc_ValueError, "an operation has too many inputs or outputs");
         goto failed;
     }
     for (int k = 0; k < form->edge_count; k++) {
@@ -60,7 +86,7 @@ form_new(PyObject *description)
             goto failed;
         }
     }
-    if (saved_out != Py_None && find_slot(form->node, saved_out, &form->saved_out) < 0) {
+    if (read_outputs(form, outputs) < 0) {
         goto failed;
     }
     form->values = PyMem_Calloc(PyTuple_GET_SIZE(values) + 1, sizeof(Value));
@@ -87,24 +113,10 @@ failed:
     return NULL;
 }
 
-/* Ask for the plan; 0 if there is none. A thread that comes second finds it made, or leaves it to Python. */
-static int
-make_plan(Operation *self)
+int
+read_description(Operation *self, PyObject *description)
 {
-    PyObject *plan = self->plan, *names, *defaults, *inputs, *form, *number_form;
-    if (plan == NULL) {
-        return 0;
-    }
-    self->plan = NULL;
-    PyObject *description = PyObject_CallNoArgs(plan);
-    Py_DECREF(plan);
-    if (description == NULL) {
-        return -1;
-    }
-    if (description == Py_None) {
-        Py_DECREF(description);
-        return 0;
-    }
+    PyObject *names, *defaults, *inputs, *form, *number_form;
     int ok = PyArg_ParseTuple(description, "O!O!O!iiiiOO", &PyTuple_Type, &names, &PyTuple_Type, &defaults,
                               &PyTuple_Type, &inputs, &self->positional, &self->number, &self->is_view,
                               &self->elementwise, &form, &number_form) &&
@@ -122,15 +134,37 @@ make_plan(Operation *self)
         }
         self->forms[0] = PyErr_Occurred() ? NULL : form_new(form); /* last: it says that the plan is made */
     }
-    Py_DECREF(description);
     return PyErr_Occurred() ? -1 : ok;
+}
+
+/* Ask for the plan; 0 if there is none. A thread that comes second finds it made, or leaves it to Python. */
+static int
+make_plan(Operation *self)
+{
+    PyObject *plan = self->plan;
+    if (plan == NULL) {
+        return 0;
+    }
+    self->plan = NULL;
+    PyObject *description = PyObject_CallNoArgs(plan);
+    Py_DECREF(plan);
+    if (description == NULL) {
+        return -1;
+    }
+    if (description == Py_None) {
+        Py_DECREF(description);
+        return 0;
+    }
+    int made = self->read(self, description);
+    Py_DECREF(description);
+    return made;
 }
 
 /* ---- calling */
 
-/* Put what the function was called with in the order of its arguments; whether that can be done here. */
-static int
-bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names, PyObject **values)
+int
+bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names, PyObject **values,
+               PyObject **out)
 {
     if (count > self->positional) {
         return 0;
@@ -140,6 +174,10 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
         PyObject *name = PyTuple_GET_ITEM(names, k);
         int place = 0;
+        if (out != NULL && name == name_out) {
+            *out = given[count + k];
+            continue;
+        }
         while (place < self->count && self->names[place] != name) { /* both are interned */
             place++;
         }
@@ -159,21 +197,33 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     return 1;
 }
 
-/* The arrays of the tensors, and everything else as it is; whether the form can compute with them. */
+/* Whether an argument that is no tensor may be the dtype bfloat16, or its class. */
 static int
+may_be_narrow(PyObject *value)
+{
+    if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
+        return 0;
+    }
+    return PyType_Check(value) || (PyArray_DescrCheck(value) && ((PyArray_Descr *)value)->type_num >= NPY_USERDEF);
+}
+
+int
 find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments)
 {
     PyArray_Descr *dtype = NULL;
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
+            if (may_be_narrow(value)) {
+                return 0;
+            }
             continue;
         }
         if (!is_tensor(value) || SLOT(value, core.t_xp) != core.cpu) {
             return 0;
         }
         arguments[k] = SLOT(value, core.t_array);
-        if (!PyArray_CheckExact(arguments[k])) {
+        if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->is_view)) {
             return 0;
         }
         if (form->dtypes >> k & 1) {
@@ -206,6 +256,38 @@ as_cpu_array(PyObject *value)
     return array;
 }
 
+/* Several results (taken over): a tuple of arrays. */
+static PyObject *
+as_arrays(PyObject *several)
+{
+    PyObject *sequence = PySequence_Fast(several, "an operation returns its results in a tuple");
+    Py_DECREF(several);
+    Py_ssize_t count = sequence == NULL ? 0 : PySequence_Fast_GET_SIZE(sequence);
+    PyObject *arrays = sequence == NULL ? NULL : PyTuple_New(count);
+    for (Py_ssize_t k = 0; arrays != NULL && k < count; k++) {
+        PyObject *array = as_cpu_array(Py_NewRef(PySequence_Fast_GET_ITEM(sequence, k)));
+        if (array == NULL) {
+            Py_CLEAR(arrays);
+        }
+        else {
+            PyTuple_SET_ITEM(arrays, k, array);
+        }
+    }
+    Py_XDECREF(sequence);
+    return arrays;
+}
+
+static int
+are_arrays(PyObject *several)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(several); k++) {
+        if (!PyArray_CheckExact(PyTuple_GET_ITEM(several, k))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Whether the result has the dtype that it should: otherwise Python converts the operands and computes it anew. */
 static int
 dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
@@ -218,13 +300,13 @@ dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
            (form->any_float && (PyArray_ISFLOAT(first) || PyArray_ISCOMPLEX(first)));
 }
 
-/* The result of a form for these values; NULL without an exception: Python has to compute it. */
+/* What a form computes, an array or a tuple of them; NULL without an exception: Python has to compute it. */
 static PyObject *
-compute(Operation *self, const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments)
+compute(const Operation *self, const Form *form, PyObject *const *arguments)
 {
     PyObject *out = expression_value(form->forward, arguments);
     if (out != NULL) {
-        out = as_cpu_array(out);
+        out = form->several ? as_arrays(out) : as_cpu_array(out);
     }
     if (out == NULL) {
         if (self->elementwise &&
@@ -234,59 +316,115 @@ compute(Operation *self, const Form *form, PyObject *state, PyObject *const *val
         }
         return NULL;
     }
-    if (!PyArray_CheckExact(out) || !dtype_is_right(form, arguments, out)) {
-        Py_DECREF(out);
+    if (form->several ? !are_arrays(out) : !PyArray_CheckExact(out) || !dtype_is_right(form, arguments, out)) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* Whether the result can be written into `out` as it is, and nothing is to be recorded: write_out of
+ * ops/out_variants.py refuses the rest, or makes it fit. */
+static int
+takes_result(const Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
+{
+    if (!is_tensor(out) || SLOT(out, core.t_xp) != core.cpu || SLOT(state, core.s_unusual) != Py_False ||
+        !is_free(out, state)) {
+        return 0;
+    }
+    for (int k = 0; SLOT(state, core.s_grad_enabled) == Py_True && k < self->count; k++) {
+        if (is_tensor(values[k]) && may_require_grad(values[k])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+write_result(const Operation *self, PyObject *result, PyObject *out)
+{
+    PyArrayObject *from = (PyArrayObject *)result, *to = (PyArrayObject *)SLOT(out, core.t_array);
+    PyObject *name = NULL;
+    Py_INCREF(to);
+    int status = PyArray_CheckExact(to) && PyArray_DESCR(from) == PyArray_DESCR(to) && PyArray_SAMESHAPE(from, to) &&
+                 PyArray_ISWRITEABLE(to);
+    if (status) {
+        name = PyObject_GetAttr(self->function, name_name);
+        status = name != NULL && PyArray_CopyInto(to, from) == 0 && count_change(out, name) != NULL;
+    }
+    Py_XDECREF(name);
+    Py_DECREF(from);
+    Py_DECREF(to);
+    return status ? Py_NewRef(out) : NULL;
+}
+
+int
+is_given_number(const Operation *self, PyObject *const *values)
+{
+    return self->number >= 0 &&
+           (PyFloat_CheckExact(values[self->number]) || PyLong_CheckExact(values[self->number]));
+}
+
+/* The result of the operation; NULL without an exception: Python has to compute it. */
+static PyObject *
+usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
+{
+    PyObject *arguments[MOST_ARGUMENTS];
+    int is_number = is_given_number(self, values);
+    const Form *form = self->forms[is_number];
+    if (SLOT(state, core.s_intercept) != Py_None || form == NULL ||
+        (out != NULL && (form->several || !takes_result(self, state, values, out))) ||
+        !find_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
         return NULL;
     }
-    return record_result(self, form, state, values, arguments, out);
+    for (int k = 0; k < self->count; k++) { /* a tensor may be given another array while we compute with this one */
+        Py_INCREF(arguments[k]);
+    }
+    PyObject *result = compute(self, form, arguments);
+    if (result != NULL && out != NULL) {
+        result = write_result(self, result, out);
+    }
+    else if (result != NULL) {
+        result = record_result(self, form, state, values, arguments, result);
+    }
+    for (int k = 0; k < self->count; k++) {
+        Py_DECREF(arguments[k]);
+    }
+    return result;
+}
+
+int
+has_plan(Operation *self)
+{
+    return self->forms[0] != NULL ? 1 : make_plan(self);
 }
 
 static PyObject *
 operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
-    Operation *self = (Operation *)callable;
-    PyObject *values[MOST_ARGUMENTS], *arguments[MOST_ARGUMENTS], *state = NULL;
-    if (self->forms[0] == NULL) {
-        int made = make_plan(self);
-        if (made < 0) {
+    Operation *self = (Operation *)callable, *planned = self->of == NULL ? self : self->of;
+    PyObject *values[MOST_ARGUMENTS], *state, *out = Py_None;
+    int made = has_plan(planned);
+    if (made < 0) {
+        return NULL;
+    }
+    if (made && bind_arguments(planned, given, PyVectorcall_NARGS(flagged), names, values,
+                               self->of == NULL ? NULL : &out)) {
+        if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
             return NULL;
         }
-        if (!made) {
-            goto python;
+        PyObject *result = usual_result(planned, state, values, out == Py_None ? NULL : out);
+        Py_DECREF(state);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
         }
     }
-    if (!bind_arguments(self, given, PyVectorcall_NARGS(flagged), names, values) ||
-        PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
-        goto python;
-    }
-    if (SLOT(state, core.s_intercept) != Py_None) {
-        goto python;
-    }
-    int is_number = self->number >= 0 && (PyFloat_CheckExact(values[self->number]) ||
-                                          PyLong_CheckExact(values[self->number]));
-    const Form *form = self->forms[is_number];
-    if (form == NULL || !find_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
-        goto python;
-    }
-    for (int k = 0; k < self->count; k++) { /* a tensor may be given another array while we compute with this one */
-        Py_INCREF(arguments[k]);
-    }
-    PyObject *result = compute(self, form, state, values, arguments);
-    for (int k = 0; k < self->count; k++) {
-        Py_DECREF(arguments[k]);
-    }
-    if (result != NULL || PyErr_Occurred()) {
-        Py_DECREF(state);
-        return result;
-    }
-python:
-    Py_XDECREF(state);
     return PyObject_Vectorcall(self->function, given, flagged, names);
 }
 
 /* ---- the type */
 
-static PyObject *
+/* Operation(function, plan): `plan` is a function, or the Operation that this one is with an argument `out` */
+PyObject *
 operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = {"function", "plan", NULL};
@@ -294,12 +432,22 @@ operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", keywords, &function, &plan)) {
         return NULL;
     }
+    if (name_out == NULL && ((name_out = PyUnicode_InternFromString("out")) == NULL ||
+                             (name_name = PyUnicode_InternFromString("__name__")) == NULL)) {
+        return NULL;
+    }
     Operation *self = (Operation *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = operation_call;
         self->function = Py_NewRef(function);
-        self->plan = Py_NewRef(plan);
+        self->read = read_description;
         self->number = -1;
+        if (Py_IS_TYPE(plan, &Operation_Type)) {
+            self->of = (Operation *)Py_NewRef(plan);
+        }
+        else {
+            self->plan = Py_NewRef(plan);
+        }
     }
     return (PyObject *)self;
 }
@@ -309,6 +457,7 @@ operation_traverse(Operation *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
     Py_VISIT(self->plan);
+    Py_VISIT(self->of);
     for (int k = 0; k < MOST_ARGUMENTS; k++) {
         Py_VISIT(self->defaults[k]);
     }
@@ -320,6 +469,7 @@ operation_clear(Operation *self)
 {
     Py_CLEAR(self->function);
     Py_CLEAR(self->plan);
+    Py_CLEAR(self->of);
     return 0;
 }
 
@@ -377,7 +527,7 @@ operation_module(Operation *self, void *closure)
     return PyObject_GetAttrString(self->function, "__module__");
 }
 
-static PyGetSetDef operation_attributes[] = {{"__doc__", (getter)operation_documentation},
+PyGetSetDef operation_attributes[] = {{"__doc__", (getter)operation_documentation},
                                              {"__module__", (getter)operation_module},
                                              {NULL}};
 

@@ -24,6 +24,8 @@ typedef struct {
     PyObject *function; /* Python's */
     PyObject *plan;     /* a function that describes the rules (see ops/compiled.py), until it has been called */
     int edge_count;     /* 0 until the plan is made */
+    int several;        /* whether the node has several outputs, and their gradients come in a list */
+    int only;           /* the one of them that has a gradient, which the rules get; -1: they get the list */
     int kept_count, value_count;
     Kept kept[MOST_EDGES];
     Rules rules[2]; /* for arrays, and for tensors in a recorded pass */
@@ -51,8 +53,9 @@ read_plan(Pull *self, PyObject *description)
 {
     PyObject *type, *kept, *joint[2], *edges[2];
     int values;
-    if (!PyArg_ParseTuple(description, "O!O!iO!OO!O", &PyType_Type, &type, &PyTuple_Type, &kept, &values,
-                          &PyTuple_Type, &edges[0], &joint[0], &PyTuple_Type, &edges[1], &joint[1])) {
+    if (!PyArg_ParseTuple(description, "O!O!iO!OO!Oii", &PyType_Type, &type, &PyTuple_Type, &kept, &values,
+                          &PyTuple_Type, &edges[0], &joint[0], &PyTuple_Type, &edges[1], &joint[1], &self->several,
+                          &self->only)) {
         return -1;
     }
     Py_ssize_t count = PyTuple_GET_SIZE(edges[0]);
@@ -83,10 +86,10 @@ read_plan(Pull *self, PyObject *description)
     return 0;
 }
 
-int
-pull_size(PyObject *pull)
+/* How many edges the nodes have; 0 if pull_gradients cannot be used, -1 with an exception. */
+static int
+pull_size(Pull *self)
 {
-    Pull *self = (Pull *)pull;
     if (self->edge_count == 0 && self->plan != NULL) {
         PyObject *plan = self->plan;
         self->plan = NULL;
@@ -187,6 +190,18 @@ joint_gradients(Pull *self, const Expression *rule, PyObject *const *arguments, 
     return 0;
 }
 
+/* A value (taken over) that rules compute with: arrays of bfloat16 in float32. */
+static PyObject *
+widened(PyObject *value)
+{
+    if (value == NULL || !is_narrow(value)) {
+        return value;
+    }
+    PyObject *wide = PyArray_CastToType((PyArrayObject *)value, PyArray_DescrFromType(NPY_FLOAT), 0);
+    Py_DECREF(value);
+    return wide;
+}
+
 /* The arguments of the rules are: gradient, kept tensors, values, needs. */
 int
 pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
@@ -203,9 +218,15 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     else {
         items = PySequence_Fast_ITEMS(edges);
     }
-    arguments[owned++] = Py_NewRef(grad);
+    if (self->several && self->only >= 0) {
+        grad = PyList_GET_ITEM(grad, self->only);
+    }
+    arguments[owned] = widened(Py_NewRef(grad));
+    if (arguments[owned++] == NULL) {
+        return -1;
+    }
     for (int k = 0; k < self->kept_count; k++) {
-        PyObject *value = unpack(&self->kept[k], node, recorded);
+        PyObject *value = widened(unpack(&self->kept[k], node, recorded));
         if (value == NULL) {
             goto done;
         }
@@ -252,10 +273,35 @@ done:
     return status;
 }
 
-int
-pull_applies(PyObject *xp, PyObject *grad)
+/* Whether the gradients of several outputs are a list of arrays, and None where there is none: not of the only one. */
+static int
+are_gradients(const Pull *self, PyObject *list)
 {
-    return xp == core.cpu ? PyArray_CheckExact(grad) : xp == core.recorded && is_tensor(grad);
+    if (!PyList_CheckExact(list) || self->only >= PyList_GET_SIZE(list) ||
+        (self->only >= 0 && PyList_GET_ITEM(list, self->only) == Py_None)) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyObject *grad = PyList_GET_ITEM(list, k);
+        if (grad != Py_None && (!PyArray_CheckExact(grad) || is_narrow(grad))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int
+pull_applies(PyObject *pull, PyObject *xp, PyObject *grad)
+{
+    Pull *self = (Pull *)pull;
+    int size = pull_size(self);
+    if (size <= 0) {
+        return size;
+    }
+    if (self->several) {
+        return xp == core.cpu && are_gradients(self, grad) ? size : 0;
+    }
+    return (xp == core.cpu ? PyArray_CheckExact(grad) : xp == core.recorded && is_tensor(grad)) ? size : 0;
 }
 
 /* pull(node, xp, grad, edges, keep) */
@@ -265,14 +311,11 @@ pull_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *
     Pull *self = (Pull *)callable;
     PyObject *gradients[MOST_EDGES];
     Py_ssize_t count = PyVectorcall_NARGS(flagged);
-    if (names != NULL || count != 5 || !pull_applies(given[1], given[2])) {
-        return PyObject_Vectorcall(self->function, given, flagged, names);
-    }
-    int size = pull_size(callable);
+    int size = names != NULL || count != 5 ? 0 : pull_applies(callable, given[1], given[2]);
     if (size < 0) {
         return NULL;
     }
-    PyObject *edges = given[3];
+    PyObject *edges = size == 0 ? NULL : given[3];
     if (size == 0 || !(PyTuple_Check(edges) || PyList_Check(edges)) || PySequence_Fast_GET_SIZE(edges) != size) {
         return PyObject_Vectorcall(self->function, given, flagged, names);
     }

@@ -35,18 +35,16 @@ is_internal(PyCodeObject *code)
     return answers[place].answer;
 }
 
-/* Note in a node which line of the user's program made it: code and instruction of the nearest frame that is not
- * undertow's own. See graph/sites.py. */
-int
-take_site(PyObject *node)
+/* The code (a new reference, NULL for none) and instruction of the nearest frame that is not undertow's own. */
+static PyCodeObject *
+user_site(int *lasti)
 {
-    PyFrameObject *frame = core.sites ? PyEval_GetFrame() : NULL;
+    PyFrameObject *frame = PyEval_GetFrame();
     PyCodeObject *code = NULL;
-    int lasti = 0;
     Py_XINCREF(frame);
     while (frame != NULL) {
         code = PyFrame_GetCode(frame);
-        lasti = PyFrame_GetLasti(frame);
+        *lasti = PyFrame_GetLasti(frame);
         PyFrameObject *back = is_internal(code) ? PyFrame_GetBack(frame) : NULL;
         Py_DECREF(frame);
         frame = back;
@@ -54,9 +52,88 @@ take_site(PyObject *node)
             Py_DECREF(code);
         }
     }
+    return code;
+}
+
+int
+take_site(PyObject *node)
+{
+    int lasti = 0;
+    PyCodeObject *code = core.sites ? user_site(&lasti) : NULL;
     SLOT(node, core.n_code) = code == NULL ? Py_NewRef(Py_None) : (PyObject *)code;
     SLOT(node, core.n_lasti) = PyLong_FromLong(lasti);
     return SLOT(node, core.n_lasti) == NULL ? -1 : 0;
+}
+
+/* ---- changes in place */
+
+/* The version counter of the memory that a tensor shows (borrowed), or NULL if nobody needed one yet. */
+static PyObject *
+found_counter(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra != Py_None && SLOT(extra, core.e_view) != Py_None) {
+        PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
+        extra = is_tensor(base) ? SLOT(base, core.t_extra) : Py_None;
+    }
+    PyObject *counter = extra == Py_None ? Py_None : SLOT(extra, core.e_counter);
+    return counter == Py_None ? NULL : counter;
+}
+
+PyObject *
+count_change(PyObject *tensor, PyObject *name)
+{
+    PyObject *counter = found_counter(tensor);
+    if (counter == NULL) {
+        counter = PyObject_CallOneArg(core.counter_of, tensor);
+        if (counter == NULL) {
+            return NULL;
+        }
+        Py_DECREF(counter); /* the tensor, or its base, keeps it */
+    }
+    if (!Py_IS_TYPE(counter, core.VersionCounter)) {
+        return counter; /* that of inference tensors counts nothing */
+    }
+    int lasti = 0;
+    PyCodeObject *code = user_site(&lasti);
+    PyObject *place = PyLong_FromLong(lasti);
+    PyObject *version = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(counter, core.c_value)) + 1);
+    if (version == NULL || place == NULL || PyErr_Occurred()) {
+        Py_XDECREF(code);
+        Py_XDECREF(place);
+        Py_XDECREF(version);
+        return NULL;
+    }
+    set_slot(counter, core.c_value, version);
+    set_slot(counter, core.c_operation, Py_NewRef(name));
+    set_slot(counter, core.c_code, code == NULL ? Py_NewRef(Py_None) : (PyObject *)code);
+    set_slot(counter, core.c_lasti, place);
+    return counter;
+}
+
+int
+may_require_grad(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (SLOT(tensor, core.t_edge) != Py_None) {
+        return 1;
+    }
+    if (extra == Py_None || SLOT(extra, core.e_view) == Py_None) {
+        return 0;
+    }
+    PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
+    return !is_tensor(base) || SLOT(base, core.t_edge) != Py_None;
+}
+
+int
+is_free(PyObject *tensor, PyObject *state)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra != Py_None && SLOT(extra, core.e_counter) == core.NO_COUNTER &&
+        SLOT(state, core.s_inference) != Py_True) {
+        return 0;
+    }
+    return SLOT(state, core.s_grad_enabled) != Py_True || !may_require_grad(tensor);
 }
 
 /* ---- recording */
@@ -159,8 +236,41 @@ show_to_recorder(PyObject *node, PyObject *state)
     return nothing == NULL ? -1 : 0;
 }
 
-/* The node of the operation. `edges` (new references) are taken over. */
-static PyObject *
+/* Note in the node of several results what they are. */
+static int
+describe_results(const Form *form, PyObject *node, PyObject *several)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(several);
+    PyObject *shapes = PyList_New(count), *dtypes = PyList_New(count);
+    for (Py_ssize_t k = 0; shapes != NULL && dtypes != NULL && k < count; k++) {
+        PyArrayObject *array = (PyArrayObject *)PyTuple_GET_ITEM(several, k);
+        PyObject *shape = shape_of(array);
+        if (shape == NULL) {
+            Py_CLEAR(shapes);
+        }
+        else {
+            PyList_SET_ITEM(shapes, k, shape);
+            PyList_SET_ITEM(dtypes, k, Py_NewRef(PyArray_DESCR(array)));
+        }
+    }
+    SLOT(node, form->shapes) = shapes;
+    SLOT(node, form->their_dtypes) = dtypes;
+    return shapes == NULL || dtypes == NULL ? -1 : 0;
+}
+
+/* Note in a node what the result is. */
+static int
+describe_result(const Form *form, PyObject *node, PyObject *out)
+{
+    if (form->several) {
+        return describe_results(form, node, out);
+    }
+    SLOT(node, core.n_shape) = shape_of((PyArrayObject *)out);
+    SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
+    return SLOT(node, core.n_shape) == NULL ? -1 : 0;
+}
+
+PyObject *
 new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments, PyObject *out,
          PyObject **edges, unsigned wanted)
 {
@@ -198,9 +308,10 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
     SLOT(node, core.n_recorded_edges) = recorded;
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
     SLOT(node, core.n_extra) = Py_NewRef(Py_None);
-    SLOT(node, core.n_shape) = shape_of((PyArrayObject *)out);
-    SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
     SLOT(node, core.n_params) = params_of(form, values, arguments);
+    if (describe_result(form, node, out) < 0) {
+        goto failed;
+    }
     for (int k = 0; k < form->saved_count; k++) {
         const Saved *saved = &form->saved[k];
         PyObject *tensor = values[saved->argument];
@@ -215,11 +326,12 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
             }
         }
     }
-    if (form->saved_out) {
-        SLOT(node, form->saved_out) = Py_NewRef(form->out_users & wanted ? out : Py_None);
+    for (int k = 0; k < form->output_count; k++) {
+        const SavedOutput *saved = &form->outputs[k];
+        PyObject *array = form->several ? PyTuple_GET_ITEM(out, saved->output) : out;
+        SLOT(node, saved->slot) = Py_NewRef(saved->users & wanted ? array : Py_None);
     }
-    if (SLOT(node, core.n_sequence_nr) == NULL || SLOT(node, core.n_shape) == NULL ||
-        SLOT(node, core.n_params) == NULL || take_site(node) < 0) {
+    if (SLOT(node, core.n_sequence_nr) == NULL || SLOT(node, core.n_params) == NULL || take_site(node) < 0) {
         goto failed;
     }
     if (show_to_recorder(node, state) == 0) {
@@ -232,9 +344,24 @@ failed:
 
 /* ---- views */
 
-/* Mark a result as a view of the source, as attach_view in tensor/views.py does; `arguments` is taken over. */
+/* The same for a view of a tensor whose slots cannot be read. */
 static int
-attach_view(PyObject *result, PyObject *source, PyObject *function, PyObject *arguments, PyObject *state)
+attach_to_other(PyObject *result, PyObject *number, PyObject *source, PyObject *function, PyObject *arguments,
+                PyObject *state)
+{
+    PyObject *nothing = PyObject_CallFunctionObjArgs(core.attach_view, result, source, function, arguments, state,
+                                                     number, NULL);
+    Py_XDECREF(nothing);
+    Py_DECREF(arguments);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* Mark a result as a view of the source, as attach_view in tensor/views.py does; `arguments` is taken over.
+ *
+ * number  which of several results it is; None if it is the only one */
+static int
+attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *function, PyObject *arguments,
+            PyObject *state)
 {
     PyObject *extra = SLOT(source, core.t_extra), *base = source, *before = NULL, *creation = core.DEFAULT;
     int status = -1;
@@ -254,11 +381,7 @@ attach_view(PyObject *result, PyObject *source, PyObject *function, PyObject *ar
         PyObject *view = SLOT(extra, core.e_view);
         base = SLOT(view, core.v_base);
         if (!is_tensor(base)) {
-            PyObject *nothing =
-                PyObject_CallFunctionObjArgs(core.attach_view, result, source, function, arguments, state, NULL);
-            Py_XDECREF(nothing);
-            Py_DECREF(arguments);
-            return nothing == NULL ? -1 : 0;
+            return attach_to_other(result, number, source, function, arguments, state);
         }
         creation = SLOT(view, core.v_creation);
         PyObject *of_base = SLOT(base, core.t_extra);
@@ -275,6 +398,9 @@ attach_view(PyObject *result, PyObject *source, PyObject *function, PyObject *ar
     else if (SLOT(state, core.s_grad_enabled) != Py_True) {
         creation = core.NO_GRAD;
     }
+    else if (number != Py_None) {
+        creation = core.MULTIPLE_OUTPUTS;
+    }
     PyObject *replay = core.Replay->tp_alloc(core.Replay, 0);
     PyObject *view = core.View->tp_alloc(core.View, 0);
     PyObject *made = core.Extra->tp_alloc(core.Extra, 0);
@@ -283,7 +409,7 @@ attach_view(PyObject *result, PyObject *source, PyObject *function, PyObject *ar
         SLOT(replay, core.r_before) = Py_NewRef(before);
         SLOT(replay, core.r_function) = Py_NewRef(function);
         SLOT(replay, core.r_arguments) = Py_NewRef(arguments);
-        SLOT(replay, core.r_output) = Py_NewRef(Py_None);
+        SLOT(replay, core.r_output) = Py_NewRef(number);
         SLOT(view, core.v_base) = Py_NewRef(base);
         SLOT(view, core.v_replay) = Py_NewRef(replay);
         SLOT(view, core.v_creation) = Py_NewRef(creation);
@@ -318,53 +444,141 @@ view_arguments(const Operation *self, PyObject *const *arguments)
 
 /* ---- the result */
 
+/* The edges (new references) that the operation would record; those that are not None, as bits. -1: an exception. */
+static int
+find_edges(const Form *form, PyObject *const *values, PyObject **edges)
+{
+    int wanted = 0;
+    for (int k = 0; k < form->edge_count; k++) {
+        PyObject *tensor = form->edges[k] < 0 ? Py_None : values[form->edges[k]];
+        edges[k] = tensor == Py_None ? Py_NewRef(Py_None) : edge_of(tensor);
+        if (edges[k] == NULL) {
+            while (k > 0) {
+                Py_DECREF(edges[--k]);
+            }
+            return -1;
+        }
+        wanted |= (edges[k] != Py_None) << k;
+    }
+    return wanted;
+}
+
+/* The node of the operation (a new reference), or None if nothing is recorded. */
+static PyObject *
+recorded_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments, PyObject *out)
+{
+    PyObject *edges[MOST_EDGES];
+    int wanted = find_edges(form, values, edges);
+    if (wanted < 0) {
+        return NULL;
+    }
+    if (form->check_output && !PyArray_ISFLOAT((PyArrayObject *)out) && !PyArray_ISCOMPLEX((PyArrayObject *)out)) {
+        wanted = 0;
+    }
+    if (wanted) {
+        return new_node(form, state, values, arguments, out, edges, wanted);
+    }
+    for (int k = 0; k < form->edge_count; k++) {
+        Py_DECREF(edges[k]);
+    }
+    return Py_NewRef(Py_None);
+}
+
+/* The edge to one of several results of a node, or None. */
+static PyObject *
+output_edge(PyObject *node, Py_ssize_t number)
+{
+    PyObject *edge = core.OutputEdge->tp_alloc(core.OutputEdge, 2);
+    PyObject *second = edge == NULL ? NULL : PyLong_FromSsize_t(number);
+    if (second == NULL) {
+        Py_XDECREF(edge);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(edge, 0, Py_NewRef(node));
+    PyTuple_SET_ITEM(edge, 1, second);
+    return edge;
+}
+
+/* A node that keeps an output without history (indices) has to know its version counter: no edge leads to the node. */
+static int
+watch_constants(const Form *form, PyObject *node, PyObject *results)
+{
+    for (int k = 0; k < form->output_count; k++) {
+        const SavedOutput *saved = &form->outputs[k];
+        if (!(form->constant >> saved->output & 1) || SLOT(node, saved->slot) == Py_None) {
+            continue;
+        }
+        PyObject *counter =
+            PyObject_CallFunctionObjArgs(core.counter_of, PyTuple_GET_ITEM(results, saved->output), NULL);
+        PyObject *nothing =
+            counter == NULL ? NULL : PyObject_CallMethod(node, "watch_output", "iO", saved->output, counter);
+        Py_XDECREF(counter);
+        Py_XDECREF(nothing);
+        if (nothing == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The tensors for several arrays (a tuple, borrowed). */
+static PyObject *
+several_results(Operation *self, const Form *form, PyObject *state, PyObject *const *values,
+                PyObject *const *arguments, PyObject *out, PyObject *node, PyObject *extra)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(out);
+    PyObject *results = PyTuple_New(count);
+    for (Py_ssize_t k = 0; results != NULL && k < count; k++) {
+        int constant = node == Py_None || (k < 32 && form->constant >> k & 1);
+        PyObject *edge = constant ? Py_NewRef(Py_None) : output_edge(node, k);
+        PyObject *number = self->is_view ? PyLong_FromSsize_t(k) : Py_NewRef(Py_None);
+        PyObject *result = edge == NULL || number == NULL
+                               ? NULL
+                               : new_tensor(Py_NewRef(PyTuple_GET_ITEM(out, k)), edge, extra);
+        if (result != NULL && self->is_view &&
+            attach_view(result, number, values[0], (PyObject *)self, view_arguments(self, arguments), state) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(edge);
+        Py_XDECREF(number);
+        if (result == NULL) {
+            Py_CLEAR(results);
+        }
+        else {
+            PyTuple_SET_ITEM(results, k, result);
+        }
+    }
+    if (results != NULL && node != Py_None && form->constant && watch_constants(form, node, results) < 0) {
+        Py_CLEAR(results);
+    }
+    return results;
+}
+
 PyObject *
 record_result(Operation *self, const Form *form, PyObject *state, PyObject *const *values,
               PyObject *const *arguments, PyObject *out)
 {
-    PyObject *edges[MOST_EDGES], *result;
-    PyObject *extra = SLOT(state, core.s_extra);
-    unsigned wanted = 0;
-    int count = 0;
+    PyObject *extra = SLOT(state, core.s_extra), *node = NULL, *result;
     if (form->node != NULL && SLOT(state, core.s_grad_enabled) == Py_True) {
         extra = Py_None;
-        for (; count < form->edge_count; count++) {
-            PyObject *tensor = form->edges[count] < 0 ? Py_None : values[form->edges[count]];
-            edges[count] = tensor == Py_None ? Py_NewRef(Py_None) : edge_of(tensor);
-            if (edges[count] == NULL) {
-                goto failed;
-            }
-            wanted |= (edges[count] != Py_None) << count;
-        }
-        if (form->check_output && !PyArray_ISFLOAT((PyArrayObject *)out) &&
-            !PyArray_ISCOMPLEX((PyArrayObject *)out)) {
-            wanted = 0;
+        node = recorded_node(form, state, values, arguments, out);
+        if (node == NULL) {
+            Py_DECREF(out);
+            return NULL;
         }
     }
-    if (wanted) {
-        PyObject *node = new_node(form, state, values, arguments, out, edges, wanted);
-        count = 0;
-        if (node == NULL) {
-            goto failed;
-        }
-        result = new_tensor(out, node, Py_None);
-        Py_DECREF(node);
+    PyObject *edge = node == NULL ? Py_None : node;
+    if (form->several) {
+        result = several_results(self, form, state, values, arguments, out, edge, extra);
+        Py_DECREF(out);
     }
     else {
-        while (count > 0) {
-            Py_DECREF(edges[--count]);
+        result = new_tensor(out, edge, extra);
+        if (result != NULL && self->is_view &&
+            attach_view(result, Py_None, values[0], (PyObject *)self, view_arguments(self, arguments), state) < 0) {
+            Py_CLEAR(result);
         }
-        result = new_tensor(out, Py_None, extra);
     }
-    if (result != NULL && self->is_view &&
-        attach_view(result, values[0], (PyObject *)self, view_arguments(self, arguments), state) < 0) {
-        Py_CLEAR(result);
-    }
+    Py_XDECREF(node);
     return result;
-failed:
-    while (count > 0) {
-        Py_DECREF(edges[--count]);
-    }
-    Py_DECREF(out);
-    return NULL;
 }

@@ -2,8 +2,8 @@
  * function does; it is marked by the decorator `twin` of compiled.py.
  */
 #include "kernels.h"
-
-#include <math.h>
+#include "loops.h"
+#include "twins.h"
 
 /* Returns NULL without an exception if Python should do it. */
 typedef PyObject *(*Kernel)(PyObject *const *arguments);
@@ -75,7 +75,7 @@ transpose_matrix(PyObject *const *arguments)
 }
 
 /* broadcast_to(x, shape): x seen as if it had this shape, not to be written to */
-static PyObject *
+PyObject *
 broadcast_to(PyObject *const *arguments)
 {
     PyArrayObject *x = (PyArrayObject *)arguments[0];
@@ -124,30 +124,37 @@ join(PyObject *const *arguments)
     return PyArray_Concatenate(list, (int)(dim < 0 ? dim + ndim : dim));
 }
 
-/* pile(xp, tensors, dim): arrays of one shape and dtype, as the first dimension of a new one */
+/* pile(xp, tensors, dim): arrays of one shape and dtype, along a new dimension */
 static PyObject *
 pile(PyObject *const *arguments)
 {
     PyObject *list = arguments[1];
-    npy_intp dims[NPY_MAXDIMS];
-    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2]) || PyLong_AsLong(arguments[2]) != 0) {
-        PyErr_Clear();
+    npy_intp dims[NPY_MAXDIMS], outer = 1;
+    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2])) {
         return NULL;
     }
     PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
-    int ndim = PyArray_NDIM(first);
-    if (ndim > 31) {
+    long ndim = PyArray_NDIM(first), dim = PyLong_AsLong(arguments[2]);
+    PyErr_Clear();
+    dim = dim < 0 ? dim + ndim + 1 : dim;
+    if (ndim > 31 || dim < 0 || dim > ndim) {
         return NULL;
     }
-    dims[0] = PyList_GET_SIZE(list);
-    memcpy(dims + 1, PyArray_DIMS(first), ndim * sizeof(npy_intp));
+    npy_intp count = dims[dim] = PyList_GET_SIZE(list);
+    for (long k = 0; k < ndim; k++) {
+        dims[k + (k >= dim)] = PyArray_DIM(first, (int)k);
+        outer *= k < dim ? PyArray_DIM(first, (int)k) : 1;
+    }
     PyArray_Descr *dtype = PyArray_DESCR(first);
     Py_INCREF(dtype);
     PyArrayObject *out =
-        (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, ndim + 1, dims, NULL, NULL, 0, NULL);
-    size_t size = PyArray_NBYTES(first);
-    for (Py_ssize_t k = 0; out != NULL && k < dims[0]; k++) {
-        memcpy(PyArray_BYTES(out) + k * size, PyArray_DATA((PyArrayObject *)PyList_GET_ITEM(list, k)), size);
+        (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, (int)ndim + 1, dims, NULL, NULL, 0, NULL);
+    size_t size = outer ? PyArray_NBYTES(first) / outer : 0; /* of what lies together */
+    for (npy_intp k = 0; out != NULL && k < count; k++) {
+        const char *from = PyArray_BYTES((PyArrayObject *)PyList_GET_ITEM(list, k));
+        for (npy_intp o = 0; size && o < outer; o++) {
+            memcpy(PyArray_BYTES(out) + (o * count + k) * size, from + o * size, size);
+        }
     }
     return (PyObject *)out;
 }
@@ -168,15 +175,15 @@ multiply_matrices(PyObject *const *arguments)
 }
 
 /* How many rows are added up before their sum is added to the total, so that rounding errors do not grow with all. */
-#define BLOCK 64
+#define ROWS_AT_ONCE 64
 
 #define SUM_ROWS(type)                                                                                                \
     static void sum_rows_##type(const type *x, npy_intp rows, npy_intp columns, type *block, type *out)              \
     {                                                                                                                 \
         memset(out, 0, columns * sizeof(type));                                                                       \
-        for (npy_intp first = 0; first < rows; first += BLOCK) {                                                      \
-            npy_intp last = first + BLOCK < rows ? first + BLOCK : rows;                                              \
-            type *sum = rows <= BLOCK ? out : block;                                                                  \
+        for (npy_intp first = 0; first < rows; first += ROWS_AT_ONCE) {                                               \
+            npy_intp last = first + ROWS_AT_ONCE < rows ? first + ROWS_AT_ONCE : rows;                                \
+            type *sum = rows <= ROWS_AT_ONCE ? out : block;                                                           \
             memcpy(sum, x + first * columns, columns * sizeof(type));                                                 \
             for (npy_intp i = first + 1; i < last; i++) {                                                             \
                 const type *row = x + i * columns;                                                                    \
@@ -208,8 +215,8 @@ sum_to(PyObject *const *arguments)
     }
     npy_intp rows = PyArray_DIM(x, 0), columns = PyArray_DIM(x, 1);
     PyArrayObject *out = (PyArrayObject *)new_array(1, &columns, PyArray_TYPE(x));
-    void *block = rows <= BLOCK ? NULL : PyMem_Malloc(columns * PyArray_ITEMSIZE(x) + 1);
-    if (out == NULL || (rows > BLOCK && block == NULL)) {
+    void *block = rows <= ROWS_AT_ONCE ? NULL : PyMem_Malloc(columns * PyArray_ITEMSIZE(x) + 1);
+    if (out == NULL || (rows > ROWS_AT_ONCE && block == NULL)) {
         PyMem_Free(block);
         Py_XDECREF(out);
         return PyErr_NoMemory();
@@ -274,11 +281,14 @@ sum_all_forward(PyObject *const *arguments)
 
 /* ---- activations */
 
+/* both are read, whichever it will be: so there is nothing to guess */
 #define KEEP_ABOVE(type)                                                                                              \
-    static void keep_above_##type(const type *grad, const type *input, type threshold, type *out, npy_intp n)        \
+    CLONES static void keep_above_##type(const type *restrict grad, const type *restrict input, type threshold,       \
+                                         type *restrict out, npy_intp n)                                              \
     {                                                                                                                 \
         for (npy_intp i = 0; i < n; i++) {                                                                            \
-            out[i] = input[i] <= threshold ? 0 : grad[i];                                                             \
+            type given = grad[i];                                                                                     \
+            out[i] = input[i] <= threshold ? 0 : given;                                                               \
         }                                                                                                             \
     }
 
@@ -303,14 +313,42 @@ threshold_gradient(PyObject *const *arguments)
         return NULL;
     }
     PyArrayObject *out = (PyArrayObject *)new_array(PyArray_NDIM(grad), PyArray_DIMS(grad), PyArray_TYPE(grad));
-    if (out != NULL && PyArray_DESCR(grad) == core.float32) {
-        keep_above_float(PyArray_DATA(grad), PyArray_DATA(input), (float)threshold, PyArray_DATA(out),
-                         PyArray_SIZE(grad));
-    }
-    else if (out != NULL) {
-        keep_above_double(PyArray_DATA(grad), PyArray_DATA(input), threshold, PyArray_DATA(out), PyArray_SIZE(grad));
+    if (out != NULL) {
+        const void *from = PyArray_DATA(grad), *by = PyArray_DATA(input);
+        npy_intp n = PyArray_SIZE(grad);
+        void *to = PyArray_DATA(out);
+        WORK(n, PyArray_DESCR(out) == core.float32 ? keep_above_float(from, by, (float)threshold, to, n)
+                                                   : keep_above_double(from, by, threshold, to, n));
     }
     return (PyObject *)out;
+}
+
+#define POSITIVE_PART(type)                                                                                           \
+    CLONES static void positive_part_##type(const type *restrict input, type *restrict out, npy_intp n)               \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < n; i++) {                                                                            \
+            out[i] = input[i] <= 0 ? 0 : input[i]; /* nan stays */                                                    \
+        }                                                                                                             \
+    }
+
+POSITIVE_PART(float)
+POSITIVE_PART(double)
+
+/* positive_part(xp, input) */
+static PyObject *
+positive_part(PyObject *const *arguments)
+{
+    if (arguments[0] != core.cpu || !is_plain(arguments[1])) {
+        return NULL;
+    }
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    PyObject *out = new_like(input);
+    if (out != NULL) {
+        npy_intp n = PyArray_SIZE(input);
+        WORK(n, PyArray_TYPE(input) == NPY_FLOAT ? positive_part_float(PyArray_DATA(input), data_of(out), n)
+                                                 : positive_part_double(PyArray_DATA(input), data_of(out), n));
+    }
+    return out;
 }
 
 /* ---- cross entropy, where rows are few and short: longer ones gain from NumPy's vector instructions */
@@ -579,11 +617,26 @@ static const struct {
     Py_ssize_t count;
 } kernels[] = {{"transpose_matrix", transpose_matrix, 2}, {"broadcast_to", broadcast_to, 2}, {"sum_to", sum_to, 2},
                {"multiply_matrices", multiply_matrices, 3}, {"threshold_gradient", threshold_gradient, 4},
+               {"positive_part", positive_part, 2},
                {"cross_entropy_forward", cross_entropy_forward, 6},
                {"softmax_minus_target", softmax_minus_target, 5}, {"target_coefficients", target_coefficients, 7},
                {"descend", descend, 4}, {"sum_all_forward", sum_all_forward, 2}, {"join", join, 3}, {"pile", pile, 3},
                {"normalized_exponentials", normalized_exponentials, 4}, {"logs_of_softmax", logs_of_softmax, 4},
-               {"softmax_gradient", softmax_gradient, 4}, {"log_softmax_gradient", log_softmax_gradient, 4}};
+               {"softmax_gradient", softmax_gradient, 4}, {"log_softmax_gradient", log_softmax_gradient, 4}, {"select_array", select_array, 4},
+               {"slice_array", slice_array, 6}, {"swap", swap, 4}, {"permute_array", permute_array, 3},
+               {"inverse", inverse, 1}, {"unsqueeze_array", unsqueeze_array, 3}, {"squeeze_all", squeeze_all, 2},
+               {"squeeze_one", squeeze_one, 3}, {"expand_array", expand_array, 3}, {"view_array", view_array, 3},
+               {"unbind_array", unbind_array, 3}, {"cut_evenly", cut_evenly, 4},
+               {"select_gradient", select_gradient, 5}, {"slice_gradient", slice_gradient, 7},
+               {"sum_dims_forward", sum_dims_forward, 4}, {"mean_forward", mean_forward, 4},
+               {"var_forward", var_forward, 6}, {"max_along", max_along, 4}, {"min_along", min_along, 4},
+               {"sort_forward", sort_forward, 4}, {"topk_forward", topk_forward, 6},
+               {"scatter_selected", scatter_selected, 6}, {"restore", restore, 5},
+               {"clamped_to_numbers", clamped_to_numbers, 4}, {"masked_fill_array", masked_fill_array, 4},
+               {"clamp_to_numbers_rule", clamp_to_numbers_rule, 5}, {"logistic", logistic, 2},
+               {"sigmoid_gradient", sigmoid_gradient, 3}, {"sigmoid_linear", sigmoid_linear, 2},
+               {"silu_gradient", slope_of_silu_twin, 3}, {"log_one_plus_exp", log_one_plus_exp, 4},
+               {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6}};
 
 static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)

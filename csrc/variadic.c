@@ -22,7 +22,7 @@ arrays_of(PyObject *const *tensors, Py_ssize_t count)
     for (Py_ssize_t k = 0; arrays != NULL && k < count; k++) {
         PyObject *tensor = tensors[k];
         PyObject *array = is_tensor(tensor) && SLOT(tensor, core.t_xp) == core.cpu ? SLOT(tensor, core.t_array) : NULL;
-        if (array == NULL || !PyArray_CheckExact(array) ||
+        if (array == NULL || !PyArray_CheckExact(array) || is_narrow(array) ||
             (k > 0 && PyArray_DESCR((PyArrayObject *)array) !=
                           PyArray_DESCR((PyArrayObject *)PyList_GET_ITEM(arrays, 0)))) {
             Py_CLEAR(arrays);

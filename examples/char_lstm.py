@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from common import Steps, options, plot_losses
+from common import Steps, draw_losses, options, plot
 
 import undertow as ut
 from undertow import nn
@@ -72,7 +73,15 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
         losses.append(loss.item())
         steps.note = f"loss {losses[-1]:.3f}"
     print(f"It writes:\n{write(model, 'the river ', 200)}")
-    plot_losses(chosen.plot, losses, "An LSTM learns a text")
+
+    def draw(axes: object) -> None:
+        draw_losses(axes, losses, "loss (nats per character)")
+        share = ut.bincount(text) / len(text)
+        axes.axhline(math.log(len(LETTERS)), color="k", ls=":", label="all characters equally likely")
+        axes.axhline(-(share * share.log()).sum().item(), color="k", ls="--", label="as likely as in the text")
+        axes.legend()
+
+    plot(chosen.plot, draw)
     return losses[0], losses[-1]
 
 

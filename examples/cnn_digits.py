@@ -9,33 +9,12 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
-from common import options, plot_losses
+from common import draw_losses, options, plot
 
 import undertow as ut
 from undertow import nn
-from undertow.data import DataLoader, TensorDataset, random_split
-
-FONT = """
-.###. ..#.. .###. .###. ...#. ##### .###. ##### .###. .###.
-#...# .##.. #...# #...# ..##. #.... #.... ....# #...# #...#
-#..## ..#.. ....# ....# .#.#. ####. #.... ...#. #...# #...#
-#.#.# ..#.. ...#. ..##. #..#. ....# ####. ..#.. .###. .####
-##..# ..#.. ..#.. ....# ##### ....# #...# ..#.. #...# ....#
-#...# ..#.. .#... #...# ...#. #...# #...# .#... #...# ....#
-.###. .###. ##### .###. ...#. .###. .###. .#... .###. .###.
-"""
-GLYPHS = np.array([list(row) for row in FONT.replace(" ", "").split()]).reshape(7, 10, 5).swapaxes(0, 1) == "#"
-
-
-def digits(count: int, seed: int) -> TensorDataset:
-    """Images of 12 x 12 points, and what they show."""
-    chance = np.random.default_rng(seed)
-    labels = chance.integers(0, 10, count)
-    images = chance.normal(0, 0.3, (count, 1, 12, 12)).astype(np.float32)
-    for image, label in zip(images, labels, strict=True):
-        top, left = chance.integers(0, 6), chance.integers(0, 8)
-        image[0, top : top + 7, left : left + 5] += chance.uniform(0.6, 1.2) * GLYPHS[label]
-    return TensorDataset(ut.from_numpy(images), ut.from_numpy(labels))
+from undertow.data import DataLoader, random_split
+from undertow.demo.digits import digits
 
 
 def network() -> nn.Sequential:
@@ -52,6 +31,22 @@ def accuracy(model: nn.Module, data: object) -> float:
         hits = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, batch_size=256))
     model.train()
     return hits / len(data)
+
+
+def draw_answers(axes: object, model: nn.Module, data: object, rows: int = 5, columns: int = 7) -> None:
+    """Some digits, and above each what the network takes it for; mistakes in red."""
+    images, labels = next(iter(DataLoader(data, batch_size=rows * columns)))
+    model.eval()
+    with ut.no_grad():
+        answers = model(images).argmax(1)
+    tiles = np.full((rows, 17, columns, 14), -1, np.float32)
+    tiles[:, 4:16, :, 1:13] = images.numpy().reshape(rows, columns, 12, 12).swapaxes(1, 2)
+    axes.imshow(tiles.reshape(rows * 17, columns * 14), cmap="gray_r", vmin=-0.4, vmax=1.0)
+    for k, (answer, label) in enumerate(zip(answers.tolist(), labels.tolist(), strict=True)):
+        x, y = k % columns * 14 + 6.5, k // columns * 17 + 1.5
+        axes.text(x, y, str(answer), ha="center", va="center", color="k" if answer == label else "r")
+    axes.set(title="What it reads")
+    axes.axis("off")
 
 
 def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
@@ -71,7 +66,13 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
             losses.append(loss.item())
             loader.note = f"epoch {epoch + 1}  loss {losses[-1]:.3f}"
         print(f"epoch {epoch + 1}: reads {accuracy(model, testing):.1%} of the digits it has not seen")
-    plot_losses(chosen.plot, losses, "A network learns to read digits")
+
+    def draw(left: object, right: object) -> None:
+        draw_losses(left, losses, "loss (nats per digit)")
+        left.legend()
+        draw_answers(right, model, testing)
+
+    plot(chosen.plot, draw, panels=2)
     return float(np.mean(losses[:5])), float(np.mean(losses[-5:]))
 
 

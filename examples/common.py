@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import undertow as ut
+from undertow.demo.plotting import draw_losses as draw_losses
+from undertow.demo.plotting import plot as plot
 
 
 def options(description: str, name: str, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -35,28 +36,3 @@ class Steps:
                 bar.update(step + 1, self.note)
         finally:
             bar.close()
-
-
-def plot(file: str, draw: Callable[[Any], None]) -> None:
-    """Draw on the axes of a new figure and save it."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("No plot: matplotlib is not installed.")
-        return
-    matplotlib.use("Agg")  # into a file, whether or not there is a screen
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    draw(axes)
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
-    print(f"The plot is in {file}.")
-
-
-def plot_losses(file: str, losses: Sequence[float], title: str) -> None:
-    def draw(axes: Any) -> None:
-        axes.semilogy(losses)
-        axes.set(title=title, xlabel="step", ylabel="loss")
-
-    plot(file, draw)

@@ -40,13 +40,18 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
     error = (taps - truth).abs().max().item()
     print(f"The noise has power {0.05**2:.4f}; what is left is {losses[-1]:.4f}. The taps are right to {error:.3f}.")
 
-    def draw(axes: object) -> None:
+    def draw(left: object, right: object) -> None:
         for name, filter, mark in (("the channel", truth, "ko"), ("what was found", taps.detach(), "rx")):
-            axes.plot(filter.real.numpy(), filter.imag.numpy(), mark, label=name, fillstyle="none")
-        axes.set(title="The taps in the complex plane", aspect="equal")
-        axes.legend()
+            left.plot(filter.real.numpy(), filter.imag.numpy(), mark, label=name, fillstyle="none")
+        left.set(title="The taps in the complex plane", xlabel="real part", ylabel="imaginary part")
+        left.set_aspect("equal", adjustable="datalim")
+        left.legend()
+        right.semilogy(losses)
+        right.axhline(0.05**2, color="k", ls="--", label="power of the noise")
+        right.set(title="How it was found", xlabel="step", ylabel="power of what is left")
+        right.legend()
 
-    plot(chosen.plot, draw)
+    plot(chosen.plot, draw, panels=2)
     return losses[0], losses[-1]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from common import Steps, options, plot
 
 import undertow as ut
@@ -54,8 +55,9 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
     steps = Steps(count)
     for number in steps:
         p = ut.randn(2, dtype=ut.float64)
-        new_q, new_p = leapfrog(q, p, step * (0.5 + ut.rand(1).item()), 12)
-        change = energy(q) + 0.5 * p @ p - energy(new_q) - 0.5 * new_p @ new_p
+        with np.errstate(over="ignore", invalid="ignore"):  # a path that flies off to infinity is not accepted
+            new_q, new_p = leapfrog(q, p, step * (0.5 + ut.rand(1).item()), 12)
+            change = energy(q) + 0.5 * p @ p - energy(new_q) - 0.5 * new_p @ new_p
         if ut.rand(1).item() < change.exp().item():
             q, accepted = new_q, accepted + 1
         samples.append(q)
@@ -66,8 +68,13 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
     print(f"variance  {variance[0].item():6.3f} {variance[1].item():6.3f}   exact  1 {2 + WIDTH**2}")
 
     def draw(axes: object) -> None:
-        axes.plot(*found.numpy().T, ".", alpha=0.3)
-        axes.set(title="Samples", xlabel="x", ylabel="y")
+        x, y = ut.meshgrid(ut.linspace(-3.5, 3.5, 200), ut.linspace(-3, 10, 200), indexing="xy")
+        density = (-energy(ut.stack([x, y]))).exp()
+        axes.plot(*found.numpy().T, ".", markersize=3, alpha=0.4, label=f"{count} samples")
+        axes.contour(x.numpy(), y.numpy(), density.numpy(), [0.01, 0.1, 0.5], colors="k", linewidths=0.8)
+        axes.plot([], [], "k", linewidth=0.8, label="1, 10 and 50 % of the highest density")
+        axes.set(title="Samples, and the density they are drawn from", xlabel="x", ylabel="y")
+        axes.legend(loc="upper center")
 
     plot(chosen.plot, draw)
     return start.norm().item(), mean.norm().item()

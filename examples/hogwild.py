@@ -120,8 +120,9 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
 
     def draw(axes: object) -> None:
         for name, losses in curves.items():
-            axes.semilogy(losses, "o-", label=name)
-        axes.set(xlabel="round", ylabel="loss")
+            axes.semilogy(losses, "o-", label=f"2 {name}")
+        label = f"round ({steps} steps of each worker)"
+        axes.set(title="Training without locks", xlabel=label, xticks=range(rounds + 1), ylabel="mean squared error")
         axes.legend()
 
     plot(chosen.plot, draw)

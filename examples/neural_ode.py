@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from common import Steps, options, plot
+from common import Steps, draw_losses, options, plot
 
 import undertow as ut
 from undertow import nn
@@ -72,12 +72,15 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
         found = path(law, start, total, time=0.05)
     print(f"Over the whole path, it is off by {(found - seen).abs().mean().item():.3f} on average.")
 
-    def draw(axes: object) -> None:
-        axes.plot(*seen[:, 0].numpy().T, "k.", label="seen")
-        axes.plot(*found[:, 0].numpy().T, label="by the law that was found")
-        axes.legend()
+    def draw(left: object, right: object) -> None:
+        left.plot(*seen[:, 0].numpy().T, "k.", markersize=4, label="seen")
+        left.plot(*found[:, 0].numpy().T, label="found")
+        left.set(title="The path", xlabel="x", ylabel="y", aspect="equal")
+        left.legend(loc="center")
+        draw_losses(right, losses, "loss (mean distance in x and y)")
+        right.legend()
 
-    plot(chosen.plot, draw)
+    plot(chosen.plot, draw, panels=2)
     return losses[0], sum(losses[-5:]) / 5
 
 

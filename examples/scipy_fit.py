@@ -43,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
 
     def draw(axes: object) -> None:
         axes.plot(time.numpy(), seen.numpy(), "k.", markersize=2, label="seen")
-        axes.plot(time.numpy(), curve(found, time).detach().numpy(), label="fitted")
+        for label, params, style in (("first guess", example, ":"), ("fitted", found, "-")):
+            axes.plot(time.numpy(), curve(params, time).detach().numpy(), style, label=label)
+        axes.set(title="Two damped oscillations, fitted together", xlabel="time (s)", ylabel="value")
         axes.legend()
 
     plot(chosen.plot, draw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common import Steps, options, plot_losses
+from common import Steps, draw_losses, options, plot
 
 import undertow as ut
 from undertow import nn
@@ -46,10 +46,20 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
         steps.note = f"loss {losses[-1]:.3f}"
     x = ut.randint(0, NUMBERS, (500, length))
     with ut.no_grad():
-        answers = model(x).argmax(2)
+        chances = model(x).softmax(2)
+    answers = chances.argmax(2)
     right = (answers == x.sort(1).values).all(1).sum().item() / len(x)
     print(f"{x[0].tolist()} sorted is {answers[0].tolist()}, it says; {right:.1%} of new lists are sorted right.")
-    plot_losses(chosen.plot, losses, "A transformer learns to sort")
+
+    def draw(left: object, right: object) -> None:
+        draw_losses(left, losses, "loss (nats per place)")
+        left.legend()
+        image = right.imshow(chances[0].T.numpy(), cmap="Blues", vmin=0, vmax=1, origin="lower", aspect="auto")
+        title = "What it says to " + " ".join(map(str, x[0].tolist()))
+        right.set(title=title, xlabel="place", ylabel="number", xticks=range(length), yticks=range(NUMBERS))
+        right.figure.colorbar(image, ax=right, label="probability")
+
+    plot(chosen.plot, draw, panels=2)
     return losses[0], losses[-1]
 
 

@@ -34,6 +34,13 @@ def exact_posterior(features: ut.Tensor, y: ut.Tensor) -> tuple[ut.Tensor, ut.Te
     return covariance @ (features.T @ y) / NOISE**2, covariance
 
 
+def ellipse(mean: ut.Tensor, covariance: ut.Tensor) -> ut.Tensor:
+    """The border of the region that holds 95 % of a Gaussian in the plane."""
+    angle = ut.linspace(0, 2 * math.pi, 100, dtype=ut.float64)
+    circle = math.sqrt(-2 * math.log(0.05)) * ut.stack([angle.cos(), angle.sin()])
+    return mean[:, None] + ut.linalg.cholesky(covariance) @ circle
+
+
 def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
     chosen = options(__doc__, "variational_inference", argv)
     features, y = problem(40)
@@ -59,14 +66,19 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
         print(f"{name:<10} found {mean[k].item():6.3f} +- {found[k, k].sqrt().item():.3f}   "
               f"exact {exact[k].item():6.3f} +- {covariance[k, k].sqrt().item():.3f}")  # fmt: skip
 
-    def draw(axes: object) -> None:
+    def draw(left: object, right: object) -> None:
         x = features[:, 1].numpy()
         curves = (mean + ut.randn(30, 3, dtype=ut.float64) @ ut.tril(factor).T).detach() @ features.T
-        axes.plot(x, curves.numpy().T, color="tab:blue", alpha=0.15)
-        axes.plot(x, y.numpy(), "k.")
-        axes.set(title="Curves drawn from the posterior that was found")
+        left.plot(x, curves.numpy().T, color="tab:blue", alpha=0.15)
+        left.plot(x, y.numpy(), "k.", label="seen")
+        left.set(title="Curves drawn from what was found", xlabel="x", ylabel="y")
+        left.legend()
+        for label, m, c, style in (("found", mean.detach(), found, "-"), ("exact", exact, covariance, "k--")):
+            right.plot(*ellipse(m[[0, 2]], c[[0, 2]][:, [0, 2]]).numpy(), style, label=label)
+        right.set(title="Where 95 % of the probability is", xlabel="intercept", ylabel="curvature")
+        right.legend()
 
-    plot(chosen.plot, draw)
+    plot(chosen.plot, draw, panels=2)
     error = (mean - exact).abs().max().item() + (found - covariance).abs().max().item()
     start = exact.abs().max().item() + (ut.eye(3, dtype=ut.float64) - covariance).abs().max().item()
     return start, error

@@ -49,13 +49,22 @@ def main(argv: Sequence[str] | None = None) -> tuple[float, float]:
         steps.note = f"loss {losses[-1]:.2e}"
     print(f"The string was plucked at {place[guess.argmax()].item():.2f} of its length; the truth is 0.30.")
 
-    def draw(axes: object) -> None:
-        axes.plot(place.numpy(), truth.numpy(), "k--", label="how it was plucked")
-        axes.plot(place.numpy(), guess.detach().numpy(), label="what was found")
-        axes.plot(place.numpy(), seen[-1].numpy(), ":", label="the end, which was seen")
-        axes.legend()
+    def draw(left: object, right: object) -> None:
+        left.plot(place.numpy(), guess.detach().numpy(), linewidth=5, alpha=0.4, label="what was found")
+        left.plot(place.numpy(), truth.numpy(), "k--", label="how it was plucked")
+        left.plot(place.numpy(), seen[-1].numpy(), ":", label="the end, which was seen")
+        left.set(title="The string", xlabel="place (of its length)", ylabel="height")
+        left.legend()
+        image = right.imshow(
+            states.detach().numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", extent=(0, 1, rows, 0)
+        )
+        right.axhline(rows - 10, color="k", ls=":")
+        right.set(
+            title="Its states; what is below the line was seen", xlabel="place (of its length)", ylabel="time (rows)"
+        )
+        right.figure.colorbar(image, ax=right, label="height")
 
-    plot(chosen.plot, draw)
+    plot(chosen.plot, draw, panels=2)
     return losses[0], losses[-1]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 import undertow as ut
 from undertow import demo
 from undertow.demo import training
-from undertow.demo.model import ARMS, accuracy_of, loss_of, parameters, spirals
+from undertow.demo.digits import HEIGHT, SIDE, WIDTH, digits, glyphs
+from undertow.demo.drawing import curve, images_beside
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,9 +28,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_demo_trains_and_checks_its_gradients() -> None:
-    done = run("demo", "--steps", "40", "--hidden", "8")
+    done = run("demo", "--epochs", "1", "--hidden", "8")
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(re.findall(r"^  step +\d+/40  loss \d\.\d{4}  accuracy +\d+%  .*s( left)?$", done.stdout, re.M)) == 10
+    assert len(re.findall(r"^  step +\d+/400  loss \d\.\d{4}  .*s( left)?$", done.stdout, re.M)) == 10
+    assert re.search(r"^ +\d\.\d\d \|\*", done.stdout, re.M)
+    assert re.search(r"^  reads \d", done.stdout, re.M)
+    assert re.search(r"^accuracy +\d+\.\d% of images", done.stdout, re.M)
+    assert re.search(r"^saved +to a file, and loaded again: the same answers$", done.stdout, re.M)
     assert re.search(r"^loss +fell from \d\.\d+ to \d\.\d+$", done.stdout, re.M)
     assert re.search(r"^gradients +agree with finite differences", done.stdout, re.M)
     assert re.search(r"^speed +\d+\.\d\d ms per step", done.stdout, re.M)
@@ -36,9 +43,27 @@ def test_the_demo_trains_and_checks_its_gradients() -> None:
 
 
 def test_quiet_prints_the_summary_alone() -> None:
-    done = run("demo", "--steps", "2", "--hidden", "4", "--seed", "3", "--quiet")
+    done = run("demo", "--epochs", "1", "--hidden", "4", "--seed", "3", "--quiet")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["loss", "accuracy", "gradients", "speed"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["loss", "accuracy", "saved", "gradients", "speed"]
+
+
+def test_the_network_can_be_kept(tmp_path: Path) -> None:
+    file = tmp_path / "digits.pt"
+    done = run("demo", "--epochs", "1", "--hidden", "4", "--quiet", "--save", str(file))
+    assert done.returncode == 0 and f"saved      to {file}" in done.stdout
+    model = training.network(4)
+    assert str(model.load_state_dict(ut.load(file))) == "<All keys matched successfully>"
+
+
+@pytest.mark.parametrize("hidden", [3, 12])
+def test_it_draws_a_plot_where_matplotlib_is(hidden: int, tmp_path: Path) -> None:
+    file = tmp_path / "demo.png"
+    done = run("demo", "--epochs", "1", "--hidden", str(hidden), "--quiet", "--plot", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    assert file.exists() == has_matplotlib
+    assert ("No plot: matplotlib is not installed." in done.stdout) != has_matplotlib
 
 
 def test_alone_it_prints_its_version_and_help() -> None:
@@ -61,8 +86,9 @@ def test_info_names_versions_devices_and_threads() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["demo", "--steps", "0"], "argument --steps: expected a whole number from 1 to 1000000, got '0'"),
-        (["demo", "--steps", "many"], "argument --steps: expected a whole number"),
+        (["demo", "--epochs", "0"], "argument --epochs: expected a whole number from 1 to 1000, got '0'"),
+        (["demo", "--epochs", "many"], "argument --epochs: expected a whole number"),
+        (["demo", "--save", "no/such/folder/x.npz"], "argument --save: expected a file in a folder that exists"),
         (["demo", "--hidden", "-3"], "argument --hidden: expected a whole number from 1 to 4096, got '-3'"),
         (["demo", "--seed", "1.5"], "argument --seed: expected a whole number from 0 to"),
         (["demo", "--colour"], "unrecognized arguments: --colour"),
@@ -76,7 +102,7 @@ def test_bad_options_are_named(arguments: list[str], complaint: str) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error_to_report() -> None:
-    command = [sys.executable, "-u", "-m", "undertow", "demo", "--steps", "200"]
+    command = [sys.executable, "-u", "-m", "undertow", "demo"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
@@ -89,53 +115,87 @@ def test_a_reader_that_goes_away_is_no_error_to_report() -> None:
 # ---- what makes it fail
 
 
+def result(**options: Any) -> tuple[int, str]:
+    out = io.StringIO()
+    return demo.run_demo(epochs=1, hidden=4, seed=0, quiet=True, stream=out, **options), out.getvalue()
+
+
 def test_a_wrong_gradient_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    def doubled(points: Any, arms: Any, params: list[Any]) -> Any:
-        loss = loss_of(points, arms, params)
+    right = training.loss_of
+
+    def doubled(model: Any, images: Any, labels: Any) -> Any:
+        loss = right(model, images, labels)
         return 2 * loss - loss.detach()  # the value of the loss, with twice its gradient
 
     monkeypatch.setattr(training, "loss_of", doubled)
-    out = io.StringIO()
-    assert demo.run_demo(steps=3, hidden=4, seed=0, quiet=True, stream=out) == 1
-    assert "gradients  WRONG: " in out.getvalue()
-    assert "Jacobian mismatch" in out.getvalue()
+    code, text = result()
+    assert code == 1
+    assert "gradients  WRONG: " in text and "Jacobian mismatch" in text
 
 
 def test_a_loss_that_rises_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    adam = training.Adam
-    monkeypatch.setattr(training, "Adam", lambda params: adam(params, rate=-0.05))
-    out = io.StringIO()
-    assert demo.run_demo(steps=5, hidden=4, seed=0, quiet=True, stream=out) == 1
-    assert "DID NOT FALL" in out.getvalue()
+    sgd = ut.optim.SGD
+    monkeypatch.setattr(ut.optim, "Adam", lambda params, lr: sgd(params, lr=0.01, maximize=True))
+    code, text = result()
+    assert code == 1 and "DID NOT FALL" in text
+
+
+def test_a_network_that_comes_back_otherwise_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "saved_and_loaded", lambda model, path: training.network(4))
+    code, text = result()
+    assert code == 1 and "OTHER ANSWERS" in text
 
 
 # ---- its parts
 
 
 def test_the_data_follow_the_seed() -> None:
-    (points, arms), (same, _), (other, _) = spirals(30, 1), spirals(30, 1), spirals(30, 2)
-    assert points.shape == (30, 2) and points.dtype == ut.float32
-    assert points.equal(same) and not points.equal(other)
-    assert sorted(set(arms.tolist())) == list(range(ARMS))
+    (images, labels), (same, _), (other, _) = digits(300, 1)[:], digits(300, 1)[:], digits(300, 2)[:]
+    assert images.shape == (300, 1, SIDE, SIDE) and images.dtype == ut.float32
+    assert images.equal(same) and not images.equal(other)
+    assert sorted(set(labels.tolist())) == list(range(10))
 
 
-def test_training_learns_the_spiral() -> None:
-    trained = training.train(steps=300, hidden=16, seed=0)
+@pytest.mark.parametrize(
+    ("reach", "rows", "columns"), [(0, (2, 9), (3, 8)), (1, (1, 10), (2, 9)), (12, (0, 12), (0, 12))]
+)
+def test_digits_stay_within_reach(reach: int, rows: tuple[int, int], columns: tuple[int, int]) -> None:
+    images, _ = digits(500, 0, noise=0.0, reach=reach)[:]
+    inked = images[:, 0].amax(0) > 0
+    for dim, (first, end) in ((1, rows), (0, columns)):
+        places = inked.any(dim).nonzero().flatten().tolist()
+        assert (places[0], places[-1] + 1) == (first, end)
+
+
+def test_a_digit_is_that_of_the_font() -> None:
+    (image,), (label,) = digits(1, 5, noise=0.0, reach=0)[:]
+    found = image[0, 2 : 2 + HEIGHT, 3 : 3 + WIDTH]
+    assert ((found > 0) == (glyphs()[label] > 0)).all()
+
+
+def test_training_learns_to_read() -> None:
+    trained = training.train(epochs=3, hidden=32, seed=0)
     assert trained.improved
-    assert trained.accuracy > 0.8
+    assert trained.accuracy > 0.7
 
 
 def test_accuracy_counts_right_answers() -> None:
-    points, arms = spirals(30, 0)
-    params = parameters(4, 0)
+    trained = training.Trained(training.network(2), [1.0], ut.data.Subset(digits(200, 0), range(100)), 1.0)
     with ut.no_grad():
-        for p in params:
+        for p in trained.model.parameters():
             p.zero_()
-        params[-1][1] = 1.0  # the bias of arm 1: the answer is always 1
-    assert accuracy_of(points, arms, params) == pytest.approx(1 / ARMS)
+        trained.model[3].bias[7] = 1.0  # the answer is always 7
+    _, labels = trained.some(100)
+    assert trained.accuracy == (labels == 7).sum().item() / 100
 
 
-def test_the_picture_has_the_size_asked_for() -> None:
-    rows = training.picture(parameters(4, 0), columns=20, rows=7)
-    assert [len(row) for row in rows] == [20] * 7
-    assert set("".join(rows)) <= set(".o#")
+def test_a_curve_has_its_size_and_extremes() -> None:
+    rows = curve([2.0] * 50 + [0.5] * 50, columns=20, rows=5)
+    assert rows == ["   2.00 |**********", "        |", "        |", "        |", "   0.50 |          **********"]
+    assert curve([3.0], columns=9, rows=2) == ["   3.00 |*", "   3.00 |"]
+    assert curve([1.0, 0.0], columns=9, rows=2) == ["   1.00 |*", "   0.00 | *"]
+
+
+def test_images_beside_each_other() -> None:
+    images = ut.tensor([[[0.0, 1.0], [1.0, 0.0]], [[0.5, 2.0], [-1.0, 0.5]]])
+    assert images_beside(images, ["a", "bc"]) == ["a     bc", "  @@  ==@@", "@@      =="]

@@ -44,7 +44,8 @@ def run_page(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_run_and_print_what_they_say(page: Path) -> None:
+def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     run_page(page.read_text(encoding="utf-8"), str(page))
 
 

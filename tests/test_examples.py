@@ -1,4 +1,4 @@
-"""Every example runs in its quick size, gets better at what it does, and has its section in the documentation."""
+"""Every example runs in its quick size, gets better at what it does, and has its page in the documentation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+INDEX, PAGES = ROOT / "docs" / "examples.md", ROOT / "docs" / "examples"
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "common")
 #: how much better: the last loss (or error) is at most this share of the first, in the quick size
 SHARES = {
@@ -54,10 +55,26 @@ def test_the_example_converges(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_is_documented_and_short(name: str) -> None:
-    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
-    assert f"](../examples/{name}.py)" in page
+    assert f"](../examples/{name}.py)" in INDEX.read_text(encoding="utf-8")
+    assert f"](../../examples/{name}.py)" in (PAGES / f"{name}.md").read_text(encoding="utf-8")
     lines = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 150 and lines[-2:] == ['if __name__ == "__main__":', "    main()"]
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "demo"])
+def test_the_example_has_a_page_with_a_picture(name: str) -> None:
+    index, page = (path.read_text(encoding="utf-8") for path in (INDEX, PAGES / f"{name}.md"))
+    assert f"](examples/{name}.md)" in index and f"](examples/{name}.png)" in index
+    assert f"]({name}.png)" in page
+    headings = ["## Run it", "## How it works", "## Try next"]
+    assert [line for line in page.splitlines() if line.startswith("## ")] == headings
+    picture = (PAGES / f"{name}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n") and len(picture) < 60_000
+
+
+def test_there_are_no_pages_of_examples_that_are_gone() -> None:
+    assert sorted(path.stem for path in PAGES.glob("*.md")) == sorted([*EXAMPLES, "demo"])
+    assert sorted(path.stem for path in PAGES.glob("*.png")) == sorted([*EXAMPLES, "demo"])
 
 
 def test_the_command_line_explains_itself() -> None:

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "undertow"
 
 # A room is a top-level module or package of undertow.  It may import its own layer and the layers below.
 LAYERS = {
-    0: ["absent", "errors", "_core", "compiled", "backend"],
+    0: ["absent", "errors", "version", "_core", "compiled", "backend"],
     1: ["modes", "instrument", "tensor"],
     2: ["graph"],
     3: ["ops", "engine"],
@@ -38,9 +38,11 @@ LAYERS = {
         "backends",
         "cuda",
         "random",
+        "settings",
+        "testing",
         "utils",
     ],
-    6: ["undertow"],  # the public list, src/undertow/__init__.py
+    6: ["places", "undertow"],  # the public list, src/undertow/__init__.py
     7: ["demo", "__main__"],  # programs, written as a user would write them
 }
 
@@ -56,6 +58,7 @@ PACKAGES = {
     "ml_dtypes": {"backend", "interop"},
     "threadpoolctl": {"backend"},
     "safetensors": {"interop"},
+    "matplotlib": {"demo"},
     "mpi4py": {"distributed"},
 }
 

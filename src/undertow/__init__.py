@@ -16,6 +16,7 @@ from undertow import amp as amp
 from undertow import backends as backends
 from undertow import cuda as cuda
 from undertow import data as data
+from undertow import distributed as distributed
 from undertow import distributions as distributions
 from undertow import func as func
 from undertow import masked as masked
@@ -23,8 +24,12 @@ from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import nn as nn
 from undertow import ops as _ops
 from undertow import optim as optim
+from undertow import places as _places  # modules under the names that PyTorch has for them
 from undertow import random as random
+from undertow import testing as testing
 from undertow import utils as utils
+from undertow import version as version
+from undertow.amp import GradScaler
 from undertow.autograd import graph as _graph
 from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from undertow.autograd.autocast import autocast, get_autocast_dtype, is_autocast_enabled
@@ -35,6 +40,7 @@ from undertow.backend import Device as device
 from undertow.backend import simulated as sim
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
 from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
+from undertow.backend.dtypes import bfloat16 as _bfloat16
 from undertow.backend.dtypes import (
     bool_,
     can_cast,
@@ -88,6 +94,26 @@ from undertow.ops.generator import (
 )
 from undertow.ops.operands import result_type
 from undertow.ops.sizes import common_shape as broadcast_shapes
+from undertow.ops.typed_tensors import (
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
+from undertow.settings import (
+    get_default_device,
+    get_float32_matmul_precision,
+    get_num_threads,
+    set_default_device,
+    set_default_tensor_type,
+    set_float32_matmul_precision,
+    set_num_threads,
+)
 from undertow.tensor import Size, Tensor
 from undertow.tensor.conversions import (
     channels_last,
@@ -106,8 +132,7 @@ from undertow.tensor.conversions import (
 from undertow.tensor.conversions import to_bool as is_nonzero
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
 from undertow.tensor.layouts import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
-
-__version__ = "0.1.0"
+from undertow.version import __version__
 
 if TYPE_CHECKING:
 
@@ -116,6 +141,11 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        if name == "bfloat16":
+            try:
+                return _bfloat16()
+            except ImportError as error:
+                raise AttributeError(str(error)) from None
         raise AttributeError(_absent.explanation(name))
 
 

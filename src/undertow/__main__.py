@@ -18,12 +18,16 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"undertow {ut.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    demo = commands.add_parser("demo", help="train a small network and check its gradients (a few seconds)")
-    demo.add_argument("--steps", type=between(1, 10**6), default=1000, help="training steps (default 1000)")
-    demo.add_argument("--hidden", type=between(1, 4096), default=32, help="units in each hidden layer (default 32)")
+    demo = commands.add_parser("demo", help="train a network that reads digits (a few seconds)")
+    demo.add_argument("--epochs", type=between(1, 1000), default=8, help="passes over the images (default 8)")
+    demo.add_argument("--hidden", type=between(1, 4096), default=64, help="units of the hidden layer (default 64)")
     demo.add_argument(
         "--seed", type=between(0, 2**32 - 1), default=0, help="of the data and the first weights (default 0)"
     )
+    demo.add_argument(
+        "--save", type=new_file, metavar="FILE", help="keep the trained network (.npz, .safetensors or .pt)"
+    )
+    demo.add_argument("--plot", type=new_file, metavar="FILE", help="draw the loss and the weights, by matplotlib")
     demo.add_argument("--quiet", action="store_true", help="print the summary only")
     commands.add_parser("info", help="show versions, devices and thread counts")
     return top
@@ -40,11 +44,19 @@ def between(lowest: int, highest: int) -> Callable[[str], int]:
     return number
 
 
+def new_file(text: str) -> str:
+    """The type of an option that names a file to be written."""
+    folder = os.path.dirname(text) or "."
+    if not os.path.isdir(folder) or os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, got {text!r}")
+    return text
+
+
 def main(arguments: list[str] | None = None) -> int:
     top = parser()
     options = top.parse_args(arguments)
     if options.command == "demo":
-        return run_demo(options.steps, options.hidden, options.seed, options.quiet)
+        return run_demo(options.epochs, options.hidden, options.seed, options.quiet, options.save, options.plot)
     if options.command == "info":
         print(describe(), end="")
         return 0

@@ -2,31 +2,123 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
-    "bfloat16": "NumPy, whose arrays tensors are made of, has no such type. Use undertow.float16, or float32.",
+    "_dynamo": "operations run as they are called, and there is nothing to compile: leave it out.",
+    "ao": "undertow computes with floats, and models cannot be quantized.",
     "compile": "operations run as they are called, and there is nothing to compile: leave the call out.",
     "from_file": "map the file with numpy.memmap, and share it by undertow.from_numpy.",
-    "get_num_threads": "the threads are those of NumPy's BLAS: ask threadpoolctl.threadpool_info().",
+    "fx": "there is no tracer; undertow.OpMode shows every operation while it runs (docs/op-modes.md).",
+    "hub": "nothing is downloaded: undertow.load reads the files that torch.save wrote (docs/files.md).",
     "jit": "models are Python: save their state_dict() with undertow.save, and keep their code.",
     "multiprocessing": "use Python's own multiprocessing; examples/hogwild.py shows how processes share parameters.",
+    "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
+    "profiler": "use Python's cProfile; undertow.OpMode sees every operation (docs/op-modes.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
-    "set_default_device": "pass device= where tensors are made; the default is the CPU.",
-    "set_float32_matmul_precision": "float32 products are always full float32: leave the call out.",
-    "set_num_threads": (
-        "the threads are those of NumPy's BLAS: set OMP_NUM_THREADS before Python starts, or use "
-        "threadpoolctl.threadpool_limits(n)."
-    ),
+    "serialization": "files are data and loading runs no code, so nothing has to be allowed (docs/files.md).",
+    "utils.cpp_extension": "operations are Python: write an undertow.autograd.Function (docs/custom-functions.md).",
+    "utils.model_zoo": "nothing is downloaded: undertow.load reads the files that torch.save wrote (docs/files.md).",
+    "utils.tensorboard": "install tensorboardX, whose SummaryWriter takes numbers and NumPy arrays, or print.",
 }
-INSTEAD |= {
-    f"{kind}Tensor": f"use undertow.tensor(data, dtype=undertow.{dtype}), or zeros and empty for a shape."
-    for kind, dtype in {
-        "Float": "float32", "Double": "float64", "Half": "float16", "Int": "int32", "Long": "int64", "Bool": "bool",
-        "Byte": "uint8",
-    }.items()
+
+#: methods of modules
+METHODS = {
+    "_dynamo": "operations run as they are called, and there is nothing to compile: leave it out.",
+    "ao": "undertow computes with floats, and models cannot be quantized.",
+    "compile": "operations run as they are called, and there is nothing to compile: leave the call out.",
+    "ipu": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
+    "mtia": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
+    "share_memory": (
+        "make the parameters on memory that processes share, from the start, as examples/hogwild.py does."
+    ),
+    "xpu": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
+}
+
+QUANTIZED = "undertow computes with floats, and models cannot be quantized."
+IN_PLACE = "write it with an underscore at the end, for it changes its tensor:"
+PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
+PROCESSES = "undertow trains in one process: give each its own part of the data with Subset(dataset, range(...))."
+
+#: of packages below undertow
+BELOW = {
+    "nn": {
+        "Container": "use Module, Sequential, ModuleList or ModuleDict.",
+        "CrossMapLRN2d": "use LocalResponseNorm, which computes the same.",
+        "LinearCrossEntropyOptions": "LinearCrossEntropyLoss takes its options as arguments.",
+        "NLLLoss2d": "use NLLLoss, which takes images, too.",
+        **dict.fromkeys(["intrinsic", "qat", "quantizable", "quantized"], QUANTIZED),
+    },
+    "nn.functional": {
+        name: "it is for numbers of 8 bits, which NumPy has not: use matmul." for name in
+        ("grouped_mm", "scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
+    },
+    "nn.init": {
+        name: f"{IN_PLACE} {name}_." for name in
+        ("constant", "dirac", "eye", "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform",
+         "xavier_normal", "xavier_uniform")
+    },
+    "nn.utils": {
+        "clip_grad_norm": f"{IN_PLACE} clip_grad_norm_.",
+        **dict.fromkeys(
+            ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"],
+            "the order of channels in memory makes no difference to undertow's convolutions: leave the call out.",
+        ),
+    },
+    "nn.parallel": dict.fromkeys(
+        ["DistributedDataParallelCPU"],
+        "undertow trains in one process: use DataParallel, or share the parameters as examples/hogwild.py does.",
+    ),
+    "distributions": dict.fromkeys(
+        ["ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "LKJCholesky", "LogisticNormal",
+         "LowRankMultivariateNormal", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises", "Wishart"],
+        "write a subclass of Distribution with its log_prob and rsample, or transform one with "
+        "TransformedDistribution; see the documentation of distributions.",
+    ),
+    "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
+    "data": {
+        "DistributedSampler": PROCESSES,
+        **dict.fromkeys(
+            ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "datapipes", "functional_datapipe", "graph",
+             "graph_settings", "guaranteed_datapipes_determinism", "non_deterministic"],
+            PIPES,
+        ),
+    },
 }  # fmt: skip
 
 
-def explanation(name: str) -> str:
-    reason = INSTEAD.get(name)
-    return f"module 'undertow' has no attribute {name!r}" + (f": {reason}" if reason else "")
+def explanation(name: str, module: str = "") -> str:
+    """What to say of a name that is not there, in undertow or in a module below it."""
+    reason = (BELOW.get(module, {}) if module else INSTEAD).get(name)
+    path = f"undertow.{module}" if module else "undertow"
+    return f"module {path!r} has no attribute {name!r}" + (f": {reason}" if reason else "")
+
+
+def getter(module: str) -> Callable[[str], None]:
+    """The `__getattr__` of a module below undertow."""
+
+    def __getattr__(name: str) -> None:
+        raise AttributeError(explanation(name, module))
+
+    return __getattr__
+
+
+def of_modules(name: str) -> str:
+    """What to say behind the message that a Module has no such attribute."""
+    return f": {METHODS[name]}" if name in METHODS else ""
+
+
+class Finder:
+    """Asked last for a module that is to be imported: says what to use instead of one that is not here."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        reason = INSTEAD.get(name.removeprefix("undertow."))
+        if reason and name.startswith("undertow."):
+            raise ModuleNotFoundError(f"No module named {name!r}: {reason}", name=name)
+
+
+sys.meta_path.append(Finder)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 
-class Library:
+
+class Library(ModuleType):
     """A library that is not there. Its switches can be set, as in a PyTorch without it."""
 
     enabled = False
@@ -11,7 +13,8 @@ class Library:
     benchmark = False
     allow_tf32 = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, place: str, name: str) -> None:
+        super().__init__(f"undertow.backends.{place}", f"{name}, which undertow does not use.")
         self.name = name
 
     def is_available(self) -> bool:
@@ -26,10 +29,17 @@ class Library:
     def is_built(self) -> bool:
         return False
 
+    def version(self) -> None:
+        """The version of the library: None, because it is not there."""
+
     def __repr__(self) -> str:
         return f"<{self.name}, which undertow does not use>"
 
 
-cudnn = Library("cuDNN")
-mps = Library("Metal")
-mkldnn = Library("oneDNN")
+cudnn = Library("cudnn", "cuDNN")
+mps = Library("mps", "Metal")
+mkldnn = Library("mkldnn", "oneDNN")
+mkl = Library("mkl", "MKL")
+openmp = Library("openmp", "OpenMP")
+cuda = Library("cuda", "CUDA")
+cuda.matmul = Library("cuda.matmul", "cuBLAS")  # type: ignore[attr-defined]

@@ -46,6 +46,38 @@ def max_memory_allocated(device: Any = None) -> int:
     return 0
 
 
+def memory_reserved(device: Any = None) -> int:
+    """The bytes that are kept for tensors on a GPU."""
+    return 0
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that were kept for tensors on a GPU."""
+    return 0
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether a GPU computes in bfloat16."""
+    return False
+
+
+def seed_all() -> None:
+    """Seed the generators of the GPUs, of which there are none."""
+
+
+def get_rng_state_all() -> list[Any]:
+    """The states of the generators of all GPUs: there is none, and `undertow.get_rng_state()` is the CPU's."""
+    return []
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Put back what `get_rng_state_all` returned: nothing."""
+
+
+def ipc_collect() -> None:
+    """Give back memory of GPUs that was shared with other processes: there is none."""
+
+
 def _refuse() -> NoReturn:
     raise RuntimeError(
         "No CUDA GPUs are available: undertow has the CPU and simulated devices. Ask undertow.cuda.is_available() "

@@ -168,3 +168,7 @@ def warn_once(key: str, message: str, category: type[Warning] = UserWarning, sta
     if key not in _already_warned or _always_warn[0]:
         _already_warned.add(key)
         warnings.warn(message, category, stacklevel=stacklevel + 1)
+
+
+class LinAlgError(UndertowError, RuntimeError):
+    """A matrix does not have the inverse or the factorisation asked for."""

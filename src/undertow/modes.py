@@ -121,15 +121,14 @@ class State:
         return found
 
     def with_grad(self, enabled: bool) -> State:
-        """This state with grad mode on or off; a plain state makes its twin once, so toggling allocates nothing."""
+        """This state with grad mode on or off, which is made once; with a plain state, so is the way back."""
         if self.grad_mode == enabled:
             return self
         twin = self._grad_twin
         if twin is None:
-            twin = self.replace(grad_enabled=enabled)
+            twin = self._grad_twin = self.replace(grad_enabled=enabled)
             if not self.saved_hooks and self.intercept is None and self.before_change is None:
-                # twins refer to each other, a cycle that must not hold anything of the user's
-                self._grad_twin, twin._grad_twin = twin, self
+                twin._grad_twin = self  # a cycle, which must not hold anything of the user's
         return twin
 
 

@@ -20,93 +20,93 @@ def half_precision() -> ut.autocast:
 # ---- which operations, by PyTorch's choice
 
 CALLS = {
-    "mm": lambda t, n: t.mm(t.ones(2, 3), t.ones(3, 2)),
-    "matmul": lambda t, n: t.ones(2, 3) @ t.ones(3, 2),
-    "matmul of vectors": lambda t, n: t.ones(3) @ t.ones(3),
-    "matmul with a vector": lambda t, n: t.ones(2, 3) @ t.ones(3),
-    "matmul of stacks": lambda t, n: t.ones(2, 2, 3) @ t.ones(2, 3, 2),
-    "matmul of a stack with a matrix": lambda t, n: t.ones(2, 2, 3) @ t.ones(3, 2),
-    "bmm": lambda t, n: t.bmm(t.ones(2, 2, 3), t.ones(2, 3, 2)),
-    "baddbmm": lambda t, n: t.baddbmm(t.ones(2, 2, 2), t.ones(2, 2, 2), t.ones(2, 2, 2)),
-    "addmm": lambda t, n: t.addmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2)),
-    "addbmm": lambda t, n: t.addbmm(t.ones(2, 2), t.ones(2, 2, 2), t.ones(2, 2, 2)),
-    "linear": lambda t, n: n.functional.linear(t.ones(2, 3), t.ones(4, 3), t.ones(4)),
-    "Linear": lambda t, n: n.Linear(3, 2)(t.ones(4, 3)),
-    "conv1d": lambda t, n: n.functional.conv1d(t.ones(1, 2, 5), t.ones(3, 2, 2), t.ones(3)),
-    "conv2d": lambda t, n: n.functional.conv2d(t.ones(1, 2, 5, 5), t.ones(3, 2, 2, 2)),
-    "conv3d": lambda t, n: n.functional.conv3d(t.ones(1, 2, 4, 4, 4), t.ones(3, 2, 2, 2, 2)),
-    "conv_transpose2d": lambda t, n: n.functional.conv_transpose2d(t.ones(1, 2, 5, 5), t.ones(2, 3, 2, 2)),
-    "einsum": lambda t, n: t.einsum("ij,jk->ik", t.ones(2, 3), t.ones(3, 2)),
-    "tensordot": lambda t, n: t.tensordot(t.ones(2, 3), t.ones(3, 2), 1),
-    "multi_dot": lambda t, n: t.linalg.multi_dot([t.ones(2, 3), t.ones(3, 2), t.ones(2, 2)]),
-    "prelu": lambda t, n: n.functional.prelu(t.ones(2, 3), t.ones(1)),
-    "attention": lambda t, n: n.functional.scaled_dot_product_attention(*[t.ones(2, 3, 4)] * 3),
-    "MultiheadAttention": lambda t, n: n.MultiheadAttention(4, 2)(*[t.ones(3, 4)] * 3)[0],
-    "doubles": lambda t, n: t.mm(t.ones(2, 3, dtype=t.float64), t.ones(3, 2, dtype=t.float64)),
-    "add": lambda t, n: t.ones(2) + t.ones(2),
-    "add of both": lambda t, n: t.ones(2) + t.ones(2, dtype=t.float16),
-    "exp": lambda t, n: t.ones(2, dtype=t.float16).exp(),
-    "sum": lambda t, n: t.ones(2, dtype=t.float16).sum(),
-    "cat": lambda t, n: t.cat([t.ones(2), t.ones(2, dtype=t.float16)]),
-    "stack": lambda t, n: t.stack([t.ones(2), t.ones(2, dtype=t.float16)]),
-    "relu": lambda t, n: n.functional.relu(t.ones(2, dtype=t.float16)),
-    "softmax": lambda t, n: n.functional.softmax(t.ones(2, dtype=t.float16), 0),
-    "layer_norm": lambda t, n: n.LayerNorm(3)(t.ones(2, 3, dtype=t.float16)),
-    "batch_norm": lambda t, n: n.BatchNorm1d(3)(t.ones(2, 3, dtype=t.float16)),
-    "batch_norm in eval mode": lambda t, n: n.BatchNorm1d(3).eval()(t.ones(2, 3, dtype=t.float16)),
-    "group_norm": lambda t, n: n.GroupNorm(2, 4)(t.ones(2, 4, dtype=t.float16)),
-    "embedding": lambda t, n: n.Embedding(3, 2)(t.tensor([0, 1])),
-    "mse_loss": lambda t, n: n.functional.mse_loss(*[t.ones(2, 3, dtype=t.float16)] * 2),
-    "l1_loss": lambda t, n: n.functional.l1_loss(*[t.ones(2, 3, dtype=t.float16)] * 2),
-    "smooth_l1_loss": lambda t, n: n.functional.smooth_l1_loss(*[t.ones(2, 3, dtype=t.float16)] * 2),
-    "huber_loss": lambda t, n: n.functional.huber_loss(*[t.ones(2, 3, dtype=t.float16)] * 2),
-    "cross_entropy": lambda t, n: n.functional.cross_entropy(t.ones(2, 3, dtype=t.float16), t.tensor([0, 1])),
-    "cross_entropy of images": lambda t, n: n.functional.cross_entropy(
-        t.ones(1, 3, 2, 2, dtype=t.float16), t.zeros(1, 2, 2, dtype=t.int64)
+    "mm": lambda t, n, low: t.mm(t.ones(2, 3), t.ones(3, 2)),
+    "matmul": lambda t, n, low: t.ones(2, 3) @ t.ones(3, 2),
+    "matmul of vectors": lambda t, n, low: t.ones(3) @ t.ones(3),
+    "matmul with a vector": lambda t, n, low: t.ones(2, 3) @ t.ones(3),
+    "matmul of stacks": lambda t, n, low: t.ones(2, 2, 3) @ t.ones(2, 3, 2),
+    "matmul of a stack with a matrix": lambda t, n, low: t.ones(2, 2, 3) @ t.ones(3, 2),
+    "bmm": lambda t, n, low: t.bmm(t.ones(2, 2, 3), t.ones(2, 3, 2)),
+    "baddbmm": lambda t, n, low: t.baddbmm(t.ones(2, 2, 2), t.ones(2, 2, 2), t.ones(2, 2, 2)),
+    "addmm": lambda t, n, low: t.addmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2)),
+    "addbmm": lambda t, n, low: t.addbmm(t.ones(2, 2), t.ones(2, 2, 2), t.ones(2, 2, 2)),
+    "linear": lambda t, n, low: n.functional.linear(t.ones(2, 3), t.ones(4, 3), t.ones(4)),
+    "Linear": lambda t, n, low: n.Linear(3, 2)(t.ones(4, 3)),
+    "conv1d": lambda t, n, low: n.functional.conv1d(t.ones(1, 2, 5), t.ones(3, 2, 2), t.ones(3)),
+    "conv2d": lambda t, n, low: n.functional.conv2d(t.ones(1, 2, 5, 5), t.ones(3, 2, 2, 2)),
+    "conv3d": lambda t, n, low: n.functional.conv3d(t.ones(1, 2, 4, 4, 4), t.ones(3, 2, 2, 2, 2)),
+    "conv_transpose2d": lambda t, n, low: n.functional.conv_transpose2d(t.ones(1, 2, 5, 5), t.ones(2, 3, 2, 2)),
+    "einsum": lambda t, n, low: t.einsum("ij,jk->ik", t.ones(2, 3), t.ones(3, 2)),
+    "tensordot": lambda t, n, low: t.tensordot(t.ones(2, 3), t.ones(3, 2), 1),
+    "multi_dot": lambda t, n, low: t.linalg.multi_dot([t.ones(2, 3), t.ones(3, 2), t.ones(2, 2)]),
+    "prelu": lambda t, n, low: n.functional.prelu(t.ones(2, 3), t.ones(1)),
+    "attention": lambda t, n, low: n.functional.scaled_dot_product_attention(*[t.ones(2, 3, 4)] * 3),
+    "MultiheadAttention": lambda t, n, low: n.MultiheadAttention(4, 2)(*[t.ones(3, 4)] * 3)[0],
+    "doubles": lambda t, n, low: t.mm(t.ones(2, 3, dtype=t.float64), t.ones(3, 2, dtype=t.float64)),
+    "add": lambda t, n, low: t.ones(2) + t.ones(2),
+    "add of both": lambda t, n, low: t.ones(2) + t.ones(2, dtype=low),
+    "exp": lambda t, n, low: t.ones(2, dtype=low).exp(),
+    "sum": lambda t, n, low: t.ones(2, dtype=low).sum(),
+    "cat": lambda t, n, low: t.cat([t.ones(2), t.ones(2, dtype=low)]),
+    "stack": lambda t, n, low: t.stack([t.ones(2), t.ones(2, dtype=low)]),
+    "relu": lambda t, n, low: n.functional.relu(t.ones(2, dtype=low)),
+    "softmax": lambda t, n, low: n.functional.softmax(t.ones(2, dtype=low), 0),
+    "layer_norm": lambda t, n, low: n.LayerNorm(3)(t.ones(2, 3, dtype=low)),
+    "batch_norm": lambda t, n, low: n.BatchNorm1d(3)(t.ones(2, 3, dtype=low)),
+    "batch_norm in eval mode": lambda t, n, low: n.BatchNorm1d(3).eval()(t.ones(2, 3, dtype=low)),
+    "group_norm": lambda t, n, low: n.GroupNorm(2, 4)(t.ones(2, 4, dtype=low)),
+    "embedding": lambda t, n, low: n.Embedding(3, 2)(t.tensor([0, 1])),
+    "mse_loss": lambda t, n, low: n.functional.mse_loss(*[t.ones(2, 3, dtype=low)] * 2),
+    "l1_loss": lambda t, n, low: n.functional.l1_loss(*[t.ones(2, 3, dtype=low)] * 2),
+    "smooth_l1_loss": lambda t, n, low: n.functional.smooth_l1_loss(*[t.ones(2, 3, dtype=low)] * 2),
+    "huber_loss": lambda t, n, low: n.functional.huber_loss(*[t.ones(2, 3, dtype=low)] * 2),
+    "cross_entropy": lambda t, n, low: n.functional.cross_entropy(t.ones(2, 3, dtype=low), t.tensor([0, 1])),
+    "cross_entropy of images": lambda t, n, low: n.functional.cross_entropy(
+        t.ones(1, 3, 2, 2, dtype=low), t.zeros(1, 2, 2, dtype=t.int64)
     ),
-    "cross_entropy of probabilities": lambda t, n: n.functional.cross_entropy(
-        t.ones(2, 3, dtype=t.float16), t.ones(2, 3)
+    "cross_entropy of probabilities": lambda t, n, low: n.functional.cross_entropy(
+        t.ones(2, 3, dtype=low), t.ones(2, 3)
     ),
-    "nll_loss": lambda t, n: n.functional.nll_loss(t.ones(2, 3, dtype=t.float16), t.tensor([0, 1])),
-    "kl_div": lambda t, n: n.functional.kl_div(*[t.ones(2, 3, dtype=t.float16)] * 2, reduction="batchmean"),
-    "binary_cross_entropy": lambda t, n: n.functional.binary_cross_entropy(*[t.ones(2, dtype=t.float16)] * 2),
-    "binary_cross_entropy_with_logits": lambda t, n: n.functional.binary_cross_entropy_with_logits(
-        *[t.ones(2, dtype=t.float16)] * 2
+    "nll_loss": lambda t, n, low: n.functional.nll_loss(t.ones(2, 3, dtype=low), t.tensor([0, 1])),
+    "kl_div": lambda t, n, low: n.functional.kl_div(*[t.ones(2, 3, dtype=low)] * 2, reduction="batchmean"),
+    "binary_cross_entropy": lambda t, n, low: n.functional.binary_cross_entropy(*[t.ones(2, dtype=low)] * 2),
+    "binary_cross_entropy_with_logits": lambda t, n, low: n.functional.binary_cross_entropy_with_logits(
+        *[t.ones(2, dtype=low)] * 2
     ),
-    "poisson_nll_loss": lambda t, n: n.functional.poisson_nll_loss(*[t.ones(2, dtype=t.float16)] * 2),
-    "cosine_embedding_loss": lambda t, n: n.functional.cosine_embedding_loss(
-        *[t.ones(2, 3, dtype=t.float16)] * 2, t.ones(2)
+    "poisson_nll_loss": lambda t, n, low: n.functional.poisson_nll_loss(*[t.ones(2, dtype=low)] * 2),
+    "cosine_embedding_loss": lambda t, n, low: n.functional.cosine_embedding_loss(
+        *[t.ones(2, 3, dtype=low)] * 2, t.ones(2)
     ),
-    "hinge_embedding_loss": lambda t, n: n.functional.hinge_embedding_loss(*[t.ones(2, dtype=t.float16)] * 2),
-    "margin_ranking_loss": lambda t, n: n.functional.margin_ranking_loss(*[t.ones(2, dtype=t.float16)] * 3),
-    "soft_margin_loss": lambda t, n: n.functional.soft_margin_loss(*[t.ones(2, dtype=t.float16)] * 2),
-    "triplet_margin_loss": lambda t, n: n.functional.triplet_margin_loss(*[t.ones(2, 3, dtype=t.float16)] * 3),
-    "multi_margin_loss": lambda t, n: n.functional.multi_margin_loss(t.ones(2, 3, dtype=t.float16), t.tensor([0, 1])),
-    "multilabel_margin_loss": lambda t, n: n.functional.multilabel_margin_loss(
-        t.ones(2, 3, dtype=t.float16), t.tensor([[0, -1, -1], [1, 2, -1]])
+    "hinge_embedding_loss": lambda t, n, low: n.functional.hinge_embedding_loss(*[t.ones(2, dtype=low)] * 2),
+    "margin_ranking_loss": lambda t, n, low: n.functional.margin_ranking_loss(*[t.ones(2, dtype=low)] * 3),
+    "soft_margin_loss": lambda t, n, low: n.functional.soft_margin_loss(*[t.ones(2, dtype=low)] * 2),
+    "triplet_margin_loss": lambda t, n, low: n.functional.triplet_margin_loss(*[t.ones(2, 3, dtype=low)] * 3),
+    "multi_margin_loss": lambda t, n, low: n.functional.multi_margin_loss(t.ones(2, 3, dtype=low), t.tensor([0, 1])),
+    "multilabel_margin_loss": lambda t, n, low: n.functional.multilabel_margin_loss(
+        t.ones(2, 3, dtype=low), t.tensor([[0, -1, -1], [1, 2, -1]])
     ),
-    "ctc_loss": lambda t, n: n.functional.ctc_loss(
-        t.ones(5, 1, 4, dtype=t.float16).log_softmax(-1), t.tensor([[1, 2]]), t.tensor([5]), t.tensor([2])
+    "ctc_loss": lambda t, n, low: n.functional.ctc_loss(
+        t.ones(5, 1, 4, dtype=low).log_softmax(-1), t.tensor([[1, 2]]), t.tensor([5]), t.tensor([2])
     ),
-    "prod": lambda t, n: t.ones(3, dtype=t.float16).prod(),
-    "prod along a dimension": lambda t, n: t.ones(3, 2, dtype=t.float16).prod(1),
-    "quantile": lambda t, n: t.ones(3, dtype=t.float16).quantile(0.5),
-    "cdist": lambda t, n: t.cdist(t.ones(2, 3, dtype=t.float16), t.ones(2, 3, dtype=t.float16)),
-    "trace": lambda t, n: t.ones(2, 2, dtype=t.float16).trace(),
-    "fft": lambda t, n: t.fft.fft(t.ones(3, dtype=t.float16)),
-    "rfft": lambda t, n: t.fft.rfft(t.ones(4, dtype=t.float16)),
-    "inverse": lambda t, n: t.linalg.inv(t.eye(2, dtype=t.float16)),
-    "solve": lambda t, n: t.linalg.solve(t.eye(2, dtype=t.float16), t.ones(2, 1, dtype=t.float16)),
-    "cholesky": lambda t, n: t.linalg.cholesky(t.eye(2, dtype=t.float16)),
-    "svd": lambda t, n: t.linalg.svd(t.eye(2, dtype=t.float16))[0],
-    "eigh": lambda t, n: t.linalg.eigh(t.eye(2, dtype=t.float16))[0],
-    "qr": lambda t, n: t.linalg.qr(t.eye(2, dtype=t.float16))[0],
-    "max_pool2d": lambda t, n: n.functional.max_pool2d(t.ones(1, 1, 4, 4, dtype=t.float16), 2),
-    "max_pool3d": lambda t, n: n.functional.max_pool3d(t.ones(1, 1, 4, 4, 4, dtype=t.float16), 2),
-    "avg_pool3d": lambda t, n: n.functional.avg_pool3d(t.ones(1, 1, 4, 4, 4, dtype=t.float16), 2),
-    "reflection padding": lambda t, n: n.functional.pad(t.ones(1, 1, 4, dtype=t.float16), (1, 1), "reflect"),
-    "grid_sample": lambda t, n: n.functional.grid_sample(
-        t.ones(1, 1, 4, 4, dtype=t.float16), t.zeros(1, 2, 2, 2), align_corners=False
+    "prod": lambda t, n, low: t.ones(3, dtype=low).prod(),
+    "prod along a dimension": lambda t, n, low: t.ones(3, 2, dtype=low).prod(1),
+    "quantile": lambda t, n, low: t.ones(3, dtype=low).quantile(0.5),
+    "cdist": lambda t, n, low: t.cdist(t.ones(2, 3, dtype=low), t.ones(2, 3, dtype=low)),
+    "trace": lambda t, n, low: t.ones(2, 2, dtype=low).trace(),
+    "fft": lambda t, n, low: t.fft.fft(t.ones(3, dtype=low)),
+    "rfft": lambda t, n, low: t.fft.rfft(t.ones(4, dtype=low)),
+    "inverse": lambda t, n, low: t.linalg.inv(t.eye(2, dtype=low)),
+    "solve": lambda t, n, low: t.linalg.solve(t.eye(2, dtype=low), t.ones(2, 1, dtype=low)),
+    "cholesky": lambda t, n, low: t.linalg.cholesky(t.eye(2, dtype=low)),
+    "svd": lambda t, n, low: t.linalg.svd(t.eye(2, dtype=low))[0],
+    "eigh": lambda t, n, low: t.linalg.eigh(t.eye(2, dtype=low))[0],
+    "qr": lambda t, n, low: t.linalg.qr(t.eye(2, dtype=low))[0],
+    "max_pool2d": lambda t, n, low: n.functional.max_pool2d(t.ones(1, 1, 4, 4, dtype=low), 2),
+    "max_pool3d": lambda t, n, low: n.functional.max_pool3d(t.ones(1, 1, 4, 4, 4, dtype=low), 2),
+    "avg_pool3d": lambda t, n, low: n.functional.avg_pool3d(t.ones(1, 1, 4, 4, 4, dtype=low), 2),
+    "reflection padding": lambda t, n, low: n.functional.pad(t.ones(1, 1, 4, dtype=low), (1, 1), "reflect"),
+    "grid_sample": lambda t, n, low: n.functional.grid_sample(
+        t.ones(1, 1, 4, 4, dtype=low), t.zeros(1, 2, 2, 2), align_corners=False
     ),
 }
 
@@ -114,13 +114,44 @@ CALLS = {
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
-def test_dtypes_are_pytorchs(name: str) -> None:
+@pytest.mark.parametrize("lower", ["float16", "bfloat16"])
+def test_dtypes_are_pytorchs(name: str, lower: str) -> None:
     torch = pytest.importorskip("torch")
-    with torch.autocast("cpu", dtype=torch.float16):
-        expected = CALLS[name](torch, torch.nn)
-    with half_precision():
-        result = CALLS[name](ut, ut.nn)
+    if lower == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    with torch.autocast("cpu", dtype=getattr(torch, lower)):
+        expected = CALLS[name](torch, torch.nn, getattr(torch, lower))
+    with ut.autocast("cpu", dtype=getattr(ut, lower)):
+        result = CALLS[name](ut, ut.nn, getattr(ut, lower))
     assert str(result.dtype) == str(expected.dtype).removeprefix("torch.")
+
+
+def test_the_lower_precision_of_the_cpu_is_bfloat16() -> None:
+    pytest.importorskip("ml_dtypes")
+    layer, x = ut.nn.Linear(3, 2), ut.randn(4, 3)
+    with ut.autocast("cpu"):
+        out = layer(x)
+        loss = F.mse_loss(out, ut.zeros(4, 2))
+        assert ut.get_autocast_dtype("cpu") == out.dtype == ut.bfloat16
+    assert ut.get_autocast_dtype("sim") == half and loss.dtype == single
+    loss.backward()
+    exact = ut.autograd.grad(F.mse_loss(layer(x), ut.zeros(4, 2)), layer.weight)[0]
+    assert layer.weight.grad.dtype == single and ut.allclose(layer.weight.grad, exact, atol=5e-2, rtol=5e-2)
+
+
+def test_a_checkpoint_is_computed_again_in_bfloat16() -> None:
+    pytest.importorskip("ml_dtypes")
+    layer, found = ut.nn.Linear(3, 3), []
+
+    def part(x):
+        out = layer(x)
+        found.append(out.dtype)
+        return layer(out).exp()
+
+    with ut.autocast("cpu", dtype=ut.bfloat16):
+        loss = checkpoint(part, ut.randn(2, 3, requires_grad=True), use_reentrant=False).sum()
+    loss.backward()
+    assert found == [ut.bfloat16] * 2 and layer.weight.grad.dtype == single
 
 
 def test_no_casts_inside_what_is_computed_in_float32() -> None:
@@ -229,8 +260,6 @@ def test_what_cannot_be_had() -> None:
         assert (ut.ones(2, 2) @ ut.ones(2, 2)).dtype == single
     with pytest.warns(UserWarning, match="CUDA is not available"):
         assert not ut.autocast("cuda").enabled
-    with pytest.raises(AttributeError, match=r"bfloat16.*NumPy.*float16"):
-        ut.bfloat16
 
 
 # ---- casts that are kept

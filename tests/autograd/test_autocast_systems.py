@@ -39,7 +39,7 @@ def distance(got: Any, wanted: Any) -> float:
 def test_autocast_is_close(case: Case) -> None:
     arrays = [single(a) for a in case.arrays]
     plain = case.forward(arrays)
-    with ut.autocast("cpu"):
+    with ut.autocast("cpu", dtype=ut.float16):
         result = case.forward(arrays)
     assert max([distance(np.asarray(a), np.asarray(b)) for a, b in zip(result, plain, strict=True)], default=0) < 3e-2
     if not case.differentiable:
@@ -49,7 +49,7 @@ def test_autocast_is_close(case: Case) -> None:
         np.asarray(c).astype(np.asarray(out).dtype) if np.asarray(c).dtype.kind in "fc" else c
         for c, out in zip(case.cotangents, result, strict=False)  # indices, which come last, have none
     ]
-    with ut.autocast("cpu"):
+    with ut.autocast("cpu", dtype=ut.float16):
         gradient = case.gradient_at(arrays, cotangents)
     for k, (got, expected) in enumerate(zip(gradient, wanted, strict=True)):
         assert np.asarray(got).dtype == np.asarray(expected).dtype, f"gradient {k}"

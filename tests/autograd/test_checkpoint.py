@@ -255,8 +255,69 @@ def test_sequential(use_reentrant: bool) -> None:
     np.testing.assert_allclose(x.grad.numpy(), expected.numpy())
 
 
+def test_options_of_a_sequence(recwarn: pytest.WarningsRecorder) -> None:
+    """A budget decides the form, as for one function; what is no option is refused."""
+    x = leaf(3)
+    checkpoint_sequential([ut.sin, ut.exp, ut.cos], 3, x, budget=0.5).sum().backward()
+    (expected,) = ut.autograd.grad(x.sin().exp().cos().sum(), x)
+    np.testing.assert_allclose(x.grad.numpy(), expected.numpy())
+    assert not recwarn
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: factor"):
+        checkpoint_sequential([ut.sin, ut.exp], 2, x, use_reentrant=False, factor=2)
+
+
 def test_without_recording_it_is_a_plain_call() -> None:
     function = Counted(ut.exp)
     with ut.no_grad():
         y = checkpoint(function, leaf(2), use_reentrant=False)
     assert not y.requires_grad and function.calls == 1
+
+
+# ---- under transformations
+
+
+def curve(x):
+    return (x.exp() * x).sin().cos()
+
+
+def checkpointed(x):
+    return checkpoint(curve, x, use_reentrant=False).sum()
+
+
+TRANSFORMS = {
+    "jacrev of jacrev": lambda f: ut.func.jacrev(ut.func.jacrev(f)),
+    "jacfwd of jacrev": lambda f: ut.func.jacfwd(ut.func.jacrev(f)),
+    "jacfwd of jacfwd": lambda f: ut.func.jacfwd(ut.func.jacfwd(f)),
+    "grad per example": lambda f: ut.vmap(ut.func.grad(f)),
+    "vmap of vmap of grad": lambda f: lambda x: ut.vmap(ut.vmap(ut.func.grad(f)))(x[None]),
+    "tangent of grad": lambda f: lambda x: ut.func.jvp(ut.func.grad(f), (x,), (x,))[1],
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transformed(transform: str) -> None:
+    x = ut.tensor([0.5, 0.7, 0.9], dtype=ut.float64)
+    found, expected = (TRANSFORMS[transform](f)(x) for f in (checkpointed, lambda x: curve(x).sum()))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+
+
+def test_a_vmap_that_has_ended_is_had_again() -> None:
+    x, y = leaf(3, 2), leaf(3, 2)
+    ut.vmap(lambda row: checkpoint(curve, row, use_reentrant=False))(x).sum().backward()
+    curve(y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-12)
+
+
+def test_a_level_of_forward_mode_that_has_ended_is_named() -> None:
+    x = ut.tensor([0.5, 0.7], dtype=ut.float64)
+    with pytest.raises(CheckpointError, match=r"inside a level of forward mode .* which has ended"):
+        ut.func.jacrev(ut.func.jacfwd(checkpointed))(x)
+
+
+@pytest.mark.parametrize("transform", ["grad per example", "tangent of grad"])
+def test_reentrant_is_refused_under_transformations(transform: str) -> None:
+    def reentrant(x):
+        return checkpoint(curve, x, use_reentrant=True).sum()
+
+    with pytest.raises(RuntimeError, match=r"cannot run inside vmap or forward-mode AD.*Pass use_reentrant=False"):
+        TRANSFORMS[transform](reentrant)(ut.ones(3))

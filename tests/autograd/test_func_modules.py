@@ -87,7 +87,7 @@ def test_buffers_are_stacked_and_frozen_parameters_stay_frozen() -> None:
         ),
         (lambda n: functional_call(n, 3, ut.ones(1)), ValueError, "to be a dict, or a list/tuple of dicts, but got"),
         (lambda n: functional_call(n, [3], ut.ones(1)), ValueError, "to be a dict, or a list/tuple of dicts, but got"),
-        (lambda n: functional_call(n, {"bias": n.bias}, ut.ones(1), strict=True), RuntimeError, "missing key"),
+        (lambda n: functional_call(n, {"bias": n.bias}, ut.ones(1), strict=True), RuntimeError, "Missing key"),
         (lambda n: stack_module_state([]), RuntimeError, "Expected at least one model, got 0"),
         (lambda n: stack_module_state([n, ut.nn.ReLU()]), RuntimeError, "to be of the same class"),
         (lambda n: stack_module_state([n, ut.nn.Linear(1, 1).eval()]), RuntimeError, "the same training/eval mode"),
@@ -96,3 +96,54 @@ def test_buffers_are_stacked_and_frozen_parameters_stay_frozen() -> None:
 def test_what_is_refused(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call(ut.nn.Linear(1, 1))
+
+
+# ---- names that are not the module's, ties, and what the module assigns
+
+
+class Counting:
+    """Made with either library: counts its calls in a buffer that it replaces."""
+
+    def __new__(cls, L: Any) -> Any:
+        class Module(L.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("calls", L.zeros(()))
+                self.layer = L.nn.Linear(2, 2)
+                self.again = self.layer
+
+            def forward(self, x: Any) -> Any:
+                self.calls = self.calls + 1
+                return self.again(self.layer(x)) + getattr(self, "extra", 0)
+
+        return Module()
+
+
+def test_what_a_module_assigns_comes_back(L: ModuleType) -> None:
+    module, tensors = Counting(L), {"calls": L.tensor(5.0)}
+    L.func.functional_call(module, tensors, L.ones(2))
+    assert tensors["calls"].item() == 6 and module.calls.item() == 0
+
+
+def test_further_tensors_are_attributes_during_the_call(L: ModuleType) -> None:
+    module, x = Counting(L), L.ones(2)
+    found = L.func.functional_call(module, {"extra": L.full((2,), 10.0)}, x)
+    assert L.allclose(found, module(x) + 10) and not hasattr(module, "extra")
+    with pytest.raises(RuntimeError, match=r"Unexpected key\(s\): 'extra'"):
+        L.func.functional_call(module, {"extra": L.ones(2)}, x, strict=True)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\): 'calls'"):
+        L.func.functional_call(module, dict(module.named_parameters()), x, strict=True)
+    with pytest.raises(TypeError, match="is not an instance of"):
+        L.func.functional_call(module, {"layer.bias": 3}, x)
+
+
+def test_one_tensor_under_two_names(L: ModuleType) -> None:
+    module, x = Counting(L), L.ones(2)
+    eye, zero = L.eye(2), L.zeros(2)
+    assert L.equal(L.func.functional_call(module, {"layer.weight": eye, "layer.bias": zero}, x), x)
+    with pytest.raises(ValueError, match=r"got multiple values for keys .* which are tied"):
+        L.func.functional_call(module, {"layer.weight": eye, "again.weight": eye * 2}, x)
+    found = L.func.functional_call(
+        module, {"layer.weight": eye, "layer.bias": zero, "again.weight": eye * 2}, x, tie_weights=False
+    )
+    assert found.shape == (2,)

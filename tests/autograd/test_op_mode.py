@@ -73,6 +73,8 @@ def test_arguments_are_those_that_say_something() -> None:
         (lambda x: x > 0, "gt", "nondifferentiable"),
         (lambda x: ut.cat([x, x]), "cat", "variadic"),
         (lambda x: x[0], "select", "view"),
+        (lambda x: x.detach(), "detach", "view"),
+        (lambda x: ut.detach(x), "detach", "view"),
         (lambda x: x.add_(1), "add_", "in_place"),
         (lambda x: x.relu_(), "relu_", "in_place"),
         (lambda x: ut.rand(3), "rand", "random"),
@@ -320,6 +322,20 @@ def test_recomputation_is_shown_to_the_mode_of_the_backward_pass() -> None:
         out.backward()
     assert {"exp", "sin"} <= set(log.names)
     assert ut.allclose(x.grad, x.exp() * x.exp().cos())
+
+
+def test_detach_can_be_replaced_and_goes_through_other_modes_and_transforms() -> None:
+    x = ut.tensor([2.0], requires_grad=True)
+    with Log() as outer, Replace("detach", lambda t: t * 1.0):
+        y = x.detach()
+    assert outer.names == ["mul"] and y.requires_grad
+    with Log() as log, ut.autocast("cpu", dtype=ut.float16):
+        assert not x.detach().requires_grad
+    assert log.names == ["detach"]
+    with Log() as log:
+        assert ut.equal(ut.vmap(lambda t: t.detach() * 2)(x), 2 * x)
+        ut.func.grad(lambda t: (t * t.detach()).sum())(x)  # the library's own aliases are not shown
+    assert log.names.count("detach") == 2
 
 
 @pytest.mark.parametrize("mode_outside", [True, False])

@@ -12,7 +12,7 @@ import pytest
 from undertow.backend import cpu
 from undertow.backend.cpu import broadcast_to, sum_to
 from undertow.compiled import core
-from undertow.ops.activations import threshold_gradient
+from undertow.ops.activations import positive_part, threshold_gradient
 from undertow.ops.classification import cross_entropy_forward, softmax_minus_target, target_coefficients
 from undertow.ops.joining import join, pile
 from undertow.ops.matmul import multiply_matrices
@@ -120,6 +120,15 @@ def test_threshold_gradient(threshold: Any, dtype: Any) -> None:
     both(threshold_gradient, cpu, np.array(1.0, dtype), np.array(2, dtype), threshold)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64, np.complex64, bool])
+@pytest.mark.parametrize("shape", [(5, 7), (40, 1000), (1,), (), (0, 3)])
+def test_positive_part(shape: Any, dtype: Any) -> None:
+    x = np.where((x := rng.normal(size=shape)) > 1, nan if np.dtype(dtype).kind == "f" else 1, x).astype(dtype)
+    both(positive_part, cpu, x)
+    both(positive_part, cpu, x.T)
+    assert not np.signbit(positive_part(cpu, np.array([-0.0, -1.0]))).any()
+
+
 LABELS = [np.array([0, 2, 1, 2]), np.array([0, -100, 1, 2]), np.array([0, 3, 1, 2]), np.array([-1, 0, 0, 0]),
           np.array([0, 2, 1, 2], np.int32), np.array([0, 9, 2, 9, 1, 9, 2, 9])[::2], np.array([0, 1])]  # fmt: skip
 
@@ -224,6 +233,7 @@ def test_nothing_is_left_behind() -> None:
     calls = [
         lambda: broadcast_to(x, (2, 4, 3)), lambda: sum_to(x, (3,)), lambda: multiply_matrices(cpu, x, x.T),
         lambda: threshold_gradient(cpu, x, x, 0), lambda: softmax_minus_target(cpu, g, target, x, -100),
+        lambda: positive_part(cpu, x),
         lambda: cross_entropy_forward(cpu, x, target, None, -100, "mean"), lambda: transpose_matrix(cpu, x),
         lambda: target_coefficients(cpu, target, None, 3, -100, "sum", x.dtype),
     ]  # fmt: skip

@@ -222,3 +222,34 @@ def test_arrays_are_converted_and_the_rest_is_not() -> None:
     found = ut.data.default_convert({"x": (np.ones(2), [np.float32(3)]), "s": "text", "o": np.array(["a"])})
     assert type(found["x"][0]) is ut.Tensor and found["x"][1][0].dtype == ut.float32
     assert found["s"] == "text" and type(found["o"]) is np.ndarray
+
+
+def test_stacked_datasets_give_batches_as_they_are_asked_for() -> None:
+    class Whole(data.Dataset):
+        def __getitem__(self, index: int) -> int:
+            raise AssertionError("examples are asked for together")
+
+        def __getitems__(self, numbers: Any) -> list[int]:
+            return [10 * n for n in numbers]
+
+        def __len__(self) -> int:
+            return 3
+
+    assert data.StackDataset(Whole(), "abc").__getitems__([0, 2]) == [(0, "a"), (20, "c")]
+    assert data.StackDataset(x=Whole(), y="abc").__getitems__([1]) == [{"x": 10, "y": "b"}]
+
+
+def test_a_subset_with_a_getitem_of_its_own() -> None:
+    """It is called, though Subset itself has a way to give several examples at once."""
+
+    class Negative(data.Subset):
+        def __getitem__(self, index: Any) -> Any:
+            return -super().__getitem__(index)
+
+    loader = ut.data.DataLoader(Negative([1, 2, 3], [0, 2]), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[-1, -3]]
+
+
+def test_strings_of_an_array_stay_as_they_are() -> None:
+    words = np.array(["a", "b"])
+    assert ut.data.default_collate(words) is words

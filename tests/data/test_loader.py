@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 import traceback
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -459,7 +460,8 @@ def test_memory_cannot_be_pinned() -> None:
         ({"timeout": -1, "num_workers": 1}, "timeout option should be non-negative"),
         ({"timeout": 1}, "let num_workers > 0"),
         ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
-        ({"multiprocessing_context": "spawn", "num_workers": 1}, "workers here are threads"),
+        ({"multiprocessing_context": "fork"}, "can only be used with multi-process loading"),
+        ({"multiprocessing_context": "spoon", "num_workers": 1}, "should specify a valid start method in"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -474,3 +476,26 @@ def test_arguments_are_those_of_torch_by_position_too() -> None:
     mine = list(inspect.signature(DataLoader).parameters.values())
     theirs = list(inspect.signature(reference.DataLoader).parameters.values())
     assert [(p.name, p.kind) for p in mine if p.name != "progress"] == [(p.name, p.kind) for p in theirs]
+
+
+def test_a_way_to_start_processes_is_accepted(L: ModuleType) -> None:
+    loader = L.utils.data.DataLoader([1, 2, 3], num_workers=1, multiprocessing_context="fork")
+    assert [batch.tolist() for batch in loader] == [[1], [2], [3]]
+
+
+def test_a_loader_stays_what_it_was_made(L: ModuleType) -> None:
+    loader = L.utils.data.DataLoader([1, 2, 3])
+    for name in ("batch_size", "sampler", "batch_sampler", "drop_last", "dataset", "persistent_workers"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set after DataLoader is initialized"):
+            setattr(loader, name, None)
+    loader.num_workers = 0
+
+
+def test_annotations(L: ModuleType) -> None:
+    data = L.utils.data
+
+    class Numbers(data.Dataset[int]):
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    assert Numbers()[3] == 3 and data.DataLoader[int] and data.Sampler[int] and data.IterableDataset[int]

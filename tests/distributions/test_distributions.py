@@ -31,6 +31,28 @@ ROWS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "Bernoulli by logits": ("Bernoulli", {"logits": RNG.normal(size=3)}, RNG.integers(0, 2, (2, 3)).astype(float)),
     "Categorical by probs": ("Categorical", {"probs": RNG.random((3, 4))}, RNG.integers(0, 4, (2, 3))),
     "Categorical by logits": ("Categorical", {"logits": RNG.normal(size=(3, 4))}, RNG.integers(0, 4, (2, 3))),
+    "HalfNormal": ("HalfNormal", {"scale": RNG.random(3) + 0.5}, RNG.random((2, 3))),
+    "Gumbel": ("Gumbel", {"loc": RNG.normal(size=3), "scale": RNG.random(3) + 0.5}, RNG.normal(size=(2, 3))),
+    "Gamma": ("Gamma", {"concentration": RNG.random(3) * 2 + 0.3, "rate": RNG.random(3) + 0.5}, RNG.random((2, 3))),
+    "Chi2": ("Chi2", {"df": RNG.random(3) * 3 + 0.5}, RNG.random((2, 3))),
+    "Beta": (
+        "Beta",
+        {"concentration1": RNG.random(3) * 2 + 1.1, "concentration0": RNG.random(3) + 1.1},
+        RNG.random((2, 3)),
+    ),
+    "StudentT": (
+        "StudentT",
+        {"df": RNG.random(3) * 4 + 5, "loc": RNG.normal(size=3), "scale": RNG.random(3) + 0.5},
+        RNG.normal(size=(2, 3)),
+    ),
+    "Dirichlet": ("Dirichlet", {"concentration": RNG.random((2, 3)) * 2 + 1.1}, RNG.dirichlet([1, 1, 1], size=(4, 2))),
+    "Geometric by probs": ("Geometric", {"probs": RNG.random(3) * 0.8 + 0.1}, RNG.integers(0, 5, (2, 3)).astype(float)),
+    "Geometric by logits": ("Geometric", {"logits": RNG.normal(size=3)}, RNG.integers(0, 5, (2, 3)).astype(float)),
+    "OneHotCategorical": (
+        "OneHotCategorical",
+        {"probs": RNG.random((3, 4))},
+        np.eye(4)[RNG.integers(0, 4, (2, 3))],
+    ),
     "MultivariateNormal": (
         "MultivariateNormal",
         {"loc": RNG.normal(size=(2, 3)), "covariance_matrix": matrix(3, 3)},
@@ -47,7 +69,20 @@ ROWS: dict[str, tuple[str, dict[str, Any], Any]] = {
         RNG.normal(size=(5, 3)),
     ),
 }
-CONTINUOUS = [n for n in ROWS if not n.startswith(("Poisson", "Bernoulli", "Categorical"))]
+#: drawn without gradients to their parameters
+PLAINLY = (
+    "Poisson",
+    "Bernoulli",
+    "Categorical",
+    "Geometric",
+    "OneHot",
+    "Gamma",
+    "Chi2",
+    "Beta",
+    "Dirichlet",
+    "StudentT",
+)
+CONTINUOUS = [n for n in ROWS if not n.startswith(PLAINLY)]
 
 
 def made(L: ModuleType, name: str) -> tuple[Any, list[Any]]:
@@ -90,7 +125,7 @@ def test_facts(torch: ModuleType, name: str) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential"])
+@pytest.mark.parametrize("name", ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential", "HalfNormal", "Gumbel"])
 def test_cumulative_probabilities(torch: ModuleType, name: str) -> None:
     value, levels = ROWS[name][2], RNG.random(ROWS[name][2].shape)
     (mine, _), (theirs, _) = made(ut, name), made(torch, name)
@@ -128,7 +163,8 @@ def test_gradients_through_samples(name: str) -> None:
         assert ut.allclose(found, wanted, rtol=0.2, atol=0.15)
 
 
-PAIRS = ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential", "Poisson", "Bernoulli", "Categorical"]
+PAIRS = ["Normal", "LogNormal", "Laplace", "Uniform", "Exponential", "Poisson", "Bernoulli", "Categorical",
+         "HalfNormal", "Gumbel", "Gamma", "Chi2", "Beta", "Dirichlet", "OneHotCategorical"]  # fmt: skip
 
 
 @pytest.mark.torch
@@ -222,3 +258,126 @@ def test_policy_gradients() -> None:
         optimizer.step()
     assert policy.probs[1].item() > 0.9
     assert repr(policy) == "Categorical(logits: undertow.Size([2]))"
+    assert repr(ut.distributions.Normal(0.0, 1.0)) == "Normal(loc: 0.0, scale: 1.0)"
+    assert repr(ut.distributions.Normal(ut.zeros(1), 1.0)) == "Normal(loc: tensor([0.]), scale: tensor([1.]))"
+
+
+# ---- single numbers, larger batches, all values
+
+
+@pytest.mark.parametrize("name", ["Normal", "Laplace", "Uniform", "Cauchy", "Gumbel", "Gamma", "Beta"])
+def test_one_number(L: ModuleType, name: str) -> None:
+    distribution = getattr(L.distributions, name)(0.5, 1.0)
+    assert distribution.sample().shape == () and distribution.sample((2, 3)).shape == (2, 3)
+
+
+def test_no_mean_of_heavy_tails(L: ModuleType) -> None:
+    cauchy = L.distributions.Cauchy(L.tensor([1.0]), L.tensor([2.0]))
+    assert cauchy.mean.isnan().all() and cauchy.variance.isinf().all() and cauchy.mode.item() == 1
+    assert cauchy.log_prob(L.tensor([1.0])).item() == pytest.approx(-np.log(2 * np.pi))
+    assert cauchy.cdf(cauchy.icdf(L.tensor([0.3]))).item() == pytest.approx(0.3)
+    assert cauchy.entropy().item() == pytest.approx(np.log(8 * np.pi), rel=1e-5)
+    other = L.distributions.Cauchy(0.0, 1.0)
+    assert L.distributions.kl_divergence(cauchy, other).item() == pytest.approx(np.log(10 / 8), rel=1e-4)
+
+
+def test_trials(L: ModuleType) -> None:
+    trials = L.distributions.Binomial(4, L.tensor([0.25, 0.5]))
+    assert trials.mean.tolist() == [1.0, 2.0] and trials.variance.tolist() == [0.75, 1.0]
+    assert trials.log_prob(L.tensor([1.0, 2.0])).exp().tolist() == pytest.approx([0.421875, 0.375])
+    assert trials.mode.tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="within the support"):
+        trials.log_prob(L.tensor([5.0, 0.0]))
+
+
+def test_trials_are_drawn() -> None:
+    ut.manual_seed(0)
+    drawn = ut.distributions.Binomial(4, ut.tensor([0.25, 0.5])).sample((5000,))
+    assert drawn.shape == (5000, 2) and ut.allclose(drawn.mean(0), ut.tensor([1.0, 2.0]), atol=0.06)
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n != "LogNormal"])
+def test_a_larger_batch(L: ModuleType, name: str) -> None:
+    distribution, _ = made(L, name)
+    larger = distribution.expand((5, *distribution.batch_shape))
+    assert tuple(larger.batch_shape) == (5, *distribution.batch_shape)
+    assert larger.sample((2,)).shape == (2, 5, *distribution.batch_shape, *distribution.event_shape)
+    assert L.allclose(larger.mean[3], distribution.mean, equal_nan=True)
+
+
+def test_all_values(L: ModuleType) -> None:
+    d = L.distributions
+    assert d.Bernoulli(L.tensor([0.5, 0.2])).enumerate_support().tolist() == [[0, 0], [1, 1]]
+    assert d.Categorical(L.ones(2, 3)).enumerate_support(expand=False).tolist() == [[0], [1], [2]]
+    assert d.OneHotCategorical(L.ones(2)).enumerate_support().tolist() == [[1, 0], [0, 1]]
+    assert d.Independent(d.Bernoulli(L.tensor([0.5])), 0).enumerate_support().tolist() == [[0], [1]]
+    with pytest.raises(NotImplementedError):
+        d.Normal(0.0, 1.0).enumerate_support()
+
+
+def test_values_of_another_shape(L: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"Value is not broadcastable with batch_shape\+event_shape"):
+        L.distributions.Normal(L.zeros(2), L.ones(2)).log_prob(L.zeros(3))
+
+
+def test_straight_through(L: ModuleType) -> None:
+    probs = L.tensor([0.25, 0.75], requires_grad=True)
+    drawn = L.distributions.OneHotCategoricalStraightThrough(probs).rsample()
+    assert sorted(drawn.tolist()) == [0, 1]
+    (drawn * L.tensor([1.0, 3.0])).sum().backward()
+    assert probs.grad.tolist() == pytest.approx([-1.5, 0.5])
+
+
+# ---- functions of random values
+
+CHAINS: dict[str, Any] = {
+    "exp": lambda t: [t.ExpTransform()],
+    "tanh": lambda t: [t.TanhTransform()],
+    "affine, tanh": lambda t: [t.AffineTransform(0.5, -2.0), t.TanhTransform()],
+    "sigmoid, affine": lambda t: [t.SigmoidTransform(), t.AffineTransform(-1.0, 2.0)],
+    "inverse of sigmoid": lambda t: [t.SigmoidTransform(), t.SigmoidTransform().inv],
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("dims", [0, 1])
+def test_transformed(torch: ModuleType, chain: Any, dims: int) -> None:
+    found = []
+    start = np.array([[-0.7, 0.1, 1.2]])
+    for L in (ut, torch):
+        d = L.distributions
+        loc, scale = L.tensor([0.1, 0.2, 0.3], requires_grad=True), L.tensor([1.0, 2.0, 0.5], requires_grad=True)
+        base = d.Normal(loc, scale)
+        parts = chain(d.transforms)
+        made = d.TransformedDistribution(d.Independent(base, 1) if dims else base, parts)
+        value = d.transforms.ComposeTransform(parts)(L.tensor(start, dtype=loc.dtype))
+        density = made.log_prob(value)
+        density.sum().backward()
+        found.append((density, loc.grad, scale.grad, *(() if dims else (made.cdf(value),))))
+        assert made.sample((4,)).shape == (4, 3) and made.rsample().requires_grad
+        assert tuple(made.event_shape) == ((3,) if dims else ()) and made.has_rsample
+    for a, b in zip(*found, strict=True):
+        assert np.allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_within_bounds(L: ModuleType) -> None:
+    d = L.distributions
+    policy = d.TransformedDistribution(d.Normal(L.zeros(2), L.ones(2)), d.transforms.TanhTransform())
+    actions = policy.rsample((100,))
+    assert bool((actions.abs() <= 1).all()) and policy.log_prob(actions * 0.99).shape == (100, 2)
+    assert policy.expand((3, 2)).sample().shape == (3, 2)
+    with pytest.raises(ValueError, match="transforms must be a Transform or a list of Transforms"):
+        d.TransformedDistribution(d.Normal(0.0, 1.0), ["tanh"])
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_samples_remember_their_origin(L: ModuleType) -> None:
+    d = L.distributions
+    wide = d.Normal(L.full((50,), 30.0), L.ones(50))
+    forgetful = d.TransformedDistribution(wide, d.transforms.TanhTransform())
+    remembering = d.TransformedDistribution(wide, [d.transforms.TanhTransform(cache_size=1)])
+    assert not bool(forgetful.log_prob(forgetful.rsample()).isfinite().all())
+    assert bool(remembering.log_prob(remembering.rsample()).isfinite().all())
+    with pytest.raises(ValueError, match="cache_size must be 0 or 1"):
+        d.transforms.TanhTransform(cache_size=2)

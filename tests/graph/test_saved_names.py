@@ -153,7 +153,7 @@ OTHERWISE: dict[str, str] = {
     "LdexpBackward0": "result",
     "PowBackward1": "result",
     # factors that broadcasting has not enlarged, or in the other order
-    **dict.fromkeys(("DivBackward0", "MulBackward0"), "other"),
+    "DivBackward0": "other",
     "PreluKernelBackward0": "weight",
     # trailing dimensions are not listed
     "IndexPutBackward0": "indices",

@@ -222,3 +222,29 @@ def test_a_tensor_saved_by_hand_is_let_go() -> None:
     assert alive() is not None
     del saved
     assert alive() is None
+
+
+# ---- what hooks see
+
+
+def test_a_pack_hook_sees_an_output_with_its_history(L: ModuleType) -> None:
+    seen = []
+    x = leaf(L)
+    with hooks(L, lambda t: seen.append((t.requires_grad, t.grad_fn)) or t.detach(), same):
+        y = x.exp()
+        x.sin()
+    assert seen == [(True, y.grad_fn), (True, None)]
+
+
+@pytest.mark.parametrize("pack", [same, lambda t: t.detach(), lambda t: t.clone()])
+def test_an_output_that_is_packed_as_itself_is_no_cycle(pack: Any) -> None:
+    with hooks(ut, pack, same):
+        y = leaf(ut).exp()
+    node = weakref.ref(y.grad_fn)
+    assert y.grad_fn._saved_result.grad_fn is y.grad_fn
+    gc.disable()
+    try:
+        del y
+        assert node() is None
+    finally:
+        gc.enable()

@@ -103,19 +103,38 @@ def test_a_failing_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(np, "savez", fail)
+    monkeypatch.setattr(np.lib.format, "write_array", fail)
     with pytest.raises(OSError, match="no space"):
         ut.save({"a": 2}, path)
     assert ut.load(path) == {"a": 1} and len(list(tmp_path.iterdir())) == 1
 
 
-def test_endings_say_the_format(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"end in \.pt or \.pth or \.npz or \.safetensors"):
-        ut.save({}, tmp_path / "model.pickle")
-    with pytest.raises(ValueError, match="can be read"):
-        ut.load(tmp_path / "model")
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["model.pth.tar", "model.ckpt", "model.bin", "epoch_1.0.model", "model"])
+def test_other_names_are_files_of_pytorch(torch: Any, tmp_path: Path, name: str) -> None:
+    ut.save(obj={"epoch": 3, "weight": ut.ones(2)}, f=str(tmp_path / name))
+    assert ut.load(f=tmp_path / name)["epoch"] == torch.load(tmp_path / name)["epoch"] == 3
+    torch.save({"epoch": 4}, tmp_path / name)
+    assert ut.load(tmp_path / name, weights_only=True, mmap=False) == {"epoch": 4}
+
+
+@pytest.mark.parametrize("name", ["absent.npz", "absent.pt", "absent"])
+def test_files_that_are_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileNotFoundError):
-        ut.load(tmp_path / "absent.npz")
+        ut.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("where", ["cpu", ut.device("cpu"), {"cuda:0": "cpu"}, lambda storage, place: storage])
+def test_where_weights_go_can_be_said_as_in_pytorch(tmp_path: Path, where: Any) -> None:
+    ut.save({"weight": ut.ones(2)}, tmp_path / "model.pt")
+    assert ut.load(tmp_path / "model.pt", map_location=where)["weight"].tolist() == [1, 1]
+
+
+def test_others_may_read_a_file_if_the_umask_says_so(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    for name in ("model.pt", "model.npz"):
+        ut.save({}, tmp_path / name)
+        assert (tmp_path / name).stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_arrays_that_numpy_saved(tmp_path: Path) -> None:
@@ -288,3 +307,48 @@ def test_what_is_no_pytorch_file(tmp_path: Path) -> None:
         archive.writestr("x", json.dumps({}))
     with pytest.raises(FileFormatError, match=r"no data\.pkl"):
         ut.load(tmp_path / "b.pt")
+
+
+# ---- bfloat16
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_bfloat16_comes_back(tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("ml_dtypes")
+    path = tmp_path / f"narrow{ending}"
+    x = ut.randn(3, 4).bfloat16()
+    ut.save({"x": x, "w": ut.nn.Parameter(x.t()), "number": x[0, 0], "empty": x[:0], "other": [ut.ones(2)]}, path)
+    found = ut.load(path)
+    assert all([found[k].dtype == ut.bfloat16 for k in ("x", "w", "number", "empty")]) and found["w"].requires_grad
+    assert ut.equal(found["x"], x) and ut.equal(found["w"], x.t()) and found["number"].item() == x[0, 0].item()
+    assert found["empty"].shape == (0, 4) and found["other"][0].dtype == ut.float32
+    found["x"] += 1
+
+
+@pytest.mark.torch
+def test_bfloat16_of_pytorch_both_ways(torch: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes")
+    theirs, path = torch.nn.Linear(3, 2).bfloat16(), tmp_path / "weights.pt"
+    torch.save({"state": theirs.state_dict(), "t": theirs.weight.detach().t()}, path)
+    found = ut.load(path)
+    ours = ut.nn.Linear(3, 2).bfloat16()
+    ours.load_state_dict(found["state"])
+    assert ours.weight.dtype == ut.bfloat16 and ours.weight.tolist() == theirs.weight.tolist()
+    assert found["t"].tolist() == theirs.weight.t().tolist()
+    ut.save(ours.state_dict(), path)
+    back = torch.load(path)
+    assert back["weight"].dtype == torch.bfloat16 and torch.equal(back["weight"], theirs.weight)
+
+
+@pytest.mark.torch
+@needs_safetensors
+def test_bfloat16_of_pytorch_in_safetensors(torch: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes")
+    from safetensors.torch import load_file, save_file
+
+    path, values = tmp_path / "weights.safetensors", torch.randn(2, 3).bfloat16()
+    save_file({"x": values}, path)
+    found = ut.load(path)["x"]
+    assert found.dtype == ut.bfloat16 and found.tolist() == values.tolist()
+    ut.save({"x": found.t()}, path)
+    assert torch.equal(load_file(path)["x"], values.t())

@@ -76,3 +76,39 @@ def test_refused(L: ModuleType, arguments: Any, words: str) -> None:
     log_probs = L.zeros(5, 1, 3).log_softmax(2)
     with pytest.raises(RuntimeError, match=words):
         L.nn.functional.ctc_loss(log_probs, L.tensor([[1, 2]]), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("targets", "input_lengths", "target_lengths", "words"),
+    [
+        ([[1, 2], [1, 2]], [5, 5], [2, 3], "size at least 3 at dimension 1, but got size 2"),
+        ([1, 2, 1], [5, 5], [2, 2], "size 4 at dimension 0, but got size 3"),
+        ([[1, 2], [1, 2]], [5, -1], [2, 2], "input_lengths to have value at least 0, but got value -1"),
+        ([[1, 2], [1, 2]], [5, 5], [-1, 2], "target_lengths to have value at least 0, but got value -1"),
+    ],
+)
+def test_lengths_that_do_not_fit(
+    L: ModuleType, targets: list[Any], input_lengths: list[int], target_lengths: list[int], words: str
+) -> None:
+    log_probs = L.zeros(5, 2, 4).log_softmax(2)
+    with pytest.raises(RuntimeError, match=words):
+        L.nn.functional.ctc_loss(log_probs, L.tensor(targets), input_lengths, target_lengths)
+
+
+def test_lengths_are_whole_numbers(L: ModuleType) -> None:
+    log_probs, targets = L.zeros(5, 2, 4).log_softmax(2), L.tensor([[1, 2], [1, 2]])
+    for lengths in ((L.tensor([5.0, 5.0]), L.tensor([2, 2])), (L.tensor([5, 5]), L.tensor([2.0, 2.0]))):
+        with pytest.raises(RuntimeError, match="must be integral"):
+            L.nn.functional.ctc_loss(log_probs, targets, *lengths)
+    with pytest.raises(RuntimeError, match="log_probs tensor must not be empty"):
+        L.nn.functional.ctc_loss(L.zeros(0, 0, 4), L.zeros(0, dtype=L.int64), [], [])
+
+
+def test_no_steps(L: ModuleType) -> None:
+    """Only the empty sequence has a probability then, and that is 1."""
+    log_probs = L.randn(1, 2, 4).log_softmax(2).requires_grad_()
+    none = L.tensor([0, 0])
+    losses = L.nn.functional.ctc_loss(log_probs, L.tensor([[1], [2]]), none, none, reduction="none")
+    assert losses.tolist() == [0, 0]
+    losses = L.nn.functional.ctc_loss(log_probs, L.tensor([[1], [2]]), none, L.tensor([1, 1]), reduction="none")
+    assert losses.tolist() == [float("inf")] * 2

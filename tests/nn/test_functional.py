@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ has_torch_function_unary has_torch_function_variadic native_channel_shuffle scal
 """.split()
 
 #: functions that undertow does not have (yet)
-ABSENT = ["conv_tbc"]
+ABSENT: list[str] = []
 
 
 def test_the_namespace(torch: ModuleType) -> None:
@@ -261,3 +262,80 @@ def test_masked_places_get_no_gradient() -> None:
     x = ut.randn(1, 4, 2, requires_grad=True)
     F.scaled_dot_product_attention(x, x, x, is_causal=True)[0, 0].sum().backward()
     assert x.grad[0, 1:].abs().sum() == 0 and math.isfinite(x.grad.sum().item())
+
+
+# ---- how losses were reduced in older programs
+
+
+@pytest.mark.parametrize(
+    ("old", "reduction"),
+    [
+        ({"size_average": False}, "sum"),
+        ({"size_average": True}, "mean"),
+        ({"reduce": False}, "none"),
+        ({"reduce": True, "size_average": False}, "sum"),
+    ],
+)
+def test_old_arguments_of_losses(L: ModuleType, old: dict[str, bool], reduction: str) -> None:
+    x, t = L.randn(3, 4), L.tensor([0, 3, 1])
+    functional = L.nn.functional
+    with pytest.warns(UserWarning, match=f"please use reduction='{reduction}' instead"):
+        found = functional.cross_entropy(x, t, **old)
+    assert L.equal(found, functional.cross_entropy(x, t, reduction=reduction))
+    with pytest.warns(UserWarning, match=f"please use reduction='{reduction}' instead"):
+        loss = L.nn.CrossEntropyLoss(**old)
+    assert loss.reduction == reduction and L.equal(loss(x, t), found)
+    with pytest.warns(UserWarning, match="size_average and reduce args will be deprecated"):
+        found = functional.mse_loss(x, x * 2, **old)
+    assert L.equal(found, functional.mse_loss(x, x * 2, reduction=reduction))
+
+
+def test_a_margin_of_one_example_has_the_shape_of_its_target(L: ModuleType) -> None:
+    x, loss = L.randn(5), L.nn.functional.multi_margin_loss
+    assert loss(x, L.tensor(3), reduction="none").shape == ()
+    assert loss(x, L.tensor([3]), reduction="none").shape == (1,)
+
+
+def test_functions_can_be_pickled() -> None:
+    for function in (F.gelu, F.relu, F.cross_entropy, F.tanh, ut.tanh, ut.sum, ut.absolute, ut.clip):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+# ---- not a number, and other odd values
+
+
+@pytest.mark.parametrize(
+    "name",
+    "relu relu6 elu celu selu gelu silu mish leaky_relu hardtanh hardsigmoid hardswish softplus softshrink hardshrink "
+    "tanhshrink softsign sigmoid tanh logsigmoid rrelu".split(),
+)
+def test_nan_stays_nan(L: ModuleType, name: str) -> None:
+    """A training that diverges must show."""
+    found = getattr(L.nn.functional, name)(L.tensor([float("nan"), 1.0]))
+    assert bool(found[0].isnan()) and not bool(found[1].isnan())
+
+
+@pytest.mark.parametrize("name", ["elu", "celu", "selu"])
+def test_exponential_units_at_their_kink_and_below(L: ModuleType, name: str) -> None:
+    x = L.tensor([-1000.0, -1.0, 0.0, 1.0, 1000.0], requires_grad=True)
+    getattr(L.nn.functional, name)(x).sum().backward()
+    assert bool(x.grad.isfinite().all()) and x.grad[0].item() == 0
+
+
+def test_a_variance_given_as_a_number(L: ModuleType) -> None:
+    input, target = L.tensor([[1.0, 2.0]]), L.tensor([[0.0, 4.0]])
+    loss = L.nn.functional.gaussian_nll_loss
+    assert L.equal(loss(input, target, 2.0), loss(input, target, L.full((1, 2), 2.0)))
+    with pytest.raises(ValueError, match="var has negative entry/entries"):
+        loss(input, target, -1.0)
+
+
+def test_groups_of_one_value(L: ModuleType) -> None:
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+        L.nn.functional.group_norm(L.ones(1, 4), 4)
+    assert L.nn.functional.group_norm(L.ones(2, 4), 4).shape == (2, 4)
+
+
+def test_norms_by_name(L: ModuleType) -> None:
+    grads = [L.tensor([1.0, -3.0]), L.tensor([2.0])]
+    assert L.nn.utils.get_total_norm(grads, norm_type="inf").item() == 3

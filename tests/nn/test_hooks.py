@@ -274,3 +274,62 @@ def test_an_alias_that_was_kept_shares_its_history() -> None:
     kept[0].mul_(5)
     (grad,) = ut.autograd.grad(h.sum(), x)
     assert h.tolist() == [30.0, 30.0] and grad.tolist() == [30.0, 30.0]
+
+
+# ---- the old backward hooks, on the last node
+
+
+def test_an_old_backward_hook_sees_the_last_operation(L: ModuleType) -> None:
+    layer, seen = L.nn.Sigmoid(), []
+    layer.register_backward_hook(lambda module, inputs, outputs: seen.append((module, inputs[0], outputs[0])))
+    x = L.ones(2, requires_grad=True) * 1
+    y = layer(x)
+    y.backward(L.full((2,), 2.0))
+    module, of_input, of_output = seen[0]
+    assert module is layer and of_output.tolist() == [2, 2] and L.allclose(of_input, 2 * y * (1 - y))
+
+
+def test_an_old_backward_hook_may_replace_the_gradient(L: ModuleType) -> None:
+    layer = L.nn.Sigmoid()
+    handle = layer.register_backward_hook(lambda module, inputs, outputs: tuple(g * 0 for g in inputs))
+    x = L.ones(2, requires_grad=True)
+    layer(x * 1).sum().backward()
+    assert x.grad.tolist() == [0, 0]
+    handle.remove()
+    layer(x * 1).sum().backward()
+    assert x.grad[0] > 0
+
+
+def test_old_and_full_backward_hooks_do_not_mix(L: ModuleType) -> None:
+    layer, hook = L.nn.Sigmoid(), lambda module, inputs, outputs: None
+    layer.register_backward_hook(hook)
+    with pytest.raises(RuntimeError, match="Cannot use both regular backward hooks and full backward hooks"):
+        layer.register_full_backward_hook(hook)
+    other = L.nn.Sigmoid()
+    other.register_full_backward_hook(hook)
+    with pytest.raises(RuntimeError, match="Cannot use both regular backward hooks and full backward hooks"):
+        other.register_backward_hook(hook)
+
+
+def test_what_an_old_backward_hook_misses(L: ModuleType) -> None:
+    class Two(L.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.exp().sin()
+
+    module = Two()
+    module.register_backward_hook(lambda module, inputs, outputs: None)
+    with pytest.warns(FutureWarning, match="when the forward contains multiple autograd Nodes"):
+        module(L.ones(2, requires_grad=True) * 1)
+
+
+def test_an_old_backward_hook_on_every_module(L: ModuleType) -> None:
+    seen: list[str] = []
+    layer = L.nn.Tanh()
+    register = L.nn.modules.module.register_module_backward_hook
+    handle = register(lambda module, inputs, outputs: seen.append(type(module).__name__))
+    try:
+        layer(L.ones(2, requires_grad=True) * 1).sum().backward()
+    finally:
+        handle.remove()
+    layer(L.ones(2, requires_grad=True) * 1).sum().backward()
+    assert seen == ["Tanh"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -156,3 +157,24 @@ def test_names_and_shapes_are_those_of_torch(layer: Any) -> None:
     assert {n: tuple(t.shape) for n, t in theirs.state_dict().items()} == {
         n: tuple(t.shape) for n, t in lazy.state_dict().items()
     }
+
+
+def test_a_lazy_module_of_the_user(L: ModuleType) -> None:
+    class Scale(L.nn.modules.lazy.LazyModuleMixin, L.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = L.nn.UninitializedParameter()
+
+        def initialize_parameters(self, input: Any) -> None:
+            self.factor.materialize(input.shape[-1:])
+            L.nn.init.constant_(self.factor, 2.0)
+
+        def forward(self, input: Any) -> Any:
+            return input * self.factor
+
+    module = Scale()
+    assert module.has_uninitialized_params()
+    assert module(L.ones(2, 3)).tolist() == [[2.0] * 3] * 2 and not module.has_uninitialized_params()
+    parameter = L.nn.UninitializedParameter()
+    parameter.materialize(4)
+    assert parameter.shape == (4,)

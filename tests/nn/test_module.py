@@ -347,8 +347,30 @@ def test_load_state_dict_that_does_not_fit(L: ModuleType) -> None:
     del state["2.weight"]
     found = m.load_state_dict(state, strict=False)
     assert found.missing_keys == ["0.bias", "2.weight"] and found.unexpected_keys == ["other", "1.0.deep.er"]
+    assert repr(found).startswith("_IncompatibleKeys(missing_keys=['0.bias', '2.weight'], unexpected_keys=['other'")
     with pytest.raises(TypeError, match="Expected state_dict to be dict-like"):
         m.load_state_dict(3)
+
+
+def test_what_was_registered_can_be_asked_for_by_name(L: ModuleType) -> None:
+    class Wrapper(L.nn.Module):
+        def __init__(self, layer: Any) -> None:
+            super().__init__()
+            self.__setattr__("layer_1", layer)
+            self.register_buffer("count", L.ones(1))
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.layer_1, name)
+
+    layer = L.nn.Linear(2, 3)
+    wrapper = Wrapper(layer)
+    assert wrapper.__getattr__("layer_1") is layer and wrapper.__getattr__("count") is wrapper.count
+    assert wrapper.weight is layer.weight is layer.__getattr__("weight") and wrapper.in_features == 2
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'layer_2'"):
+        wrapper.layer_2
 
 
 def test_load_by_assignment(L: ModuleType) -> None:
@@ -437,3 +459,55 @@ def test_private_names_of_the_user_do_not_collide(L: ModuleType) -> None:
     m.register_forward_hook(lambda module, args, out: out + 7)
     assert m(L.ones(1)).item() == 7 and m._hooks == [1, 2]
     assert copy.deepcopy(m)._hooks == [1, 2]
+
+
+def test_a_mixin_after_module_is_initialised_if_asked(L: ModuleType) -> None:
+    class Named:
+        def __init__(self, name: str = "nobody") -> None:
+            self.name = name
+
+    class Plain(L.nn.Module, Named):
+        pass
+
+    class Asking(L.nn.Module, Named):
+        call_super_init = True
+
+    assert not hasattr(Plain(), "name")
+    assert Asking(name="me").name == "me"
+    with pytest.raises(TypeError, match=r"Plain.__init__\(\) got an unexpected keyword argument 'name'"):
+        Plain(name="me")
+    with pytest.raises(TypeError, match=r"Plain.__init__\(\) takes 1 positional argument but 2 were given"):
+        Plain("me")
+
+
+def test_a_submodule_takes_the_place_of_modules_only(L: ModuleType) -> None:
+    net = L.nn.Sequential(L.nn.Linear(2, 2))
+    net.number = 5
+    net.set_submodule("1", L.nn.ReLU())
+    assert len(net) == 2
+    with pytest.raises(AttributeError, match=r"`number` is not an nn.Module"):
+        net.set_submodule("number", L.nn.ReLU())
+    with pytest.raises(ValueError, match=r"is not an nn.Module"):
+        net.set_submodule("0", 5)
+
+
+def test_modules_as_often_as_they_are_there() -> None:
+    layer = ut.nn.Linear(2, 2)
+    net = ut.nn.Sequential(layer, layer)
+    assert len(list(net.modules())) == 2 and len(list(net.modules(remove_duplicate=False))) == 3
+
+
+def test_numbers_are_no_names(L: ModuleType) -> None:
+    net = L.nn.Sequential(L.nn.Linear(2, 2))
+    net.scale = L.nn.Parameter(L.ones(1))
+    assert "0" not in dir(net) and {"scale", "forward", "training"} <= set(dir(net))
+
+
+def test_a_buffer_takes_the_place_of_buffers_only(L: ModuleType) -> None:
+    module = L.nn.Module()
+    module.number = 5
+    with pytest.raises(KeyError, match="attribute 'number' already exists"):
+        module.number = L.nn.Buffer(L.zeros(1))
+    module.mean = L.nn.Buffer(L.zeros(1))
+    module.mean = L.nn.Buffer(L.ones(1))
+    assert module.mean.item() == 1 and list(module.state_dict()) == ["mean"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 
 import pytest
@@ -78,3 +79,20 @@ def test_checkpointed_layers() -> None:
     out = checkpoint(lambda x: layer(x)[0], x, use_reentrant=False)
     again = ut.autograd.grad((out**2).sum(), wanted)
     assert all(ut.equal(a, b) for a, b in zip(plain, again, strict=True))
+
+
+def test_layers_are_where_pytorch_has_them(torch: ModuleType) -> None:
+    for place in ut.nn.modules.PLACES:
+        theirs, ours = getattr(torch.nn.modules, place), importlib.import_module(f"undertow.nn.modules.{place}")
+        own = [name for name in vars(ours) if not name.startswith("__")]
+        assert all(hasattr(theirs, name) for name in own), place
+        for name in own:
+            if hasattr(ut.nn, name):
+                assert getattr(ours, name) is getattr(ut.nn, name) is getattr(ut.nn.modules, name)
+
+
+def test_base_classes_by_pytorchs_names(L: ModuleType) -> None:
+    M = L.nn.modules
+    assert isinstance(L.nn.BatchNorm2d(2), M.batchnorm._BatchNorm)
+    assert isinstance(L.nn.ConvTranspose1d(1, 1, 1), M.conv._ConvNd) and isinstance(L.nn.MSELoss(), M.loss._Loss)
+    assert M.utils._pair(3) == (3, 3) and M.utils._triple([1, 2, 3]) == (1, 2, 3) and M.utils._ntuple(2)(0) == (0, 0)

@@ -147,3 +147,16 @@ def test_training_on_two_devices_is_training_on_one() -> None:
                     p -= 0.1 * p.grad
     for p, q in zip(alone.parameters(), shared.parameters(), strict=True):
         assert ut.allclose(p, q.cpu(), atol=1e-5)
+
+
+def test_fewer_examples_than_devices_and_options_for_all() -> None:
+    """What is no tensor is given to every device that has examples, by position and by name."""
+
+    class Scaled(ut.nn.Module):
+        def forward(self, x: Any = None, factor: float = 1.0, *, y: Any = None) -> Any:
+            return (x if y is None else y) * factor
+
+    net = ut.nn.DataParallel(Scaled(), DEVICES)
+    x = ut.ones(1, 2)
+    assert net(x, factor=3.0).tolist() == [[3, 3]] and net(None, 2.0, y=x).tolist() == [[2, 2]]
+    assert net(y=x, factor=4.0).tolist() == [[4, 4]] and net(x).tolist() == [[1, 1]]

@@ -190,3 +190,29 @@ def test_an_lstm_refuses_a_state_of_another_dtype() -> None:
     for state in ((zeros.double(), zeros), (zeros, zeros.double())):
         with pytest.raises(RuntimeError, match="Input and hidden tensors are not the same dtype"):
             layer(ut.ones(2, 1, 3), state)
+
+
+def test_packed_sequences_are_cast(L: ModuleType) -> None:
+    rnn = L.nn.utils.rnn
+    packed = rnn.pack_sequence([L.ones(3), L.ones(2)])
+    for name in ("double", "half", "long", "int", "short", "char", "byte"):
+        assert getattr(packed, name)().data.dtype == getattr(packed.data, name)().dtype
+    assert packed.cpu() is packed and packed.float() is packed and packed.to("cpu") is packed
+    assert packed.double().batch_sizes.tolist() == [2, 2, 1]
+
+
+def test_nothing_to_pack(L: ModuleType) -> None:
+    rnn = L.nn.utils.rnn
+    with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
+        rnn.pack_padded_sequence(L.randn(0, 0), [])
+    with pytest.raises(RuntimeError):
+        rnn.pad_packed_sequence(rnn.PackedSequence(L.randn(0, 5), L.tensor([], dtype=L.int64)))
+    with pytest.raises(RuntimeError, match="pad_sequence: Expected iterable for input sequences, but got arg of type"):
+        rnn.pad_sequence(5)
+
+
+@pytest.mark.parametrize("name", ["RNNCell", "LSTMCell", "GRUCell"])
+def test_a_cell_does_not_spread_a_state_over_the_examples(L: ModuleType, name: str) -> None:
+    cell, state = getattr(L.nn, name)(3, 4), L.zeros(1, 4)
+    with pytest.raises(RuntimeError):
+        cell(L.zeros(2, 3), (state, state) if name == "LSTMCell" else state)

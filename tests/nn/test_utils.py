@@ -193,3 +193,65 @@ def test_spectral_norm(torch: ModuleType) -> None:
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-8, err_msg=name)
     ours.eval()
     assert np.linalg.norm(ours.weight.detach().numpy().reshape(3, -1), 2) == pytest.approx(1, rel=1e-3)
+
+
+def test_a_further_parametrization_leaves_the_originals_alone(L: ModuleType) -> None:
+    class Doubled(L.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def right_inverse(self, x: Any) -> Any:
+            return x / 2
+
+    P = L.nn.utils.parametrize
+    layer = P.register_parametrization(L.nn.Linear(2, 2), "weight", Doubled())
+    original = layer.parametrizations.weight.original.detach().clone()
+    P.register_parametrization(layer, "weight", Doubled())
+    assert L.equal(layer.parametrizations.weight.original, original)
+    assert L.allclose(layer.weight, original * 4)
+    layer.weight = L.ones(2, 2)
+    assert L.allclose(layer.parametrizations.weight.original, L.full((2, 2), 0.25))
+
+
+@pytest.mark.parametrize(
+    ("inverse", "words"),
+    [
+        (lambda x: None, "'right_inverse' must return a Tensor or a Sequence of tensors"),
+        (lambda x: (None, None), "Got element 0 of the sequence with type NoneType"),
+        (lambda x: x.double(), "it may not change the dtype"),
+    ],
+)
+def test_what_a_right_inverse_returns(L: ModuleType, inverse: Any, words: str) -> None:
+    class Odd(L.nn.Module):
+        def forward(self, *x: Any) -> Any:
+            return x[0]
+
+        def right_inverse(self, x: Any) -> Any:
+            return inverse(x)
+
+    layer = L.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=words):
+        L.nn.utils.parametrize.register_parametrization(layer, "weight", Odd())
+    assert not L.nn.utils.parametrize.is_parametrized(layer)
+
+
+def test_a_parametrization_returns_a_tensor(L: ModuleType) -> None:
+    class Pair(L.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x, x
+
+    with pytest.raises(ValueError, match=r"A parametrization must return a tensor. Got tuple"):
+        L.nn.utils.parametrize.register_parametrization(L.nn.Linear(2, 2), "weight", Pair())
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
+def test_orthogonal_weights_by_reflections_can_be_set(L: ModuleType, shape: tuple[int, int]) -> None:
+    layer = L.nn.Linear(shape[1], shape[0])
+    L.nn.utils.parametrizations.orthogonal(layer, orthogonal_map="householder", use_trivialization=False)
+    wanted = L.nn.init.orthogonal_(L.empty(*shape))
+    layer.weight = wanted
+    assert L.allclose(layer.weight, wanted, atol=1e-5)
+    layer = L.nn.Linear(shape[1], shape[0])
+    L.nn.utils.parametrizations.orthogonal(layer, orthogonal_map="cayley", use_trivialization=False)
+    with pytest.raises(NotImplementedError, match="It is not possible to assign"):
+        layer.weight = wanted

@@ -310,3 +310,83 @@ def test_too_many_steps_of_one_cycle(L: ModuleType) -> None:
     with pytest.raises(ValueError, match="Tried to step 3 times"):
         for _ in range(3):
             scheduler.step()
+
+
+# ---- what older versions saved, and parameters that are there twice
+
+
+def test_a_parameter_twice_in_a_group_is_warned_of(L: ModuleType) -> None:
+    p = L.ones(1, requires_grad=True)
+    with pytest.warns(UserWarning, match="optimizer contains a parameter group with duplicate parameters"):
+        optimizer = L.optim.SGD([p, p], lr=0.1)
+    p.sum().backward()
+    optimizer.step()
+    assert p.item() == pytest.approx(0.8)
+    assert optimizer.state_dict()["param_groups"][0]["params"] == [1, 1]
+
+
+def test_options_that_were_not_saved_keep_their_values(L: ModuleType) -> None:
+    p = L.ones(1, requires_grad=True)
+    optimizer = L.optim.Adam([p], lr=0.5)
+    saved = optimizer.state_dict()
+    del saved["param_groups"][0]["maximize"], saved["param_groups"][0]["amsgrad"]
+    saved["param_groups"][0]["lr"] = 0.25
+    other = L.optim.Adam([("p", p)])
+    other.load_state_dict(saved)
+    assert other.param_groups[0]["lr"] == 0.25 and other.param_groups[0]["param_names"] == ["p"]
+    p.sum().backward()
+    other.step()
+
+
+def test_steps_that_were_saved_as_numbers(L: ModuleType) -> None:
+    p = L.ones(1, requires_grad=True)
+    p.sum().backward()
+    optimizer = L.optim.Adam([p])
+    optimizer.step()
+    saved = optimizer.state_dict()
+    saved["state"][0]["step"] = 3
+    optimizer.load_state_dict(saved)
+    optimizer.step()
+    assert float(optimizer.state[p]["step"]) == 4
+
+
+def test_decay_stays_decoupled(L: ModuleType) -> None:
+    p = L.ones(1, requires_grad=True)
+    optimizer = L.optim.AdamW([p])
+    optimizer.load_state_dict(L.optim.Adam([p]).state_dict())
+    assert optimizer.param_groups[0]["decoupled_weight_decay"] is True
+
+
+def test_state_of_the_optimizer_itself(L: ModuleType) -> None:
+    optimizer = L.optim.SGD([L.ones(1, requires_grad=True)], lr=0.1)
+    optimizer.state["mine"] = {"count": 3}
+    saved = optimizer.state_dict()
+    assert saved["state"] == {"mine": {"count": 3}}
+    other = L.optim.SGD([L.ones(1, requires_grad=True)], lr=0.1)
+    other.load_state_dict(saved)
+    assert other.state["mine"] == {"count": 3}
+
+
+def test_a_closure_that_returns_a_number(L: ModuleType) -> None:
+    p = L.zeros(2, requires_grad=True)
+    optimizer = L.optim.LBFGS([p], tolerance_grad=-1.0)
+    p.grad = L.zeros(2)
+    assert optimizer.step(lambda: 1.5) == 1.5 and p.tolist() == [0, 0]
+    with pytest.raises(TypeError, match=r"step\(\) missing 1 required positional argument: 'closure'"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Adamax", "NAdam", "RAdam"])
+def test_rates_given_as_tensors(L: ModuleType, name: str) -> None:
+    found = []
+    for rates in ([0.5, 0.25], [L.tensor(0.5), L.tensor([[0.25]])]):
+        a, b = L.ones(2, requires_grad=True), L.ones(2, requires_grad=True)
+        optimizer = getattr(L.optim, name)(
+            [{"params": [a], "lr": rates[0]}, {"params": [b], "lr": rates[1]}], foreach=False
+        )
+        (a.sum() + b.sum()).backward()
+        optimizer.step()
+        found.append([*a.tolist(), *b.tolist()])
+    assert found[0] == pytest.approx(found[1]) and found[0][0] != found[0][2]
+    with pytest.raises(ValueError, match="Tensor lr must be 1-element"):
+        getattr(L.optim, name)([L.ones(2, requires_grad=True)], lr=L.tensor([0.1, 0.2]))

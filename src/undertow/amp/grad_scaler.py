@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import warnings
 import weakref
 from typing import Any
 
 from undertow import ops
+from undertow.autograd.autocast import has_device
 from undertow.backend.dtypes import float16
 from undertow.modes import no_grad
 from undertow.tensor import Tensor
@@ -55,6 +57,9 @@ class GradScaler:
             raise AssertionError("The growth factor must be > 1.0.")
         if enabled and backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
+        if enabled and device == "cuda" and not has_device("cuda"):
+            warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            enabled = False
         self._device, self._enabled = device, enabled
         self._scale, self._growth_tracker = float(init_scale), 0
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor

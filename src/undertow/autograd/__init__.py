@@ -14,6 +14,7 @@ from undertow.autograd.function import Function as Function
 from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
+from undertow.autograd.variable import Variable as Variable
 from undertow.modes import enable_grad as enable_grad
 from undertow.modes import enforce_grad_layout_policy as enforce_grad_layout_policy
 from undertow.modes import force_original_view_tracking as force_original_view_tracking

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.batched import BatchedTensor
-from undertow.autograd.leaves import detach, get_requires_grad
+from undertow.autograd.leaves import detached, get_requires_grad
 from undertow.autograd.tangents import set_tangent, tangent_of
 from undertow.autograd.transforms import Transforms, active, stands_for, under
 from undertow.ops import REGISTRY
@@ -52,7 +52,7 @@ def _alias(tensor: Tensor, connected: bool) -> Tensor:
         return under(below, REGISTRY["view_as"].function, tensor, tensor)
     # an inference tensor has no counter to share, and could not be saved
     is_inference = tensor._extra is not None and tensor._extra.inference
-    alias = Tensor(tensor._array, tensor._xp) if is_inference else detach(tensor)
+    alias = Tensor(tensor._array, tensor._xp) if is_inference else detached(tensor)
     alias._edge = LEAF
     stands_for(alias, tensor)
     for level in duals:

@@ -19,6 +19,7 @@ from typing import Any
 
 from undertow.autograd.ledger import saved_numbers, saved_values
 from undertow.autograd.perturbation import dense
+from undertow.backend import dtypes
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import is_expandable_to
 from undertow.engine.watch import Watch, install_watcher
@@ -174,7 +175,7 @@ def _is_inf(array: Any) -> Any:
 
 
 def is_finite(array: Any) -> bool:
-    return array.dtype.kind not in "fc" or bool((abs(array) < float("inf")).all())
+    return not dtypes.is_differentiable(array.dtype) or bool((abs(array) < float("inf")).all())
 
 
 class AnomalyWatch(Watch):
@@ -293,7 +294,7 @@ def _cause_in_forward(node: Node, is_bad: Any, kind: str) -> str:
     for argument, how, value in saved_values(node):
         if how != "packed":
             array = _array(value)
-            if array.dtype.kind in "fc" and is_bad(array).any():
+            if dtypes.is_differentiable(array.dtype) and is_bad(array).any():
                 return f"Its saved `{argument}` holds {kind}: that came out of the forward pass."
     for argument, number in saved_numbers(node):
         if is_bad(number):

@@ -33,7 +33,6 @@ FLOAT32 = frozenset(
     """.split()
 )
 
-SUPPORTED = (dtypes.float16,)
 DEVICE_TYPES = ("cpu", "cuda", "sim")
 
 
@@ -43,7 +42,7 @@ class autocast(_Switch):
     Wrap the forward pass and the loss; call backward() outside. Parameters stay float32, and so do their gradients.
 
     device_type    the tensors concerned: "cpu", "sim" or "cuda"
-    dtype          the lower precision: float16, the only one NumPy has
+    dtype          the lower precision: bfloat16 or float16; left out, what `get_autocast_dtype` says
     enabled        False: not even if a context outside says so
     cache_enabled  whether a parameter is cast once in the whole region, not at each use
 
@@ -77,11 +76,12 @@ class autocast(_Switch):
         if self.device_type == "cuda" and not has_device("cuda"):
             warnings.warn("CUDA is not available. Disabling autocast.", stacklevel=3)
             return False
-        if self.dtype in SUPPORTED:
+        if dtypes.is_floating(self.dtype) and self.dtype.itemsize == 2:
             return True
         warnings.warn(
             f"In {self.device_type.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
-            f"{self.device_type.upper()} Autocast only supports dtypes of undertow.float16 currently.",
+            f"{self.device_type.upper()} Autocast only supports dtypes of undertow.bfloat16, undertow.float16 "
+            "currently.",
             stacklevel=3,
         )
         return False
@@ -161,7 +161,7 @@ class Casting(Above):
 
     def concerns(self, tensor: Tensor, dtype: Any) -> bool:
         own = tensor.dtype
-        return own.kind == "f" and own != dtype and own != dtypes.float64 and self.is_here(tensor)
+        return dtypes.is_floating(own) and own != dtype and own != dtypes.float64 and self.is_here(tensor)
 
     def is_here(self, tensor: Tensor) -> bool:
         return bool(tensor._xp.device.type == self.context.device_type)
@@ -234,9 +234,14 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
 
 
 def get_autocast_dtype(device_type: str = "cpu") -> Any:
-    """The lower precision of the autocast that is on, or that one without `dtype` would have."""
+    """The lower precision of the autocast that is on, or that one without `dtype` would have.
+
+    That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
+    """
     link = casting(device_type, current().intercept)
-    return dtypes.float16 if link is None else link.context.dtype
+    if link is not None:
+        return link.context.dtype
+    return dtypes.bfloat16() if device_type == "cpu" and dtypes.has_bfloat16() else dtypes.float16
 
 
 def is_autocast_available(device_type: str) -> bool:

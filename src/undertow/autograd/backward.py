@@ -13,7 +13,7 @@ from undertow.autograd.edges import GradientEdge
 from undertow.autograd.transforms import active, under, with_beneath
 from undertow.autograd.unreachable import not_differentiated, unreachable
 from undertow.autograd.vmap import vmap
-from undertow.backend import namespace_of_array
+from undertow.backend import dtypes, namespace_of_array
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
@@ -191,7 +191,7 @@ def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: Any) -> Tensor | No
             f"grad can be implicitly created only for scalar outputs: the output has shape {list(shape)}. "
             "Reduce it first (sum, mean), or pass the gradient with respect to it."
         )
-    if dtype.kind != "f":
+    if not dtypes.is_floating(dtype):
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
     xp = root._xp if isinstance(root, Tensor) else space_of(root.node, root.output_nr)
     return Tensor(xp.ones(shape, dtype), xp)

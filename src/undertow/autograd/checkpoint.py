@@ -8,7 +8,6 @@ It may keep the results of some operations: by a policy (selective.py) or by a b
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from undertow.autograd.recomputation import (
     Frame,
     GraphExecGroup,
     SaveInputs,
+    TransformsOfForward,
     debug_choice,
     early_stop_choice,
     set_checkpoint_debug_enabled,
@@ -32,6 +32,8 @@ from undertow.autograd.selective import (
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
+from undertow.autograd.transforms import NONE, active, under
+from undertow.graph.sites import warn_user
 from undertow.modes import is_grad_enabled
 from undertow.ops import REGISTRY
 from undertow.ops.generator import fork_rng, get_rng_state, set_rng_state
@@ -89,6 +91,11 @@ def checkpoint(
             )
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs) + " (only with use_reentrant=False)")
+        if active() is not NONE:
+            raise RuntimeError(
+                "checkpoint(use_reentrant=True) cannot run inside vmap or forward-mode AD: its node has a backward "
+                "pass of its own, and no other rule. Pass use_reentrant=False."
+            )
         return Reentrant.apply(function, preserve_rng_state, *args)
     if determinism_check not in METADATA_FUNCTIONS:
         raise ValueError(f"determinism_check must be one of {sorted(METADATA_FUNCTIONS)}, not {determinism_check!r}")
@@ -108,10 +115,9 @@ def checkpoint(
 
 
 def _warn_about_the_default(name: str) -> None:
-    warnings.warn(
+    warn_user(
         f"{name}: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
-        "but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
-        stacklevel=3,
+        "but if you need to preserve the current default behavior, you can pass use_reentrant=True."
     )
 
 
@@ -139,7 +145,7 @@ def _run(
 ) -> Any:
     forward_context, recompute_context = context_fn()
     state = get_rng_state() if preserve_rng_state else None
-    autocasts = Autocasts()
+    autocasts, transforms = Autocasts(), TransformsOfForward()
 
     def recompute(*inputs: Any) -> None:
         named, positional = inputs[0], inputs[1:]
@@ -147,11 +153,11 @@ def _run(
             if state is not None:
                 set_rng_state(state)
             with autocasts.again(), recompute_context:
-                function(*positional, **named)
+                transforms.again(function, positional, named)
 
     frame.recompute = recompute
     dummy = REGISTRY["empty"].function(0, requires_grad=True)
-    frame.inputs = SaveInputs.apply(dummy, kwargs, *args)
+    frame.inputs = under(None, SaveInputs.apply, dummy, kwargs, *args)  # it computes nothing to be transformed
     if frame.inputs.grad_fn is None:  # nothing is recorded, so nothing will be recomputed
         with forward_context:
             return function(*args, **kwargs)
@@ -161,10 +167,22 @@ def _run(
     return result
 
 
+#: what `checkpoint` takes beside the arguments of its function
+OPTIONS = ("context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state", "budget")
+
+
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Run a sequence of functions in `segments` parts, all but the last of them checkpointed."""
+    """Run a sequence of functions in `segments` parts, all but the last of them checkpointed.
+
+    Keyword arguments are options of `checkpoint`.
+    """
+    unknown = [name for name in kwargs if name not in OPTIONS]
+    if unknown:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(unknown))
+    if use_reentrant is None and kwargs.get("budget") is not None:
+        use_reentrant = False
     if use_reentrant is None:
         _warn_about_the_default("checkpoint_sequential")
         use_reentrant = True

@@ -25,7 +25,7 @@ from undertow.autograd.tangents import (
 from undertow.autograd.transforms import Transforms, active, call_op, under
 from undertow.autograd.unknown_tangent import UnknownTangent, unknown_among
 from undertow.autograd.watch import has_slope, slopes_of
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.modes import current, no_grad, set_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace import check_fit, copy, copy_
@@ -208,7 +208,7 @@ class DualLevel:
         """What jvp sees for an argument: its tangent, zeros, or None."""
         if tangent is not None or not isinstance(value, Tensor) or not call.node.materialize_grads:
             return tangent
-        if value._array.dtype.kind not in "fc":
+        if not dtypes.is_differentiable(value._array.dtype):
             return None
         return REGISTRY["zeros_like"].function(value)
 

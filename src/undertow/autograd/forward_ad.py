@@ -21,6 +21,7 @@ from undertow.autograd.dual import DualLevel
 from undertow.autograd.tangents import laid_out_as, same_layout, set_tangent, tangent_of
 from undertow.autograd.transforms import active, enter, leave, under
 from undertow.autograd.unknown_tangent import UnknownTangent, known
+from undertow.backend import dtypes
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor, display
 
@@ -121,7 +122,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """
     chosen = _level(level, "create a dual Tensor")
     for name, value in (("primal", tensor), ("tangent", tangent)):
-        if value._array.dtype.kind not in "fc":
+        if not dtypes.is_differentiable(value._array.dtype):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {value._array.dtype}")
     chosen.check_tangent(tensor, tangent)
     if any(tangent_of(tangent, d) is not None for d in active().duals[chosen.number + 1 :]):

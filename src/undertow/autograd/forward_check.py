@@ -7,8 +7,9 @@ from typing import Any
 
 from undertow.autograd import forward_ad
 from undertow.autograd.jacobian_check import Comparison, GradcheckError, Settings, as_tuple, requires_grad
-from undertow.autograd.leaves import detach
+from undertow.autograd.leaves import detached
 from undertow.autograd.vmap import vmap
+from undertow.backend import dtypes
 from undertow.ops import REGISTRY
 from undertow.ops.inplace import copy_
 from undertow.tensor import Tensor
@@ -30,7 +31,7 @@ class ForwardComparison:
         pushes = {k: [(d, self.slopes(self.inputs[k], d)) for d in self.directions(self.inputs[k], rng)]
                   for k in self.places}  # fmt: skip
         with forward_ad.dual_level():
-            duals = {k: forward_ad.make_dual(detach(self.inputs[k]), zeros_like(self.inputs[k])) for k in self.places}
+            duals = {k: forward_ad.make_dual(detached(self.inputs[k]), zeros_like(self.inputs[k])) for k in self.places}
             tangents: dict[int, Any] = {k: forward_ad.unpack_dual(dual).tangent for k, dual in duals.items()}
             for number, k in enumerate(self.places):
                 for direction, slopes in pushes[k]:
@@ -71,7 +72,7 @@ class ForwardComparison:
 
 
 def is_float(value: Any) -> bool:
-    return isinstance(value, Tensor) and value._array.dtype.kind in "fc"
+    return isinstance(value, Tensor) and dtypes.is_differentiable(value._array.dtype)
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
@@ -94,11 +95,11 @@ def check_undefined_tangents(func: Callable[..., Any], inputs: tuple[Any, ...]) 
     with forward_ad.dual_level():
         args = list(inputs)
         for k in places:
-            args[k] = forward_ad.make_dual(detach(inputs[k]), random_like(inputs[k], rng))
+            args[k] = forward_ad.make_dual(detached(inputs[k]), random_like(inputs[k], rng))
         for k in places:
-            zero = forward_ad.make_dual(detach(inputs[k]), zeros_like(inputs[k]))
+            zero = forward_ad.make_dual(detached(inputs[k]), zeros_like(inputs[k]))
             with_zeros = as_tuple(func(*args[:k], zero, *args[k + 1 :]))
-            without = as_tuple(func(*args[:k], detach(inputs[k]), *args[k + 1 :]))
+            without = as_tuple(func(*args[:k], detached(inputs[k]), *args[k + 1 :]))
             for nr, pair in enumerate(zip(with_zeros, without, strict=True)):
                 _compare_undefined(nr, *pair)
 
@@ -129,10 +130,10 @@ def check_batched_tangents(func: Callable[..., Any], inputs: tuple[Any, ...]) ->
 
 
 def _check_batch(func: Callable[..., Any], inputs: tuple[Any, ...], place: int) -> None:
-    primal = detach(inputs[place])
+    primal = detached(inputs[place])
     rng: Any = primal._xp.module.random.default_rng(0)
     # no other input shall require a gradient while forward mode is checked
-    args = [detach(x) if isinstance(x, Tensor) else x for x in inputs]
+    args = [detached(x) if isinstance(x, Tensor) else x for x in inputs]
 
     def push(tangent: Tensor) -> tuple[Tensor, ...]:
         with forward_ad.dual_level():

@@ -23,7 +23,7 @@ from undertow.autograd.intermediates import (
     watch_for,
 )
 from undertow.autograd.transforms import with_beneath
-from undertow.backend import namespace_of_array
+from undertow.backend import dtypes, namespace_of_array
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
 from undertow.errors import AutogradError
@@ -423,7 +423,7 @@ class Call:
     def is_differentiable(self, nr: int) -> bool:
         out = self.raw[nr]
         marked = any(out is n for n in self.non_differentiable)
-        return isinstance(out, Tensor) and not marked and out._array.dtype.kind in "fc"
+        return isinstance(out, Tensor) and not marked and dtypes.is_differentiable(out._array.dtype)
 
     def is_dirty(self, output: Any) -> bool:
         return any(output is d for d in self.dirty)

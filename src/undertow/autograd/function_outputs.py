@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from undertow.autograd.intermediates import attributes_of
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.graph.history import rebase_history
 from undertow.graph.node import NodeExtra, OutputEdge, place_node
 from undertow.graph.saved import SavedTensor
@@ -96,7 +96,7 @@ class Wrapping:
         if any([out is t for t in self.node._non_differentiable]):
             self.node._non_differentiable_outputs.add(nr)
             return False
-        return self.recording and out._array.dtype.kind in "fc"
+        return self.recording and dtypes.is_differentiable(out._array.dtype)
 
     def without_history(self, out: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
         if not requires_grad(out):

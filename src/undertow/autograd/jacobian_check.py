@@ -14,7 +14,8 @@ from typing import Any
 
 from undertow.autograd.backward import grad
 from undertow.autograd.perturbation import complete, dense, memory_of, places_in, spread
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
+from undertow.ops.generator import Generator
 from undertow.tensor import Tensor, current_edge
 
 
@@ -90,9 +91,9 @@ class Comparison:
 
     def run_fast(self) -> None:
         """Compare v^T J u for random u and v."""
-        rng = self.xp.module.random.default_rng(0)  # of its own, so that the user's random state is not touched
-        directions = [_directions(x, rng) for x in self.moved]
-        weights = [_unit_vector(o, rng) for o in self.outputs]
+        chance = Generator()  # of its own, so that the user's random state is not touched
+        directions = [_directions(x, chance) for x in self.moved]
+        weights = [_unit_vector(o, chance) for o in self.outputs]
         numerical = [self.numerical_products(x, u) for x, u in zip(self.moved, directions, strict=True)]
         for o, (output, v) in enumerate(zip(self.outputs, weights, strict=True)):
             seed = self.xp.asarray(v.reshape(output._array.shape), dtype=output._array.dtype)
@@ -128,7 +129,10 @@ class Comparison:
         for a, b in zip(low, high, strict=True):
             _check_same_metadata(a, b, self.settings.eps, where)
         width = 2 * self.settings.eps
-        return [((b - a) / width).reshape(-1) if a.dtype.kind in "fc" else None for a, b in zip(low, high, strict=True)]
+        return [
+            ((b - a) / width).reshape(-1) if dtypes.is_differentiable(a.dtype) else None
+            for a, b in zip(low, high, strict=True)
+        ]
 
     def slope(self, tensor: Tensor, real: Any, imaginary: Any, where: str = "") -> list[Any]:
         """The derivative of every output along a direction: ds/dx, for a complex input ds/dx + i ds/dy."""
@@ -159,10 +163,10 @@ class Comparison:
         return self.slope(tensor, real, imaginary)
 
     def expect_zeros(self) -> None:
-        rng = self.xp.module.random.default_rng(0)
+        chance = Generator()
         fast, limit = self.settings.fast_mode, self.settings.nondet_tol if self.settings.fast_mode else 0
         for x in self.moved:
-            found = self.numerical_products(x, _directions(x, rng)) if fast else self.numerical_jacobians(x)
+            found = self.numerical_products(x, _directions(x, chance)) if fast else self.numerical_jacobians(x)
             if any(f is not None and f.size and abs(f).max() > limit for f in found):
                 raise GradcheckError(
                     "Numerical gradient for function expected to be zero: no output of the function requires "
@@ -235,17 +239,19 @@ def basis(output: Tensor) -> list[Any]:
     return [xp.asarray(row.reshape(array.shape), dtype=array.dtype) for row in xp.eye(array.size)]
 
 
-def _unit_vector(tensor: Tensor, rng: Any) -> Any:
-    """A random vector of length one, without negative entries, as long as the tensor has elements."""
-    vector, places = rng.random(tensor._array.size), places_in(tensor)
+def _unit_vector(tensor: Tensor, chance: Generator) -> Any:
+    """A random vector of length one, without negative entries, as long as the tensor has elements: PyTorch's."""
+    vector = chance.draw("fractions", tensor._array.size, dtypes.get_default_dtype()).astype(dtypes.float64)
+    places = places_in(tensor)
     if places is not None:
         vector = spread(vector[places], places, len(vector))
     return vector / (float((vector * vector).sum()) ** 0.5 or 1)
 
 
-def _directions(tensor: Tensor, rng: Any) -> tuple[Any, Any]:
+def _directions(tensor: Tensor, chance: Generator) -> tuple[Any, Any]:
     """Where to move the real and the imaginary part."""
-    return _unit_vector(tensor, rng), _unit_vector(tensor, rng)
+    real = _unit_vector(tensor, chance)
+    return real, _unit_vector(tensor, chance) if tensor._array.dtype.kind == "c" else real
 
 
 def _product(gradient: Any, real: Any, imaginary: Any) -> tuple[Any, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from undertow.autograd.backward import backward as run_backward
 from undertow.autograd.batched import BatchedTensor
+from undertow.autograd.transforms import Above
 from undertow.backend import dtypes
 from undertow.backend.sparse_compressed import form_of
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
@@ -160,10 +161,16 @@ def backward(
 
 def detach(self: Tensor) -> Tensor:
     """The same data without history; memory and version counter are shared."""
-    if type(self) is BatchedTensor:
-        return BatchedTensor(detach(self._value), self._dim, self._level)
-    alias = Tensor(self._array, self._xp)
-    share_memory(self, alias)
+    intercept = current().intercept
+    return intercept.detach(detach, self) if isinstance(intercept, Above) else detached(self)
+
+
+def detached(tensor: Tensor) -> Tensor:
+    """`detach` for the library's own ends: operation modes are not shown it."""
+    if type(tensor) is BatchedTensor:
+        return BatchedTensor(detached(tensor._value), tensor._dim, tensor._level)
+    alias = Tensor(tensor._array, tensor._xp)
+    share_memory(tensor, alias)
     return alias
 
 

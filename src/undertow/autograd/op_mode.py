@@ -92,6 +92,9 @@ class Shown(Above):
     def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
         return self.show(Operation(change.__name__, "in_place", change), (tensor, *args), kwargs)
 
+    def detach(self, function: Any, tensor: Any) -> Any:
+        return self.show(Operation("detach", "view", function), (tensor,), {})
+
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.show(Operation(function.__name__, "random", function), args, kwargs)
 

@@ -14,10 +14,12 @@ from typing import Any
 
 from undertow.autograd.function import Function
 from undertow.autograd.graph import current_graph_task_id, is_graph_kept
+from undertow.autograd.leaves import detach
 from undertow.autograd.mismatch import CheckpointError, Log, explained
 from undertow.autograd.saved_tensors import saved_tensors_hooks
+from undertow.autograd.transforms import Transforms, active, under, with_beneath
 from undertow.engine.tasks import current_task
-from undertow.modes import enable_grad, no_grad
+from undertow.modes import current, enable_grad, no_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor, current_edge
 
@@ -97,6 +99,29 @@ class SaveInputs(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise AssertionError("nothing flows through the node that saves a checkpoint's inputs")
+
+
+class TransformsOfForward:
+    """The vmaps and dual levels that a checkpointed function ran in, which it must run in again.
+
+    A vmap can be had again after its end, because tensors with examples know it. Tangents end with their level.
+    """
+
+    def __init__(self) -> None:
+        self._found = active()
+
+    def again(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        duals = active().duals
+        if any(level not in duals for level in self._found.duals):
+            raise CheckpointError(
+                "checkpoint: the function ran inside a level of forward mode (forward_ad.dual_level, func.jvp or "
+                "func.jacfwd) which has ended, and with it the tangents that running it again needs. Call backward "
+                "inside that level, or leave the checkpoint out there."
+            )
+        if not duals and not self._found.vmaps:
+            return function(*args, **kwargs)
+        transforms = Transforms(duals, self._found.vmaps)
+        return under(with_beneath(current().intercept, transforms), function, *args, **kwargs)
 
 
 class Frame:
@@ -192,7 +217,7 @@ class Frame:
     def recomputation_hooks(self, task: Any) -> saved_tensors_hooks:
         def pack(tensor: Tensor) -> Tensor:
             # without history: the graph of the recomputation is not used, and must not be kept
-            kept = tensor if current_edge(tensor) is None else tensor.detach()  # type: ignore[attr-defined]
+            kept = tensor if current_edge(tensor) is None else detach(tensor)
             number = self.counts[task]
             self.counts[task] = number + 1
             if number >= len(self.holders) and not self.forward_finished:

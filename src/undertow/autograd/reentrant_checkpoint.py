@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from undertow.autograd.autocast import Autocasts
 from undertow.autograd.backward import backward
 from undertow.autograd.function import Function
 from undertow.engine.tasks import current_task
+from undertow.graph.sites import warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.ops.generator import fork_rng, get_rng_state, set_rng_state
 from undertow.tensor import Tensor, current_edge
@@ -60,4 +60,4 @@ class Reentrant(Function):
 
 def _check_some_require_grad(args: Sequence[Any]) -> None:
     if not any(isinstance(a, Tensor) and current_edge(a) is not None for a in args):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
+        warn_user("None of the inputs have requires_grad=True. Gradients will be None")

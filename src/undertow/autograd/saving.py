@@ -141,7 +141,7 @@ class Narrowed(Packed):
 def narrowed(tensor: Any, dtype: Any) -> Narrowed | None:
     """The tensor in `dtype`, or None if that is not smaller, or if a value would become infinite or zero in it."""
     array, xp = tensor._array, tensor._xp
-    if array.dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
+    if not dtypes.is_floating(array.dtype) or array.dtype.itemsize <= dtype.itemsize:
         return None
     with cpu.errstate(over="ignore", under="ignore"):
         small = array.astype(dtype)
@@ -166,9 +166,9 @@ class compress_saved(packing_hooks):
 
     def __init__(self, dtype: Any = dtypes.float16, min_bytes: int = 0) -> None:
         self.zipped = isinstance(dtype, str) and dtype == "zlib"
-        if not self.zipped and dtypes.dtype(dtype).kind != "f":
+        if not self.zipped and not dtypes.is_floating(dtypes.numpy_dtype(dtype)):
             raise TypeError(f'compress_saved: expected a floating-point dtype or "zlib", got {dtype!r}')
-        self.dtype = None if self.zipped else dtypes.dtype(dtype)
+        self.dtype = None if self.zipped else dtypes.numpy_dtype(dtype)
         self.min_bytes = min_bytes
         super().__init__()
 

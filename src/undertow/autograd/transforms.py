@@ -38,6 +38,9 @@ class Above(Interceptor):
     def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
         return under(beneath(self), change, tensor, *args, **kwargs)
 
+    def detach(self, function: Any, tensor: Any) -> Any:
+        return under(self.below, function, tensor)
+
     def stands_for(self, alias: Any, tensor: Any) -> None:
         """A transformation inside made an alias of a tensor, to differentiate by it."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.autograd.ledger import nodes_below, saved_values, storage_of
+from undertow.backend import dtypes
 from undertow.errors import AutogradError, UnreachableInputError
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, site_of
@@ -62,7 +63,7 @@ def not_differentiated(index: int, target: Tensor) -> AutogradError:
     kind = target._array.dtype.kind
     why = (
         "only floating-point and complex tensors have gradients"
-        if kind not in "fc"
+        if kind not in dtypes.DIFFERENTIABLE
         else (
             "call requires_grad_() on it before computing the outputs (it may have been detached, or made in no_grad)"
         )

@@ -10,6 +10,7 @@ from typing import Any
 from undertow.autograd.batched import BatchedTensor, physical
 from undertow.autograd.tangents import tangent_of
 from undertow.autograd.transforms import Above, Transforms, beneath, call_op, under
+from undertow.backend import dtypes
 from undertow.modes import Interceptor
 from undertow.tensor import Tensor
 
@@ -149,14 +150,14 @@ def base_of(tensor: Tensor) -> Tensor:
 
 
 def is_continuous(value: Any) -> bool:
-    return type(value) in (Tensor, BatchedTensor) and value._array.dtype.kind in "fc"
+    return type(value) in (Tensor, BatchedTensor) and dtypes.is_differentiable(value._array.dtype)
 
 
 # ---- what operations do
 
 
 def has_slope(op: Any, out: Any) -> bool:
-    return is_continuous(out) and not (op.name == "sgn" and out._array.dtype.kind == "f")
+    return is_continuous(out) and not (op.name == "sgn" and dtypes.is_floating(out._array.dtype))
 
 
 def is_flat(op: Any) -> bool:

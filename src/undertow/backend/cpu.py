@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import dtypes
+from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import ArrayNamespace, Device
 from undertow.compiled import twin
 
@@ -19,8 +21,18 @@ class CpuNamespace(ArrayNamespace):
             super().__init__(Device("cpu"), np)
         self.ndarray = np.ndarray
         self.conj = _conj
+        self.finfo = dtypes.float_limits
+        self.astype = astype
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    """np.astype; what is beyond the range of bfloat16 is infinite, without a warning."""
+    if not NARROW or np.dtype(dtype).kind != "V":
+        return np.astype(x, dtype, copy=copy)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.astype(x, dtype, copy=copy)
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -74,6 +86,8 @@ def _ones(n: int, dtype: Any) -> Any:
 @twin
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     """Sum `x` down to `shape`, which broadcasts to x's: the transpose of broadcasting."""
+    if NARROW and x.dtype.kind == "V":
+        return astype(sum_to(x.astype(_FLOAT32), shape), x.dtype)
     lead = x.ndim - len(shape)
     if lead == 1 and x.ndim == 2 and x.shape[0] < _MANY and (x.dtype is _FLOAT32 or x.dtype is _FLOAT64):
         x = _ones(x.shape[0], x.dtype).dot(x)  # the gradient of a bias; BLAS adds up rows in a third of the time

@@ -3,10 +3,18 @@
 A dtype here *is* NumPy's. What differs from NumPy is promotion: PyTorch ranks operands in three classes (tensors with
 dimensions, 0-d tensors, Python numbers) and a lower class changes the result only when its kind (bool < integer <
 real < complex) is higher.
+
+bfloat16 comes from the package ml_dtypes, which is imported when it is first asked for. NumPy can store it, copy it and
+cast it; its kind is "V", as of everything NumPy does not know, and no other dtype of that kind becomes a tensor's.
+Operations compute it in float32 (see ops/narrow.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +42,14 @@ ALL = (
 )  # fmt: skip
 
 #: kind -> rank of the category
-CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
+
+#: the kinds of real floating-point dtypes, and of all that can have a gradient; in operations on arrays "f" and "fc"
+#: will do, because those never see bfloat16
+FLOATING, DIFFERENTIABLE = "fV", "fcV"
+
+#: bfloat16 (its dtype, and NumPy's scalar type), from its first use on: what operations compute in float32
+NARROW: list[Any] = []
 
 #: the names PyTorch's messages use for an element type
 SCALAR_NAMES = {
@@ -64,8 +79,8 @@ def get_default_dtype() -> np.dtype[Any]:
 
 def set_default_dtype(d: Any) -> None:
     """Set the dtype of float tensors made from Python numbers (a real floating dtype)."""
-    d = np.dtype(d)
-    if d.kind != "f":
+    d = numpy_dtype(d)
+    if not is_floating(d):
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")
     _default[0] = d
 
@@ -74,11 +89,97 @@ _BY_KEY: dict[Any, np.dtype[Any]] = {key: d for d in ALL for key in (d, d.type)}
 _BY_KEY |= {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
+# ---- bfloat16
+
+
+def bfloat16() -> np.dtype[Any]:
+    """The dtype of ml_dtypes; ImportError where that is not installed."""
+    if not NARROW:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ImportError(
+                "undertow.bfloat16 needs the package ml_dtypes, which is not installed: "
+                "pip install 'undertow[bf16]'. Or use undertow.float16, or float32."
+            ) from None
+        _introduce(np.dtype(ml_dtypes.bfloat16))
+    return NARROW[0]  # type: ignore[no-any-return]
+
+
+@cache
+def has_bfloat16() -> bool:
+    """Whether ml_dtypes is installed; it is not imported for that."""
+    return find_spec("ml_dtypes") is not None
+
+
+_waiting: list[Callable[[], None]] = []
+
+
+def at_first_use(function: Callable[[], None]) -> None:
+    """Have a function called when bfloat16 is first used, if it has not been yet."""
+    if not NARROW:
+        _waiting.append(function)
+
+
+def _introduce(d: np.dtype[Any]) -> None:
+    SCALAR_NAMES[d] = "BFloat16"
+    TENSOR_TYPE_NAMES[d] = "BFloat16Tensor"
+    _BY_KEY[d] = _BY_KEY[d.type] = d
+    NARROW[:] = d, d.type
+    while _waiting:
+        _waiting.pop()()
+
+
+def is_bfloat16(d: np.dtype[Any]) -> bool:
+    """Whether it is ml_dtypes' bfloat16, of which undertow may not have heard yet."""
+    return d.kind == "V" and d.type.__name__ == "bfloat16" and bfloat16() == d
+
+
+def numpy_dtype(d: Any) -> np.dtype[Any]:
+    """np.dtype(d), which may be the first use of bfloat16."""
+    d = np.dtype(d)
+    return bfloat16() if d.kind == "V" and is_bfloat16(d) else d
+
+
+def is_storable(d: np.dtype[Any]) -> bool:
+    """Whether a tensor can have it: a dtype of NumPy's numbers, or bfloat16."""
+    return d.kind in "biufc" or is_bfloat16(d)
+
+
+def is_floating(d: np.dtype[Any]) -> bool:
+    """Whether it is a real floating-point dtype."""
+    return d.kind in FLOATING
+
+
+def kind_of(d: np.dtype[Any]) -> str:
+    """NumPy's letter for the kind of a dtype; bfloat16 is a float."""
+    return "f" if d.kind == "V" else d.kind
+
+
+def wide(d: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that operations compute in for tensors of dtype `d`: float32 for bfloat16, otherwise itself."""
+    return float32 if d.kind == "V" else d
+
+
+#: what NumPy's finfo says of other dtypes
+_BFLOAT16_LIMITS = SimpleNamespace(
+    bits=16, nmant=7, precision=2, eps=2.0**-7, max=(2 - 2.0**-7) * 2.0**127, min=-(2 - 2.0**-7) * 2.0**127,
+    tiny=2.0**-126, smallest_normal=2.0**-126,
+)  # fmt: skip
+
+
+def float_limits(d: Any) -> Any:
+    """NumPy's finfo, also of bfloat16."""
+    return _BFLOAT16_LIMITS if any([d is narrow for narrow in NARROW]) else np.finfo(d)
+
+
 def as_dtype(d: Any, function: str = "dtype") -> np.dtype[Any]:
-    """One of `ALL` from a dtype, a NumPy scalar type, or Python's bool, int, float or complex."""
+    """One of `ALL` (or bfloat16) from a dtype, a NumPy scalar type, or Python's bool, int, float or complex."""
     try:
         return _BY_KEY[d]
     except (KeyError, TypeError):
+        if isinstance(d, (type, np.dtype)) and "bfloat16" in (getattr(d, "__name__", None), getattr(d, "name", None)):
+            return bfloat16()  # ml_dtypes' own, before its first use here
         kind = f"{d!r}" if isinstance(d, (type, np.dtype)) else type(d).__name__
         raise TypeError(
             f"{function}(): argument 'dtype' must be undertow.dtype, not {kind}. Use undertow.float32, ..."
@@ -96,7 +197,7 @@ def real_of(d: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def is_differentiable(d: np.dtype[Any]) -> bool:
-    return d.kind in "fc"
+    return d.kind in DIFFERENTIABLE
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
@@ -106,15 +207,14 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     >>> ut.promote_types(ut.int64, ut.float16)
     dtype('float16')
     """
-    high: np.dtype[Any] = np.dtype(a)
-    low: np.dtype[Any] = np.dtype(b)
+    high, low = numpy_dtype(a), numpy_dtype(b)
     if high == low:
         return high
     if CATEGORY[high.kind] < CATEGORY[low.kind]:
         high, low = low, high
     if CATEGORY[high.kind] == CATEGORY[low.kind]:
         return _promote_within(high, low)
-    if high.kind == "c" and low.kind == "f":
+    if high.kind == "c" and low.kind in FLOATING:
         return complex128 if low == float64 or high == complex128 else complex64
     return high
 
@@ -132,6 +232,8 @@ def can_cast(from_: Any, to: Any) -> bool:
 def _promote_within(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if a.kind == b.kind:
         return a if a.itemsize >= b.itemsize else b
+    if a.kind in FLOATING:  # bfloat16 has the range of float32, float16 more digits
+        return float32 if a.itemsize == b.itemsize else a if a.itemsize > b.itemsize else b
     unsigned, signed = (a, b) if a.kind == "u" else (b, a)
     if unsigned.itemsize >= 2:
         raise RuntimeError(
@@ -172,12 +274,12 @@ def combine(dims: list[np.dtype[Any]], zero_dims: list[np.dtype[Any]], numbers: 
 def _combine_categories(higher: np.dtype[Any], lower: np.dtype[Any]) -> np.dtype[Any]:
     if CATEGORY[lower.kind] <= CATEGORY[higher.kind]:
         return higher
-    return complex_of(higher) if higher.kind == "f" else lower
+    return complex_of(higher) if higher.kind in FLOATING else lower
 
 
 def _with_number(result: np.dtype[Any], category: int) -> np.dtype[Any]:
     if category <= CATEGORY[result.kind]:
         return result
-    if category == 3 and result.kind == "f":
+    if category == 3 and result.kind in FLOATING:
         return complex_of(result)
     return number_dtype(category)

@@ -38,6 +38,17 @@ class Device:
         self.type = type
         self.index = index
 
+    def __enter__(self) -> Device:
+        if self.type != "cpu":
+            raise RuntimeError(
+                f"with device({str(self)!r}): only the CPU can be the default device, and it is. Pass device= where "
+                "tensors are made."
+            )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
 

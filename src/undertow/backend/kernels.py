@@ -16,7 +16,8 @@ from undertow.compiled import core
 
 def kernel(name: str) -> Callable[..., Any]:
     def call(xp: Any, *arguments: Any) -> Any:
-        return getattr(core, name)(*arguments) if xp is cpu and core is not None else None
+        compiled = getattr(core, name, None) if xp is cpu else None
+        return None if compiled is None else compiled(*arguments)
 
     return call
 
@@ -32,9 +33,47 @@ norm_channels_gradient = kernel("norm_channels_gradient")
 #: (x, whether by the curve of tanh) -> gelu(x); and its gradient, with g before x
 gelu = kernel("gelu")
 gelu_gradient = kernel("gelu_gradient")
+#: (x, weight, bias, stride, padding, dilation, groups) -> the convolution
+convolve = kernel("convolve")
+#: (y, weight, bias, sizes of the result, stride, padding, dilation, groups) -> its transpose
+convolve_transposed = kernel("convolve_transposed")
+#: (x, y, sizes of windows, stride, padding, dilation, groups) -> the gradient of its weights
+convolve_weight = kernel("convolve_weight")
+#: (x, kernel, stride, padding, dilation, counts) -> (values, flat places)
+max_pool = kernel("max_pool")
+#: (x, counts) -> (values, flat places)
+adaptive_max_pool = kernel("adaptive_max_pool")
+#: (g, flat places, sizes) -> zeros of these sizes to which g was added
+max_pool_gradient = kernel("max_pool_gradient")
+#: (x, counts, kernel, stride, padding, whether padding counts, divisor or 0) -> means; then with g and sizes instead
+avg_pool = kernel("avg_pool")
+avg_pool_gradient = kernel("avg_pool_gradient")
+#: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
+add_rows = kernel("add_rows")
+#: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
+gather = kernel("gather")
+#: (out, dim, index, x) -> True; adds elements where such an index says, in place
+scatter_add = kernel("scatter_add")
+#: (x) -> silu(x); and its gradient, with g before x
+silu = kernel("silu_values")
+silu_gradient = kernel("silu_slopes")
+#: (g, x, slope) -> g where x is positive, else slope * g
+leaky = kernel("leaky")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known
 weigh_scores = kernel("weigh_scores")
 #: (slopes, scale, weights) -> True; gradients of weights become those of scores
 slope_scores = kernel("slope_scores")
+#: (gates, cell, next cell, its tanh, hidden) -> True; one step of an LSTM in place, of which only the cell stays
+lstm_step = kernel("lstm_step")
+#: (gates, their gradients, cell, tanh of the next, gradients of hidden and cell) -> True; in place as well
+lstm_step_gradient = kernel("lstm_step_gradient")
+#: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
+adam_update = kernel("adam_update")
+#: (capsule of a bit generator, count) -> array; what ops/mersenne.py makes of its words
+random_words = kernel("random_words")
+random_singles = kernel("random_singles")
+random_doubles = kernel("random_doubles")
+random_normals = kernel("random_normals")
+random_permutation = kernel("random_permutation")

@@ -23,7 +23,7 @@ class finfo:
             raise TypeError(
                 f"undertow.finfo() requires a floating point input type. Use undertow.iinfo to handle '{dtype}'"
             )
-        found: Any = np.finfo(dtype)
+        found: Any = dtypes.float_limits(dtype)
         self.bits = int(found.bits)
         self.eps, self.max, self.min = float(found.eps), float(found.max), float(found.min)
         self.tiny = self.smallest_normal = float(found.tiny)

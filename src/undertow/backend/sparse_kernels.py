@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import kernels
+from undertow.backend.cpu import cpu
 from undertow.backend.sparse import AnySparse, SparseArray, SparseConversionError, unsupported
 from undertow.backend.sparse_places import coalesced, flat_places, places_at, starts_of_runs, sum_runs, with_sparse_dim
 from undertow.backend.sparse_shapes import concatenate, expand_dims, stack, swapaxes
@@ -21,6 +23,8 @@ def to_dense(array: SparseArray) -> Any:
 
 def add_into(out: Any, array: SparseArray) -> Any:
     """Add a sparse array to a dense one, in place."""
+    if array.sparse_dim == 1 and kernels.add_rows(cpu, out, array.indices[0], np.ascontiguousarray(array.values)):
+        return out
     array = coalesced(array)
     places = tuple(array.indices) if array.sparse_dim else slice(0, array.nnz)
     (out if array.sparse_dim else out[None])[places] += array.values

@@ -1,5 +1,8 @@
 """Examples in batches: datasets, samplers, and a loader with threads and a progress bar."""
 
+from typing import TYPE_CHECKING
+
+from undertow import absent as _absent
 from undertow.data.collate import default_collate, default_convert
 from undertow.data.datasets import (
     ChainDataset,
@@ -32,3 +35,6 @@ __all__ = [
     # in batches
     "DataLoader", "default_collate", "default_convert", "get_worker_info", "WorkerInfo", "Progress",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("data")

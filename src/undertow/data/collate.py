@@ -25,14 +25,14 @@ def default_collate(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if isinstance(first, Tensor):
         return ops.stack(list(batch), 0)
+    if isinstance(first, str | bytes):
+        return batch
     if isinstance(first, ARRAY | SCALAR):
         return _stacked_arrays(batch)
     if isinstance(first, float):
         return ops.tensor(list(batch), dtype=dtypes.float64)
     if isinstance(first, int | complex):
         return ops.tensor(list(batch))
-    if isinstance(first, str | bytes):
-        return batch
     if isinstance(first, Mapping):
         return _rebuilt(first, {key: default_collate([example[key] for example in batch]) for key in first})
     if isinstance(first, Sequence):

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from types import GenericAlias
 from typing import Any
 
 from undertow import ops
@@ -18,6 +19,8 @@ class Dataset:
 
     A subclass may define `__getitems__(numbers)`, too, which gives the examples of one batch as a list.
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: Dataset[int]
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -94,6 +97,12 @@ class StackDataset(Dataset):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple([dataset[index] for dataset in self.datasets])
 
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        parts = [examples(dataset, numbers) for dataset in self._parts()]
+        if isinstance(self.datasets, dict):
+            return [dict(zip(self.datasets, found, strict=True)) for found in zip(*parts, strict=True)]
+        return list(zip(*parts, strict=True))
+
     def __len__(self) -> int:
         return self._length
 
@@ -159,14 +168,25 @@ class Subset(Dataset):
 
 def examples(dataset: Any, numbers: Sequence[int]) -> list[Any]:
     """The examples of these numbers, by the dataset's own `__getitems__` where it has one."""
-    if hasattr(dataset, "__getitems__"):
-        found: list[Any] = dataset.__getitems__(numbers)
-        if len(found) != len(numbers):
-            raise ValueError(
-                f"__getitems__ of {type(dataset).__name__} returned {len(found)} examples for {len(numbers)} numbers"
-            )
-        return found
-    return [dataset[number] for number in numbers]
+    if not gives_several(dataset):
+        return [dataset[number] for number in numbers]
+    found: list[Any] = dataset.__getitems__(numbers)
+    if len(found) != len(numbers):
+        raise ValueError(
+            f"Nested dataset's output size mismatch: __getitems__ of {type(dataset).__name__} returned {len(found)} "
+            f"examples for {len(numbers)} numbers. Expected {len(numbers)}, got {len(found)}"
+        )
+    return found
+
+
+def gives_several(dataset: Any) -> bool:
+    """Whether `__getitems__` is meant: not that of a base class, where a subclass has a `__getitem__` of its own."""
+    for cls in type(dataset).__mro__:
+        if "__getitems__" in vars(cls):
+            return True
+        if "__getitem__" in vars(cls):
+            break
+    return "__getitems__" in getattr(dataset, "__dict__", ())
 
 
 def rows(dataset: Any, numbers: Sequence[int]) -> list[Any] | None:

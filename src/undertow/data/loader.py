@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from types import GenericAlias
 from typing import Any, TextIO
 
-from undertow import ops
 from undertow.data.collate import default_collate
 from undertow.data.datasets import IterableDataset, examples, rows
 from undertow.data.progress import Progress
-from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler
+from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler, drawn_seed
 from undertow.data.workers import Workers
 from undertow.ops.generator import Generator
 
 #: batches that each worker prepares ahead, as in PyTorch
 PREFETCH = 2
+
+#: what the other attributes were made of
+FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
 class DataLoader:
@@ -39,6 +43,7 @@ class DataLoader:
     prefetch_factor  batches that each worker prepares ahead (2)
     persistent_workers  keep the threads from one pass to the next
     in_order         accepted for PyTorch's sake: batches always come in order
+    multiprocessing_context  accepted for PyTorch's sake: workers are threads
     progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error, or a stream
 
     The order depends on the generator alone, not on the number of workers. An IterableDataset is read by all workers if
@@ -66,7 +71,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: None = None,
+        multiprocessing_context: Any = None,
         generator: Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -101,6 +106,17 @@ class DataLoader:
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else _unchanged)
         self.note = ""
+        self._made = True
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: DataLoader[int]
+    _made = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._made and name in FIXED:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized: make another loader"
+            )
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         if not self.is_iterable:
@@ -110,7 +126,7 @@ class DataLoader:
         return len(BatchSampler(range(len(self.dataset)), self.batch_size, self.drop_last))
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(_drawn_seed(self.generator))
+        return self._pass(drawn_seed(self.generator))
 
     def _pass(self, seed: int) -> Iterator[Any]:
         with contextlib.ExitStack() as cleanup:
@@ -221,10 +237,6 @@ def _unchanged(example: Any) -> Any:
     return example
 
 
-def _drawn_seed(generator: Generator | None) -> int:
-    return ops.randint(0, 2**62, (), generator=generator).item()
-
-
 # ---- what cannot be asked for
 
 
@@ -236,7 +248,7 @@ def _check_workers(
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
     if context is not None:
-        raise ValueError("multiprocessing_context is for worker processes; workers here are threads: leave it out")
+        _check_context(context, num_workers)
     if num_workers:
         if prefetch_factor is not None and prefetch_factor <= 0:
             raise ValueError("prefetch_factor option should be positive")
@@ -247,6 +259,26 @@ def _check_workers(
         raise ValueError("persistent_workers option needs num_workers > 0")
     if timeout:
         raise ValueError("timeout option could only be specified with worker threads: let num_workers > 0")
+
+
+def _check_context(context: Any, num_workers: int) -> None:
+    """It is about processes, and workers are threads; but it must be one that PyTorch would take."""
+    if not num_workers:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={num_workers}"
+        )
+    methods = multiprocessing.get_all_start_methods()
+    if isinstance(context, str) and context not in methods:
+        raise ValueError(
+            f"multiprocessing_context option should specify a valid start method in {methods}, but got "
+            f"multiprocessing_context={context!r}"
+        )
+    if not isinstance(context, str | multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            f"but got multiprocessing_context={context}"
+        )
 
 
 def _check_iterable(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from types import GenericAlias
 from typing import Any
 
 from undertow import ops
 from undertow.backend import dtypes
 from undertow.ops.generator import Generator
 
+#: numbers that a sampler with replacement draws together
+DRAWN_AT_ONCE = 32
+
+
+def drawn_seed(generator: Generator | None) -> int:
+    """A seed for another generator."""
+    return ops.empty((), dtype=dtypes.int64).random_(generator=generator).item()
+
 
 class Sampler:
     """Gives the numbers of examples: a subclass defines `__iter__`, and `__len__` where it is known."""
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: Sampler[int]
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Subclasses of Sampler should implement __iter__.")
@@ -64,14 +75,16 @@ class RandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         size = len(self.data_source)
         if size == 0:
-            return iter(())
+            return
+        generator = self.generator or Generator().manual_seed(drawn_seed(None))
         if self.replacement:
-            return iter(ops.randint(0, size, (self.num_samples,), generator=self.generator).tolist())
-        return itertools.islice(self._permutations(size), self.num_samples)
-
-    def _permutations(self, size: int) -> Iterator[int]:
-        while True:
-            yield from ops.randperm(size, generator=self.generator).tolist()
+            for start in range(0, self.num_samples, DRAWN_AT_ONCE):
+                count = min(DRAWN_AT_ONCE, self.num_samples - start)
+                yield from ops.randint(0, size, (count,), generator=generator).tolist()
+            return
+        for _ in range(self.num_samples // size):
+            yield from ops.randperm(size, generator=generator).tolist()
+        yield from ops.randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -110,7 +123,7 @@ class WeightedRandomSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         drawn = ops.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        return iter(drawn.tolist())
+        yield from drawn.tolist()
 
     def __len__(self) -> int:
         return self.num_samples

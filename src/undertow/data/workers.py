@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from undertow.ops.generator import Generator
+from undertow.ops.generator import Generator, stand_in
 
 GRACE = 5.0
 
@@ -30,7 +30,7 @@ class WorkerInfo:
 
     id, num_workers  the worker's number, and how many there are. A dataset that asks is taken to share its examples
                      among them: see `in_turn`
-    seed, generator  for random changes of examples that repeat with the seed
+    seed, generator  of the worker's random numbers: in its thread, this generator is the default one
     dataset          the worker's dataset: of an IterableDataset, a copy of its own
     """
 
@@ -94,6 +94,7 @@ def context_of(info: WorkerInfo) -> contextvars.Context:
     """The caller's context, whose grad mode and other modes hold in the worker, too."""
     context = contextvars.copy_context()
     context.run(_info.set, info)
+    context.run(stand_in.set, info.generator)
     return context
 
 

@@ -1,89 +1,105 @@
-"""Training, written out: forward, backward, and an update in place under no_grad."""
+"""What the demo trains, and how: a network that reads digits, the way one writes it in PyTorch."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import undertow as ut
-from undertow.demo.model import accuracy_of, loss_of, parameters, scores, spirals
+from undertow import nn
+from undertow.data import DataLoader, Subset, random_split
+from undertow.demo.digits import SIDE, digits
 
-#: as many to train on, and as many again to tell how well that went
-POINTS = 300
+#: images to train with, and to tell how well that went
+IMAGES, SHARES = 8000, [0.8, 0.2]
+#: so few that products of matrices are too small for several threads, which would wait for each other
+BATCH = 16
 
 
-class Adam:
-    """Adam (Kingma and Ba, 2015): steps of about `rate` for every parameter, whatever the size of its gradient."""
+def network(hidden: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 
-    def __init__(self, params: list[Any], rate: float = 0.01) -> None:
-        self.params, self.rate, self.steps = params, rate, 0
-        self.means = [ut.zeros_like(p) for p in params]
-        self.squares = [ut.zeros_like(p) for p in params]
 
-    def step(self) -> None:
-        self.steps += 1
-        slowing = (1 - 0.999**self.steps) ** 0.5 / (1 - 0.9**self.steps)
-        with ut.no_grad():
-            for p, mean, square in zip(self.params, self.means, self.squares, strict=True):
-                mean.mul_(0.9).add_(p.grad, alpha=0.1)
-                square.mul_(0.999).add_(p.grad * p.grad, alpha=0.001)
-                p -= self.rate * slowing * mean / (square.sqrt() + 1e-8)
-                p.grad = None
+def loss_of(model: Callable[[Any], Any], images: Any, labels: Any) -> Any:
+    return ut.cross_entropy(model(images), labels)
+
+
+@ut.no_grad()
+def answers(model: nn.Module, images: Any) -> Any:
+    """The digit that the network takes each image for."""
+    return model(images).argmax(dim=1)
 
 
 class Trained(NamedTuple):
     """What a training run leaves behind."""
 
-    params: list[Any]
-    first_loss: float
-    last_loss: float
-    accuracy: float
+    model: nn.Sequential
+    losses: list[float]
+    unseen: Subset
     seconds: float
+
+    def some(self, count: int) -> tuple[Any, Any]:
+        """Images that were not trained with, and what they show."""
+        return self.unseen[list(range(count))]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of unseen images that are read right."""
+        images, labels = self.some(len(self.unseen))
+        return (answers(self.model, images) == labels).sum().item() / len(labels)
 
     @property
     def improved(self) -> bool:
-        return self.last_loss < self.first_loss
+        few = max(1, len(self.losses) // 10)
+        return sum(self.losses[-few:]) < sum(self.losses[:few])
 
 
-def train(steps: int, hidden: int, seed: int, show: Callable[[int, float, float], None] | None = None) -> Trained:
-    """Train for `steps` steps; `show(step, loss, accuracy)` is called after each. Accuracy is that on new points."""
-    points, arms = spirals(POINTS, seed)
-    params = parameters(hidden, seed + 1)
-    unseen = spirals(POINTS, seed + 2)
-    optimizer = Adam(params)
-    first_loss, seconds = loss_of(points, arms, params).item(), 0.0
-    for step in range(1, steps + 1):
-        started = time.perf_counter()
-        loss = loss_of(points, arms, params)
-        loss.backward()
-        optimizer.step()
-        seconds += time.perf_counter() - started
-        if show is not None:
-            show(step, loss.item(), accuracy_of(*unseen, params))
-    last_loss = loss_of(points, arms, params).item()
-    return Trained(params, first_loss, last_loss, accuracy_of(*unseen, params), seconds)
+def train(epochs: int, hidden: int, seed: int, show: Callable[[int, float], None] | None = None) -> Trained:
+    """Train for some passes over the images; `show(step, loss)` is called after each step."""
+    ut.manual_seed(seed)
+    training, unseen = random_split(digits(IMAGES, seed, noise=0.25, reach=1), SHARES)
+    model = network(hidden)
+    optimizer = ut.optim.Adam(model.parameters(), lr=3e-3)
+    losses: list[float] = []
+    started = time.perf_counter()
+    for _ in range(epochs):
+        for images, labels in DataLoader(training, batch_size=BATCH, shuffle=True):
+            loss = loss_of(model, images, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if show is not None:
+                show(len(losses), losses[-1])
+    return Trained(model, losses, unseen, time.perf_counter() - started)
 
 
-def check_gradients(seed: int, hidden: int = 4, count: int = 6) -> str | None:
-    """Compare the gradients of a small copy of the network, in double precision, with finite differences.
+def saved_and_loaded(model: nn.Sequential, path: Path) -> nn.Sequential:
+    """Write the parameters of a network into a file, and read them into a new network of its kind."""
+    ut.save(model.state_dict(), path)
+    found = network(model[1].out_features)
+    found.load_state_dict(ut.load(path))
+    return found
+
+
+def check_gradients(seed: int, hidden: int = 4, count: int = 3) -> str | None:
+    """Compare the gradients of a small network, in double precision, with finite differences.
 
     None if they agree, else what gradcheck says about the difference.
     """
-    points, arms = spirals(count, seed, ut.float64)
-    params = parameters(hidden, seed + 1, ut.float64)
+    ut.manual_seed(seed)
+    images, labels = digits(count, seed)[:]
+    model = network(hidden).double()
+    names = [name for name, _ in model.named_parameters()]
+
+    def loss_at(*values: Any) -> Any:
+        placed = dict(zip(names, values, strict=True))
+        return loss_of(lambda x: ut.func.functional_call(model, placed, (x,)), images.double(), labels)
+
     try:
-        ut.autograd.gradcheck(lambda *p: loss_of(points, arms, list(p)), params)
+        ut.autograd.gradcheck(loss_at, list(model.parameters()))
     except ut.autograd.GradcheckError as error:
         return str(error)
     return None
-
-
-def picture(params: list[Any], columns: int, rows: int) -> list[str]:
-    """The plane as the network sees it, one character per arm."""
-    x = ut.linspace(-1.1, 1.1, columns).expand(rows, columns)
-    y = ut.linspace(1.1, -1.1, rows).unsqueeze(1).expand(rows, columns)
-    points = ut.stack([x.reshape(-1), y.reshape(-1)], dim=1)
-    with ut.no_grad():
-        answers = scores(points, *params).argmax(dim=1).reshape(rows, columns)
-    return ["".join(".o#"[arm] for arm in row) for row in answers.tolist()]

@@ -1,16 +1,59 @@
 """Probability distributions whose samples and densities can be differentiated."""
 
-from undertow.distributions.continuous import Exponential, Laplace, LogNormal, Normal, Uniform
-from undertow.distributions.discrete import Bernoulli, Categorical, Poisson
+from typing import TYPE_CHECKING
+
+from undertow import absent as _absent
+from undertow.distributions import constraints as constraints
+from undertow.distributions import transforms as transforms
+from undertow.distributions.continuous import (
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
+from undertow.distributions.discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    OneHotCategorical,
+    OneHotCategoricalStraightThrough,
+    Poisson,
+)
 from undertow.distributions.distribution import Distribution
 from undertow.distributions.divergence import kl_divergence, register_kl
+from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma, StudentT
 from undertow.distributions.joint import Independent, MultivariateNormal
+from undertow.distributions.mixtures import MixtureSameFamily, Multinomial, NegativeBinomial
+from undertow.distributions.power_laws import HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from undertow.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    SigmoidTransform,
+    TanhTransform,
+    Transform,
+    TransformedDistribution,
+)
 
 __all__ = [
     # of numbers
-    "Normal", "LogNormal", "Laplace", "Uniform", "Exponential", "Bernoulli", "Categorical", "Poisson",
+    "Normal", "LogNormal", "HalfNormal", "Laplace", "Cauchy", "Gumbel", "StudentT", "Uniform", "Exponential", "Gamma",
+    "Chi2", "Beta", "InverseGamma", "Kumaraswamy", "Pareto", "Weibull", "HalfCauchy", "MixtureSameFamily",
+    # of whole numbers
+    "Bernoulli", "Binomial", "NegativeBinomial", "Geometric", "Categorical", "Multinomial", "Poisson",
     # of vectors
-    "Independent", "MultivariateNormal",
+    "Independent", "MultivariateNormal", "Dirichlet", "OneHotCategorical", "OneHotCategoricalStraightThrough",
+    # functions of random values
+    "TransformedDistribution", "Transform", "AffineTransform", "ComposeTransform", "ExpTransform", "SigmoidTransform",
+    "TanhTransform",
     # in common
-    "Distribution", "kl_divergence", "register_kl",
+    "Distribution", "kl_divergence", "register_kl", "constraints", "transforms",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("distributions")

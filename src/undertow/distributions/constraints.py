@@ -11,8 +11,8 @@ from undertow import ops
 class Constraint:
     """A condition on tensors; `event_dim` dimensions at the end are judged together."""
 
-    def __init__(self, text: str, test: Callable[[Any], Any], event_dim: int = 0) -> None:
-        self.text, self.test, self.event_dim = text, test, event_dim
+    def __init__(self, text: str, test: Callable[[Any], Any], event_dim: int = 0, is_discrete: bool = False) -> None:
+        self.text, self.test, self.event_dim, self.is_discrete = text, test, event_dim, is_discrete
 
     def check(self, value: Any) -> Any:
         """A bool for each value that is judged."""
@@ -47,7 +47,9 @@ def interval(low: Any, high: Any) -> Constraint:
 
 def integer_interval(low: int, high: int) -> Constraint:
     return Constraint(
-        f"IntegerInterval(lower_bound={low}, upper_bound={high})", lambda x: (x % 1 == 0) & (x >= low) & (x <= high)
+        f"IntegerInterval(lower_bound={low}, upper_bound={high})",
+        lambda x: (x % 1 == 0) & (x >= low) & (x <= high),
+        is_discrete=True,
     )
 
 
@@ -58,14 +60,17 @@ def independent(inner: Constraint, dims: int) -> Constraint:
         found = inner.check(value)
         return ops.reshape(found, (*found.shape[: found.dim() - dims], -1)).all(-1)
 
-    return Constraint(f"IndependentConstraint({inner}, {dims})", test, inner.event_dim + dims)
+    return Constraint(f"IndependentConstraint({inner}, {dims})", test, inner.event_dim + dims, inner.is_discrete)
 
 
 real = Constraint("Real()", lambda x: x == x)
 positive, nonnegative = greater_than(0.0), greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
-boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1))
-nonnegative_integer = Constraint("IntegerGreaterThan(lower_bound=0)", lambda x: (x % 1 == 0) & (x >= 0))
+boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True)
+nonnegative_integer = Constraint(
+    "IntegerGreaterThan(lower_bound=0)", lambda x: (x % 1 == 0) & (x >= 0), is_discrete=True
+)
+one_hot = Constraint("OneHot()", lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1), 1, True)
 real_vector = independent(real, 1)
 simplex = Constraint("Simplex()", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), 1)
 positive_definite = Constraint("PositiveDefinite()", is_positive_definite, 2)

@@ -10,10 +10,13 @@ from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all
 
+#: Euler's constant: the mean of the standard Gumbel distribution
+EULER = 0.57721566490153286060
+
 
 def noise(like: Any, shape: Any, draw: Any = None) -> Any:
     """Standard normal numbers (or others) with the dtype and device of a parameter."""
-    return (draw or ops.randn)(*shape, dtype=like.dtype, device=like.device)
+    return (draw or ops.randn)(tuple(shape), dtype=like.dtype, device=like.device)
 
 
 class Located(Distribution):
@@ -220,7 +223,7 @@ class Exponential(Distribution):
         return self.rate**-2
 
     def rsample(self, sample_shape: Any = ()) -> Any:
-        return -ops.log1p(-noise(self.rate, self._extended_shape(sample_shape), ops.rand)) / self.rate
+        return noise(self.rate, self._extended_shape(sample_shape), ops.empty).exponential_() / self.rate
 
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)
@@ -235,3 +238,113 @@ class Exponential(Distribution):
 
     def entropy(self) -> Any:
         return 1 - ops.log(self.rate)
+
+
+class Cauchy(Located):
+    """The ratio of two normal numbers: so heavy tails that there is no mean."""
+
+    @property
+    def mean(self) -> Any:
+        return ops.full_like(self.loc, math.nan)
+
+    @property
+    def variance(self) -> Any:
+        return ops.full_like(self.loc, math.inf)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        uniform = noise(self.loc, self._extended_shape(sample_shape), ops.rand)
+        return self.loc + ops.tan(math.pi * (uniform - 0.5)) * self.scale
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return -math.log(math.pi) - ops.log(self.scale) - ops.log1p(((value - self.loc) / self.scale) ** 2)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.atan((value - self.loc) / self.scale) / math.pi + 0.5
+
+    def icdf(self, value: Any) -> Any:
+        return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+
+    def entropy(self) -> Any:
+        return math.log(4 * math.pi) + ops.log(self.scale)
+
+
+class Gumbel(Located):
+    """The largest of many numbers."""
+
+    @property
+    def mean(self) -> Any:
+        return self.loc + self.scale * EULER
+
+    @property
+    def variance(self) -> Any:
+        return self.stddev**2
+
+    @property
+    def stddev(self) -> Any:
+        return (math.pi / math.sqrt(6)) * self.scale
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        exponential = noise(self.loc, self._extended_shape(sample_shape), ops.empty).exponential_()
+        return self.loc - self.scale * ops.log(exponential)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        y = (self.loc - value) / self.scale
+        return (y - ops.exp(y)) - ops.log(self.scale)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.exp(-ops.exp((self.loc - value) / self.scale))
+
+    def icdf(self, value: Any) -> Any:
+        return self.loc - self.scale * ops.log(-ops.log(value))
+
+    def entropy(self) -> Any:
+        return ops.log(self.scale) + (1 + EULER)
+
+
+class HalfNormal(Distribution):
+    """The absolute value of a normal number around zero."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = broadcast_all(scale)
+        super().__init__(self.scale.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Any:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self) -> Any:
+        return ops.zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Any:
+        return self.scale**2 * (1 - 2 / math.pi)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return ops.abs(noise(self.scale, self._extended_shape(sample_shape)) * self.scale)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        found = Normal(0.0, self.scale, validate_args=False).log_prob(value) + math.log(2)
+        return ops.where(value >= 0, found, -math.inf)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.erf(value / (self.scale * math.sqrt(2)))
+
+    def icdf(self, value: Any) -> Any:
+        return self.scale * ops.erfinv(value) * math.sqrt(2)
+
+    def entropy(self) -> Any:
+        return Normal(0.0, self.scale, validate_args=False).entropy() - math.log(2)

@@ -6,6 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from undertow import ops
+from undertow.backend import dtypes
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
@@ -42,8 +43,8 @@ def check_one(probs: Any, logits: Any) -> None:
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
 
 
-class Bernoulli(ByProbabilities):
-    """1 with probability `probs`, which is sigmoid(logits), else 0."""
+class BySuccess(ByProbabilities):
+    """The probability of one outcome of two, or its logit."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
 
@@ -63,6 +64,10 @@ class Bernoulli(ByProbabilities):
             return self._logits
         clamped = clamp_probs(self._probs)
         return ops.log(clamped) - ops.log1p(-clamped)
+
+
+class Bernoulli(BySuccess):
+    """1 with probability `probs`, which is sigmoid(logits), else 0."""
 
     @property
     def support(self) -> Constraint:
@@ -92,6 +97,9 @@ class Bernoulli(ByProbabilities):
 
     def entropy(self) -> Any:
         return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        return enumerated(2, self.probs.dtype, self, expand)
 
 
 class Categorical(ByProbabilities):
@@ -157,6 +165,16 @@ class Categorical(ByProbabilities):
         logits = ops.clamp(self.logits, min=float(self.logits._xp.finfo(self.logits.dtype).min))  # 0 * -inf is nan
         return -(logits * self.probs).sum(-1)
 
+    def enumerate_support(self, expand: bool = True) -> Any:
+        return enumerated(self._num_events, dtypes.int64, self, expand)
+
+
+def enumerated(count: int, dtype: Any, distribution: Distribution, expand: bool) -> Any:
+    """0, 1, ... along a new first dimension, before those of the batch."""
+    shape = distribution.batch_shape
+    values = ops.reshape(ops.arange(count, dtype=dtype), (count, *[1] * len(shape)))
+    return ops.expand(values, (count, *shape)) if expand else values
+
 
 class Poisson(Distribution):
     """The number of events that come at `rate`."""
@@ -191,3 +209,162 @@ class Poisson(Distribution):
         self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return ops.xlogy(value, rate) - rate - ops.lgamma(value + 1)
+
+
+class Geometric(BySuccess):
+    """How many failures come before the first success, which has probability `probs`."""
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative_integer
+
+    @property
+    def mean(self) -> Any:
+        return 1 / self.probs - 1
+
+    @property
+    def mode(self) -> Any:
+        return ops.zeros_like(self.probs)
+
+    @property
+    def variance(self) -> Any:
+        return (1 / self.probs - 1) / self.probs
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        with no_grad():
+            probs = ops.broadcast_to(self.probs, self._extended_shape(sample_shape))
+            uniform = ops.clamp_min(ops.rand_like(probs), float(probs._xp.finfo(probs.dtype).tiny))
+            return ops.floor(ops.log(uniform) / ops.log1p(-probs))
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        value, probs = broadcast_all(value, self.probs)
+        safe = ops.where((probs == 1) & (value == 0), 0.0, probs)
+        return value * ops.log1p(-safe) + ops.log(probs)
+
+    def entropy(self) -> Any:
+        return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+
+
+class OneHotCategorical(ByProbabilities):
+    """A class as a vector: 1 at its number, 0 elsewhere."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits, validate_args=False)
+        self._probs, self._logits = self._categorical._probs, self._categorical._logits
+        given = self._logits if self._probs is None else self._probs
+        super().__init__(given.shape[:-1], given.shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Any:
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Any:
+        return self._categorical.logits
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.one_hot
+
+    @property
+    def mean(self) -> Any:
+        return self.probs
+
+    @property
+    def mode(self) -> Any:
+        return self._as_vectors(self._categorical.mode)
+
+    @property
+    def variance(self) -> Any:
+        return self.probs * (1 - self.probs)
+
+    def _as_vectors(self, numbers: Any) -> Any:
+        return ops.one_hot(numbers, self._event_shape[0]).to(self.probs.dtype)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        return self._as_vectors(self._categorical.sample(sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return self._categorical.log_prob(ops.argmax(value, -1))
+
+    def entropy(self) -> Any:
+        return self._categorical.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        count, dims = self._event_shape[0], len(self._batch_shape)
+        values = ops.reshape(ops.eye(count, dtype=self.probs.dtype), (count, *[1] * dims, count))
+        return ops.expand(values, (count, *self._batch_shape, count)) if expand else values
+
+    def expand(self, batch_shape: Any) -> OneHotCategorical:
+        made = super().expand(batch_shape)
+        made._categorical = self._categorical.expand(batch_shape)
+        return made
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """OneHotCategorical whose samples have the gradient of the probabilities."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        probs = self.probs
+        return self.sample(sample_shape) + (probs - probs.detach())
+
+
+class Binomial(Distribution):
+    """How many of `total_count` trials succeed, each with probability `probs`."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"total_count": constraints.nonnegative_integer}
+
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        check_one(probs, logits)
+        self.total_count, given = broadcast_all(total_count, logits if probs is None else probs)
+        self._trial = Bernoulli(given if logits is None else None, given if probs is None else None, validate_args)
+        super().__init__(given.shape, validate_args=validate_args)
+
+    @property
+    def probs(self) -> Any:
+        return self._trial.probs
+
+    @property
+    def logits(self) -> Any:
+        return self._trial.logits
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Any:
+        return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Any:
+        return ops.clamp_max(ops.floor((self.total_count + 1) * self.probs), self.total_count)
+
+    @property
+    def variance(self) -> Any:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            count, probs = (ops.broadcast_to(t, shape) for t in (self.total_count, self.probs))
+            return ops.binomial(count.to(probs.dtype), probs)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        count, logits = self.total_count, self.logits
+        ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)
+        return ways + value * logits - count * ops.softplus(logits)
+
+    def expand(self, batch_shape: Any) -> Binomial:
+        made = super().expand(batch_shape)
+        made._trial = self._trial.expand(batch_shape)
+        return made

@@ -57,6 +57,12 @@ class Distribution:
             raise ValueError(
                 f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}."
             )
+        for a, b in zip(reversed(value.shape), reversed(self._extended_shape()), strict=False):
+            if 1 not in (a, b) and a != b:
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
+                    f"{self._extended_shape()}."
+                )
         if not bool(self.support.check(value).all()):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
@@ -128,6 +134,21 @@ class Distribution:
     def entropy(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no formula for its entropy")
 
+    def enumerate_support(self, expand: bool = True) -> Any:
+        """All values, along a new first dimension; the same for all distributions of a batch (expand=False: once)."""
+        raise NotImplementedError(f"{type(self).__name__} has no list of its values")
+
+    def expand(self, batch_shape: Any) -> Any:
+        """The same distribution for a larger batch."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        dims = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor) and tuple(value.shape[:dims]) == tuple(self._batch_shape):
+                made.__dict__[name] = ops.expand(value, (*batch_shape, *value.shape[dims:]))
+        made._batch_shape = Size(batch_shape)
+        return made
+
     def perplexity(self) -> Any:
         """exp(entropy)."""
         return ops.exp(self.entropy())
@@ -135,7 +156,7 @@ class Distribution:
     def __repr__(self) -> str:
         shown = [name for name in self.arg_constraints if name in self.__dict__]
         values = [self.__dict__[name] for name in shown]
-        texts = [str(v.item()) if v.numel() == 1 else str(v.shape) for v in values]
+        texts = [f"{v if v.numel() == 1 else v.shape}" for v in values]
         return f"{type(self).__name__}({', '.join(f'{n}: {t}' for n, t in zip(shown, texts, strict=True))})"
 
 

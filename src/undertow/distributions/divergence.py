@@ -7,8 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
-from undertow.distributions.continuous import Exponential, Laplace, LogNormal, Normal, Uniform
-from undertow.distributions.discrete import Bernoulli, Categorical, Poisson
+from undertow.distributions.continuous import (
+    EULER,
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
+from undertow.distributions.discrete import Bernoulli, Categorical, Geometric, OneHotCategorical, Poisson
+from undertow.distributions.gammas import Beta, Dirichlet, Gamma
 from undertow.distributions.joint import Independent, MultivariateNormal, sum_last
 
 #: classes -> the formula
@@ -108,3 +119,51 @@ def _independents(p: Any, q: Any) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("the two must take the same number of dimensions together")
     return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normals(p: Any, q: Any) -> Any:
+    ratio = (p.scale / q.scale) ** 2
+    return 0.5 * (ratio - 1 - ops.log(ratio))
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchys(p: Any, q: Any) -> Any:
+    apart = (p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2
+    return ops.log(apart) - ops.log(4 * p.scale * q.scale)
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbels(p: Any, q: Any) -> Any:
+    ratio, away = p.scale / q.scale, (q.loc - p.loc) / q.scale
+    return -ops.log(ratio) - away + ratio * EULER + ops.exp(away + ops.lgamma(1 + ratio)) - (1 + EULER)
+
+
+@register_kl(Gamma, Gamma)
+def _gammas(p: Any, q: Any) -> Any:
+    a, b = p.concentration, q.concentration
+    rates = b * ops.log(p.rate / q.rate) + (q.rate - p.rate) * (a / p.rate)
+    return rates + ops.lgamma(b) - ops.lgamma(a) + (a - b) * ops.digamma(a)
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlets(p: Any, q: Any) -> Any:
+    a, b = p.concentration, q.concentration
+    total = a.sum(-1)
+    norms = ops.lgamma(total) - ops.lgamma(b.sum(-1)) - (ops.lgamma(a) - ops.lgamma(b)).sum(-1)
+    return norms + ((a - b) * (ops.digamma(a) - ops.unsqueeze(ops.digamma(total), -1))).sum(-1)
+
+
+@register_kl(Beta, Beta)
+def _betas(p: Any, q: Any) -> Any:
+    return _dirichlets(p._dirichlet, q._dirichlet)
+
+
+@register_kl(Geometric, Geometric)
+def _geometrics(p: Any, q: Any) -> Any:
+    return -p.entropy() - ops.log1p(-q.probs) / p.probs - q.logits
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hots(p: Any, q: Any) -> Any:
+    return _categoricals(p._categorical, q._categorical)

@@ -55,6 +55,15 @@ class Independent(Distribution):
     def variance(self) -> Any:
         return self.base_dist.variance
 
+    def expand(self, batch_shape: Any) -> Independent:
+        dims = self.reinterpreted_batch_ndims
+        return Independent(self.base_dist.expand((*batch_shape, *self._event_shape[:dims])), dims)
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand)
+
     def sample(self, sample_shape: Any = ()) -> Any:
         return self.base_dist.sample(sample_shape)
 

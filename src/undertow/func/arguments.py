@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.autograd import pytree
 from undertow.autograd.batched import physical
-from undertow.autograd.leaves import detach, get_requires_grad
+from undertow.autograd.leaves import detached, get_requires_grad
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.node import Node
 from undertow.modes import current, no_grad
@@ -105,6 +105,6 @@ def released(tree: Any, own: Sequence[Tensor], recording: bool) -> Any:
 def without_history(tensor: Tensor) -> Tensor:
     """The tensor without history, but with its tangents."""
     if current().intercept is None:
-        return detach(tensor)
+        return detached(tensor)
     with no_grad():
         return REGISTRY["view_as"].function(tensor, tensor)

@@ -27,7 +27,7 @@ def functional_call(
     """`module(*args, **kwargs)` with other tensors in the place of its parameters and buffers, by their dotted names.
 
     tie_weights  what is one tensor under two names stays one if a tensor is given for either
-    strict       every parameter and buffer must be given
+    strict       every parameter and buffer must be given, and nothing else
 
     >>> import undertow as ut
     >>> from undertow.func import functional_call, grad
@@ -45,7 +45,8 @@ def functional_call(
     repeated = [name for name, times in Counter([name for part in parts for name in part]).items() if times > 1]
     if repeated:
         raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
-    return stateless.functional_call(module, parts, args, kwargs, tie_weights=tie_weights, strict=strict)
+    tensors = parts[0] if len(parts) == 1 else parts
+    return stateless.functional_call(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -20,7 +20,7 @@ from undertow.autograd.functional.sparse import (
     seeds_of,
     with_starts,
 )
-from undertow.autograd.leaves import detach, get_requires_grad
+from undertow.autograd.leaves import detached, get_requires_grad
 from undertow.autograd.transforms import active
 from undertow.autograd.vmap import vmap
 from undertow.backend import cpu
@@ -91,7 +91,7 @@ def pattern_of(
                 "vmap: sparsity='detect' looks at the numbers of a Jacobian, which differ from example to example. "
                 "Find the pattern outside of vmap, with undertow.autograd.functional.sparsity_pattern."
             )
-        points = [detach(p) for p in points]
+        points = [detached(p) for p in points]
     shape = size_of(outputs), size_of(points)
     return pattern_for(lambda *leaves: tuple(func(*leaves)), tuple(points), wanted.sparsity, shape)
 
@@ -143,7 +143,7 @@ def check_plain(values: Tensor) -> None:
     if get_requires_grad(values):
         raise RuntimeError(
             "the entries of a sparse Jacobian require grad, and a sparse array of SciPy cannot be differentiated. "
-            f"{cure} Where no derivative of it is wanted, detach() the arguments."
+            f"{cure} Where no derivative of it is wanted, detached() the arguments."
         )
     if any([level.concerns([values]) for level in active().duals]):
         raise RuntimeError(

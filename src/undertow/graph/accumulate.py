@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.sparse import AnySparse, SparseConversionError
 from undertow.graph.node import LAST, Node, extra_on, install_leaf_edge, next_sequence_nr
 from undertow.modes import current
@@ -108,7 +108,9 @@ class AccumulateGrad(Node):
 
 def fits_in_place(grad: Any, array: Any) -> bool:
     """Whether `grad` can be added to `array` in place: real and complex do not mix, precisions do."""
-    return grad.dtype is array.dtype or array.dtype.kind == grad.dtype.kind or array.dtype.kind == "c"
+    if grad.dtype is array.dtype or array.dtype.kind == "c":
+        return True
+    return dtypes.kind_of(array.dtype) == dtypes.kind_of(grad.dtype)
 
 
 def grad_dtype_of(leaf: Tensor) -> Any:

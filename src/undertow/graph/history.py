@@ -9,6 +9,7 @@ import re
 import weakref
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.hooks import hooks_of
@@ -103,7 +104,7 @@ def recorded_edge(tensor: Tensor) -> Any:
     edge = current_edge(tensor)
     if edge is None:
         view = None if tensor._extra is None else tensor._extra.view
-        if view is not None and view.base._edge is not None and tensor._array.dtype.kind in "fc":
+        if view is not None and view.base._edge is not None and dtypes.is_differentiable(tensor._array.dtype):
             return Cut(tensor)
     return edge
 

@@ -253,7 +253,19 @@ class SavedTensor:
         data = self._plain_data()
         if data is None:
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-        self._packed = pack(pack_hook, data)
+        self._keep_packed(pack(pack_hook, data), data, unpack_hook)
+
+    def pack_for(self, node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Any) -> None:
+        """The same, for the hooks that are on while the node is recorded: they see an output with its history."""
+        data = self._plain_data()
+        assert data is not None
+        seen = node.output_tensor(self._nr, self._array, self._xp) if self._is_output else data
+        packed = pack(pack_hook, seen)
+        # an output that is kept with its history is a cycle; unpacking gives it back
+        self._keep_packed(data if packed is seen else packed, data, unpack_hook)
+
+    def _keep_packed(self, packed: Any, data: Tensor, unpack_hook: Any) -> None:
+        self._packed = packed
         if not self._is_output:
             self._edge = gradient_edge(data)
             self._tangents = None if data._extra is None else data._extra.tangents
@@ -341,12 +353,12 @@ def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Calla
             if kind != "value":
                 slot = getattr(node, f"saved_{place if kind == 'input' else place[0]}")
                 if slot is not None and not _is_number(slot):
-                    raw_saved(node, key, kind, place).register_hooks(pack_hook, unpack_hook)
+                    raw_saved(node, key, kind, place).pack_for(node, pack_hook, unpack_hook)
         node_extra(node)  # so that the generated code asks unpack_output
         return
     for saved in node._kept or ():
         if isinstance(saved, SavedTensor) and saved.data is not None:
-            saved.register_hooks(pack_hook, unpack_hook)
+            saved.pack_for(node, pack_hook, unpack_hook)
 
 
 def _is_number(value: Any) -> bool:

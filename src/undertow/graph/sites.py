@@ -125,6 +125,7 @@ def register_code(code: CodeType) -> None:
 def _register(value: Any, module: str) -> None:
     if isinstance(value, FunctionType):
         register_code(value.__code__)
+        _register(getattr(value, "__wrapped__", None), module)  # what a decorator was put on
     elif isinstance(value, staticmethod | classmethod):
         _register(value.__func__, module)
     elif isinstance(value, property):

@@ -22,6 +22,8 @@ def dlpack(
         raise BufferError("Can't export tensors with negative strides: many consumers misread them. Use tensor.clone()")
     if stream is not None and stream != -1:
         raise AssertionError("stream should be None on cpu.")
+    if self._array.dtype.kind == "V":
+        raise BufferError("Can't export bfloat16, which NumPy's DLPack does not know: use tensor.view(undertow.int16)")
     return self._array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
 

@@ -1,7 +1,7 @@
 """Files: `save` and `load` for trees of tensors, without running anything that a file says.
 
 Three formats, by the name's ending: `.safetensors` (with the package of that name: undertow[files]), `.npz` (NumPy's
-own, nothing needed), and PyTorch's (`.pt`, `.pth`, and open files; see torch_files.py and torch_writing.py). The first
+own, nothing needed), and PyTorch's (all other names, and open files; see torch_files.py, torch_writing.py). The first
 two hold named arrays; what a tree has beyond them (nesting, numbers, strings) is a JSON text beside them.
 
 A file is written under another name first and then renamed: whatever happens, the old file or the new one is there.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.dtypes import SCALAR_NAMES
 from undertow.interop.torch_files import FileFormatError, load_torch_file
 from undertow.interop.torch_writing import write_torch_file
@@ -34,11 +34,11 @@ MAX_DEPTH = 100
 PathLike = str | os.PathLike[str]
 
 
-def save(obj: Any, path: PathLike | BinaryIO) -> None:
+def save(obj: Any, f: PathLike | BinaryIO) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
 
-    path  ends in .pt, .pth, .npz or .safetensors, which chooses the format; or a file opened for writing bytes, which
-          is written as .pt
+    f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
+       or a file opened for writing bytes, which is written in PyTorch's format
 
     >>> import os, tempfile
     >>> import undertow as ut
@@ -47,13 +47,12 @@ def save(obj: Any, path: PathLike | BinaryIO) -> None:
     >>> ut.load(path)
     {'weight': tensor([1., 1.]), 'epoch': 3}
     """
-    if not isinstance(path, str | os.PathLike):
-        write_torch_file(path, obj)
+    if not isinstance(f, str | os.PathLike):
+        write_torch_file(f, obj)
         return
-    writer = _by_ending(path, WRITERS, "written")
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
-    os.close(handle)
+    path = Path(f)
+    writer = WRITERS.get(path.suffix, _write_torch)
+    temporary = f"{path}.{secrets.token_hex(4)}.part"
     try:
         writer(temporary, obj)
         os.replace(temporary, path)
@@ -64,42 +63,38 @@ def save(obj: Any, path: PathLike | BinaryIO) -> None:
 
 
 def load(
-    path: PathLike | BinaryIO, map_location: Any = None, *, device: Any = None, weights_only: bool | None = None
+    f: PathLike | BinaryIO,
+    map_location: Any = None,
+    *,
+    device: Any = None,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
 ) -> Any:
     """Read what `save` wrote, or a file of named arrays or PyTorch weights, as a tree of tensors.
 
     Nothing in the file is executed; one that is damaged or says impossible things raises FileFormatError. Tensors come
     to `map_location` (or `device`, which is the same), and do not require grad unless they did.
 
-    path          by its ending a .pt, .pth, .npz or .safetensors file; or a file opened for reading bytes, which is
-                  read as .pt
-    weights_only  accepted for PyTorch's sake: there is nothing but weights to be loaded
+    f             a name: one that ends in .npz or .safetensors is read as such a file, all others as PyTorch's; or a
+                  file opened for reading bytes, which is read as PyTorch's
+    map_location  a device; or, as PyTorch takes them, a function or a dict of devices, which find everything on the
+                  CPU already
+    weights_only  accepted for PyTorch's sake: there is nothing but weights to be loaded; and so is mmap
     """
-    if isinstance(path, str | os.PathLike):
-        reader = _by_ending(path, READERS, "read")
-        with open(path, "rb"):  # an absent file is no damaged one
+    reader = _read_torch
+    if isinstance(f, str | os.PathLike):
+        reader = READERS.get(Path(f).suffix, _read_torch)
+        with open(f, "rb"):  # an absent file is no damaged one
             pass
-    else:
-        reader = _read_torch
     try:
-        arrays, structure = reader(path)
-        tree = _plain(arrays, path) if structure is None else _decode(_parsed(structure, path), arrays, path, 0)
+        arrays, structure = reader(f)
+        tree = _plain(arrays, f) if structure is None else _decode(_parsed(structure, f), arrays, f, 0)
     except (FileFormatError, ImportError):
         raise
     except Exception as error:  # what zipfile, pickle, NumPy and safetensors raise for a garbled file is endless
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+        raise _damaged(f, f"{type(error).__name__}: {error}") from error
     device = map_location if device is None else device
-    return tree if device is None else _moved(tree, device)
-
-
-def _by_ending(path: PathLike, known: dict[str, Callable[..., Any]], verb: str) -> Callable[..., Any]:
-    ending = Path(path).suffix
-    if ending not in known:
-        raise ValueError(
-            f"{str(path)!r} ends in {ending!r}; files that can be {verb} end in {' or '.join(known)}, which says what "
-            "is in them"
-        )
-    return known[ending]
+    return tree if device is None or callable(device) or isinstance(device, dict) else _moved(tree, device)
 
 
 # ---- trees
@@ -109,9 +104,12 @@ def _encode(obj: Any, arrays: dict[str, Any], name: str, depth: int) -> Any:
     """The tree as JSON values; tensors go to `arrays`, under the path that leads to them."""
     if depth > MAX_DEPTH:
         raise ValueError(f"the tree nests deeper than {MAX_DEPTH} levels at {name[:80]!r}")
-    if isinstance(obj, Tensor) or type(obj).__module__ == "numpy":
-        arrays[name] = _array_of(obj, name)
-        return {"array": name, "requires_grad": isinstance(obj, Tensor) and obj._edge is LEAF}
+    if isinstance(obj, np.generic):
+        obj = obj.item()
+    if isinstance(obj, Tensor | np.ndarray):
+        array, name = _array_of(obj, name), _unused(name, arrays)
+        arrays[name], facts = _storable(array)
+        return {"array": name, "requires_grad": isinstance(obj, Tensor) and obj._edge is LEAF, **facts}
     if isinstance(obj, dict):
         pairs = [[_key(k, name), _encode(v, arrays, _joined(name, k), depth + 1)] for k, v in obj.items()]
         return {"dict": pairs}
@@ -129,6 +127,22 @@ def _encode(obj: Any, arrays: dict[str, Any], name: str, depth: int) -> Any:
     )
 
 
+def _unused(name: str, arrays: dict[str, Any]) -> str:
+    """The name, or a longer one: {"a.b": x} and {"a": {"b": y}} lead to the same."""
+    while name in arrays or name == STRUCTURE:
+        name += "~"
+    return name
+
+
+def _storable(array: Any) -> tuple[Any, dict[str, str]]:
+    """The array as formats have it that know neither bfloat16 nor complex128, and what it was."""
+    if array.dtype.kind == "V":
+        return array, {"dtype": "bfloat16"}
+    if array.dtype == np.complex128:
+        return np.ascontiguousarray(array).reshape((*array.shape, 1)).view(np.float64), {"dtype": "complex128"}
+    return array, {}
+
+
 def _key(key: Any, name: str) -> Any:
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise TypeError(f"a dict at {name or 'the top'!r} has the key {key!r}: keys are to be strings or integers")
@@ -143,7 +157,9 @@ def _array_of(obj: Any, name: str) -> Any:
     array = obj._array if isinstance(obj, Tensor) else np.asarray(obj)
     if type(array) is not np.ndarray:
         array = obj.detach().cpu()._array
-    if array.dtype.hasobject or array.dtype not in SCALAR_NAMES:
+    if type(array) is not np.ndarray:
+        raise TypeError(f"a sparse tensor at {name!r} cannot be saved: call to_dense() first")
+    if array.dtype.hasobject or not (array.dtype in SCALAR_NAMES or dtypes.is_bfloat16(array.dtype)):
         raise TypeError(f"an array of dtype {array.dtype} at {name!r} cannot be saved")
     return array
 
@@ -155,7 +171,7 @@ def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
         case {"array": str(name)}:
             if name not in arrays:
                 raise _damaged(path, f"the array {name!r} is missing")
-            tensor = _tensor(arrays[name], path)
+            tensor = _tensor(_in_dtype(arrays[name], node.get("dtype")), path)
             return tensor.requires_grad_() if node.get("requires_grad") is True else tensor
         case {"dict": list(pairs)} if all(isinstance(p, list) and len(p) == 2 for p in pairs):
             return {_loaded_key(k, path): _decode(v, arrays, path, depth + 1) for k, v in pairs}
@@ -172,6 +188,13 @@ def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     raise _damaged(path, "its structure is not one that save() writes")
 
 
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    """bfloat16, which .npz files do not know, is stored as its bits; complex128 as pairs of numbers."""
+    if dtype == "complex128" and array.dtype == np.float64 and array.shape[-1:] == (2,):
+        return np.ascontiguousarray(array).view(np.complex128).reshape(array.shape[:-1])
+    return array.view(dtypes.bfloat16()) if dtype == "bfloat16" and array.dtype == np.uint16 else array
+
+
 def _loaded_key(key: Any, path: Any) -> Any:
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise _damaged(path, "a key is neither a string nor an integer")
@@ -184,7 +207,7 @@ def _plain(arrays: Any, path: Any) -> Any:
 
 
 def _tensor(array: Any, path: Any) -> Any:
-    if array.dtype not in SCALAR_NAMES:
+    if not (array.dtype in SCALAR_NAMES or dtypes.is_bfloat16(array.dtype)):
         raise _damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
     return Tensor(array, cpu)
 
@@ -226,7 +249,16 @@ def _write_npz(path: str, obj: Any) -> None:
     arrays, structure = _encoded(obj)
     with open(path, "wb") as file:
         text = np.frombuffer(structure.encode(), np.uint8)
-        np.savez(file, **{STRUCTURE: text, **arrays})
+        bits = {name: a.view(np.uint16) if a.dtype.kind == "V" else a for name, a in arrays.items()}
+        _write_arrays(file, {STRUCTURE: text, **bits})
+
+
+def _write_arrays(file: BinaryIO, arrays: dict[str, Any]) -> None:
+    """As numpy.savez does, which has arguments of its own, so that not every name is possible."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _read_npz(path: PathLike) -> tuple[dict[str, Any], str | None]:
@@ -237,6 +269,8 @@ def _read_npz(path: PathLike) -> tuple[dict[str, Any], str | None]:
 
 def _npz_members(path: PathLike) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(path) as archive:
+        if len(set(archive.namelist())) != len(archive.namelist()):
+            raise _damaged(path, "it has two arrays of the same name")
         for info in archive.infolist():
             if info.filename.endswith(".npy"):
                 yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
@@ -298,9 +332,6 @@ def _read_torch(path: PathLike | BinaryIO) -> tuple[Any, None]:
     return [load_torch_file(path)], None
 
 
-WRITERS: dict[str, Callable[..., Any]] = {
-    ".pt": _write_torch, ".pth": _write_torch, ".npz": _write_npz, ".safetensors": _write_safetensors,
-}  # fmt: skip
-READERS: dict[str, Callable[..., Any]] = {
-    ".pt": _read_torch, ".pth": _read_torch, ".npz": _read_npz, ".safetensors": _read_safetensors,
-}  # fmt: skip
+#: by the ending of a name; all other files are PyTorch's
+WRITERS: dict[str, Callable[..., Any]] = {".npz": _write_npz, ".safetensors": _write_safetensors}
+READERS: dict[str, Callable[..., Any]] = {".npz": _read_npz, ".safetensors": _read_safetensors}

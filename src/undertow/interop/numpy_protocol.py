@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from undertow.autograd.transforms import active
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.interop import numpy_calculus, numpy_fft, numpy_linalg, numpy_reductions  # noqa: F401  (more entries)
 from undertow.interop import numpy_positions as positions
 from undertow.interop import numpy_ufuncs as ufuncs
@@ -126,7 +126,7 @@ def change_first(function: Any, name: str, args: Any, kwargs: Any) -> None:
 
 
 def as_tensor(value: Any) -> Any:
-    return Tensor(adopt(value), cpu) if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else value
+    return Tensor(adopt(value), cpu) if isinstance(value, np.ndarray) and dtypes.is_storable(value.dtype) else value
 
 
 def map_arrays(value: Any, change: Any) -> Any:
@@ -150,7 +150,7 @@ def wrap(value: Any) -> Any:
     """Tensors in the place of arrays and NumPy numbers."""
 
     def change(x: Any) -> Any:
-        numeric = not isinstance(x, Tensor) and x.dtype.kind in "biufc"
+        numeric = not isinstance(x, Tensor) and dtypes.is_storable(x.dtype)
         return Tensor(adopt(np.asarray(x)), cpu) if numeric else x
 
     return map_arrays(value, change)

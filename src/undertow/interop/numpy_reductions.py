@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import dtypes
 from undertow.interop.numpy_functions import FUNCTIONS, counterpart, flat, ops, tensors, unwrapped
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -72,7 +73,7 @@ def extreme(operation: str, pair: str, empty: float) -> Any:
     def reduce(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True) -> Any:
         if where is not True and initial is NOTHING:
             raise ValueError(f"reduction operation {pair!r} does not have an identity, so `where` needs `initial`")
-        a = chosen(a, where, empty if a._array.dtype.kind == "f" else unwrapped(initial))
+        a = chosen(a, where, empty if dtypes.is_floating(a._array.dtype) else unwrapped(initial))
         found = getattr(ops, operation)(a, () if axis is None else axis, keepdim=keepdims)
         if initial is NOTHING:
             return found
@@ -123,7 +124,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 @counterpart(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
     a = cast(a, dtype)
-    if a._array.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(a._array.dtype):
         a = ops.to_dtype(a, np.dtype(float))
     if where is True:
         return ops.mean(a, axis, keepdim=keepdims)
@@ -172,7 +173,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 def filled(a: Any, value: Any) -> Any:
-    return ops.where(ops.isnan(a), value, a) if a._array.dtype.kind in "fc" else a
+    return ops.where(ops.isnan(a), value, a) if dtypes.is_differentiable(a._array.dtype) else a
 
 
 @counterpart(np.nansum)
@@ -400,7 +401,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         raise ops.Missing("histogram with densities, weights or automatic bins")
     counts, edges = np.histogram(unwrapped(a), unwrapped(bins), range)
     (a,) = tensors((a,))
-    if isinstance(bins, int) and range is None and a._array.size and a._array.dtype.kind == "f":
+    if isinstance(bins, int) and range is None and a._array.size and dtypes.is_floating(a._array.dtype):
         return Tensor(counts, a._xp), edges_of(a, bins)
     return Tensor(counts, a._xp), bins if isinstance(bins, Tensor) else Tensor(edges, a._xp)
 

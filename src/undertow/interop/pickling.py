@@ -13,7 +13,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from undertow.backend import namespace_of
+from undertow.backend import dtypes, namespace_of
 from undertow.modes import no_grad
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
 
@@ -21,6 +21,7 @@ from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
 def rebuild(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
     """A tensor of the class around an array; `__init__` of a subclass is not called."""
     tensor = object.__new__(cls)
+    dtypes.is_storable(array.dtype)  # bfloat16 may not have been used here before
     Tensor.__init__(tensor, array, namespace_of(device), LEAF if requires_grad else None)
     return tensor
 

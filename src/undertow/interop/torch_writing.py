@@ -16,7 +16,8 @@ import numpy as np
 from undertow.interop.torch_files import STORAGES
 from undertow.tensor import LEAF, Tensor
 
-STORAGE_NAMES = {np.dtype(dtype): name for name, dtype in STORAGES.items()}
+#: names of dtypes -> PyTorch's storage classes
+STORAGE_NAMES = {dtype: name for name, dtype in STORAGES.items()}
 
 # the pickle machine's instructions, as protocol 2 has them
 PROTOCOL, STOP, NONE, TRUE, FALSE = b"\x80\x02", b".", b"N", b"\x88", b"\x89"
@@ -33,8 +34,13 @@ def write_torch_file(file: BinaryIO, tree: Any) -> None:
         archive.writestr("archive/data.pkl", PROTOCOL + instructions + STOP)
         archive.writestr("archive/byteorder", "little")
         for key, array in enumerate(writer.arrays):
-            archive.writestr(f"archive/data/{key}", array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+            archive.writestr(f"archive/data/{key}", little_endian(array).tobytes())
         archive.writestr("archive/version", "3\n")
+
+
+def little_endian(array: Any) -> Any:
+    bits = array.view(np.uint16) if array.dtype.kind == "V" else array
+    return bits.astype(bits.dtype.newbyteorder("<"), copy=False)
 
 
 class _Writer:
@@ -46,7 +52,9 @@ class _Writer:
 
     def encoded(self, obj: Any, name: str) -> bytes:
         """The instructions that build `obj`; `name` says where in the tree it is."""
-        if isinstance(obj, Tensor) or type(obj).__module__ == "numpy":
+        if isinstance(obj, np.generic):
+            obj = obj.item()
+        if isinstance(obj, Tensor | np.ndarray):
             return self.tensor(obj, name)
         if isinstance(obj, dict):
             pairs = [self.encoded(x, f"{name}.{k}") for k, v in obj.items() for x in (self.key(k, name), v)]
@@ -58,9 +66,11 @@ class _Writer:
             return NONE if obj is None else TRUE if obj else FALSE
         if isinstance(obj, int | float | str):
             return _plain(obj)
+        if isinstance(obj, complex):
+            return _called("__builtin__", "complex", [_plain(obj.real), _plain(obj.imag)])
         raise TypeError(
             f"a {type(obj).__name__} at {name.lstrip('.') or 'the top'!r} cannot be saved: only dicts, lists, tuples, "
-            "tensors, real numbers, strings and None can, so that loading never runs code. Of a model or an optimizer, "
+            "tensors, numbers, strings and None can, so that loading never runs code. Of a model or an optimizer, "
             "save its state_dict()."
         )
 
@@ -74,7 +84,9 @@ class _Writer:
     def tensor(self, obj: Any, name: str) -> bytes:
         tensor: Any = obj
         array = tensor.detach().cpu()._array if isinstance(obj, Tensor) else np.asarray(obj)
-        if array.dtype not in STORAGE_NAMES:
+        if type(array) is not np.ndarray:
+            raise TypeError(f"a sparse tensor at {name.lstrip('.')!r} cannot be saved: call to_dense() first")
+        if array.dtype.name not in STORAGE_NAMES:
             raise TypeError(
                 f"an array of dtype {array.dtype} at {name.lstrip('.')!r} cannot be saved in PyTorch's format: use a "
                 ".npz file"
@@ -92,7 +104,7 @@ class _Writer:
             self.arrays.append(array)
         key = self.keys[identity]
         parts = ["storage", None, str(key), "cpu", array.size]
-        encoded = [_global("torch", STORAGE_NAMES[array.dtype]) if p is None else _plain(p) for p in parts]
+        encoded = [_global("torch", STORAGE_NAMES[array.dtype.name]) if p is None else _plain(p) for p in parts]
         return MARK + b"".join(encoded) + TUPLE + PERSISTENT
 
 

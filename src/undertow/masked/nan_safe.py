@@ -15,7 +15,7 @@ from typing import Any
 from undertow.autograd.backward import around_pass
 from undertow.autograd.transforms import beneath, plainly, run_function, under, with_beneath
 from undertow.autograd.watch import Watch as Following
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
@@ -247,7 +247,7 @@ def constants_of(node: CompiledNode) -> list[Tensor]:
 
 
 def finite_part(value: Any) -> Any:
-    if not isinstance(value, Tensor) or value._array.dtype.kind not in "fc":
+    if not isinstance(value, Tensor) or not dtypes.is_differentiable(value._array.dtype):
         return value
     return REGISTRY["_where"].function(Tensor(cpu.isfinite(value._array), cpu), value, 0)
 

@@ -35,16 +35,16 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
 
 def as_floats(input: Tensor, dtype: Any) -> Any:
     input = cast(input, dtype)
-    return input if input.dtype.kind in "fc" else ops.to_dtype(input, dtypes.get_default_dtype())
+    return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.get_default_dtype())
 
 
 def largest(dtype: Any) -> Any:
     """What no number of the dtype exceeds."""
-    return math.inf if dtype.kind in "fc" else int(cpu.iinfo(dtype).max)
+    return math.inf if dtypes.is_differentiable(dtype) else int(cpu.iinfo(dtype).max)
 
 
 def smallest(dtype: Any) -> Any:
-    return -math.inf if dtype.kind in "fc" else int(cpu.iinfo(dtype).min)
+    return -math.inf if dtypes.is_differentiable(dtype) else int(cpu.iinfo(dtype).min)
 
 
 def dims_of(input: Tensor, dim: Any) -> tuple[int, ...]:

@@ -1,7 +1,12 @@
 """Neural networks: modules, layers, losses and initialisation, with PyTorch's names and behaviour."""
 
+from typing import TYPE_CHECKING
+
+from undertow import absent as _absent
 from undertow.nn import functional as functional
+from undertow.nn import grad as grad
 from undertow.nn import init as init
+from undertow.nn import modules as modules
 from undertow.nn import utils as utils
 from undertow.nn.activations import CELU as CELU
 from undertow.nn.activations import ELU as ELU
@@ -166,3 +171,6 @@ from undertow.nn.transformer import TransformerDecoder as TransformerDecoder
 from undertow.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from undertow.nn.transformer import TransformerEncoder as TransformerEncoder
 from undertow.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("nn")

@@ -49,16 +49,6 @@ class ReLU(MaybeInPlace):
 relu, relu_ = ops.relu, call.relu_
 
 
-class ReLU6(MaybeInPlace):
-    """min(max(x, 0), 6)."""
-
-    def forward(self, input: Any) -> Any:
-        return call.relu6(input, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
 class LeakyReLU(Module):
     """x above 0, negative_slope * x below."""
 
@@ -137,6 +127,19 @@ class Hardtanh(Module):
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}{inplace_note(self.inplace)}"
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Any) -> Any:
+        return call.relu6(input, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class Hardsigmoid(MaybeInPlace):
@@ -222,21 +225,25 @@ class Softsign(Plain):
         return ops.softsign(input)
 
 
-class ELU(Module):
-    """x above 0, alpha * (exp(x) - 1) below."""
+class Exponential(Module):
+    """What ELU and CELU have in common."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha, self.inplace = alpha, inplace
 
-    def forward(self, input: Any) -> Any:
-        return call.elu(input, self.alpha, inplace=self.inplace)
-
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}{inplace_note(self.inplace)}"
 
 
-class CELU(ELU):
+class ELU(Exponential):
+    """x above 0, alpha * (exp(x) - 1) below."""
+
+    def forward(self, input: Any) -> Any:
+        return call.elu(input, self.alpha, inplace=self.inplace)
+
+
+class CELU(Exponential):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     def forward(self, input: Any) -> Any:

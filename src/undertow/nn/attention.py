@@ -24,7 +24,8 @@ def scaled_dot_product_attention(
 ) -> Any:
     """softmax(query @ key^T * scale + mask) @ value, over the last two dimensions.
 
-    attn_mask   bool: where it is True, attention is paid; float: added to the scores
+    attn_mask   bool: where it is True, attention is paid; float: added to the scores. A query that may see nothing
+                gets zeros.
     is_causal   a query sees only keys up to its own place
     scale       1 / sqrt(size of the last dimension) if None
     enable_gqa  fewer heads of keys and values (dimension -3) than of queries, each used several times
@@ -46,7 +47,7 @@ def scaled_dot_product_attention(
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is not None:
         scores = scores + (additive(ops.logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
-    weights = ops.softmax(scores, -1)
+    weights = ops.softmax(scores, -1) if attn_mask is None else ops._safe_softmax(scores, -1)
     return ops.matmul(ops.dropout(weights, dropout_p) if dropout_p > 0 else weights, value)
 
 
@@ -63,7 +64,7 @@ def additive(forbidden: Any, dtype: Any) -> Any:
 
 def canonical_mask(mask: Any, name: str, dtype: Any) -> Any:
     """A mask as numbers to add; where a bool mask is True, no attention is paid."""
-    if mask is None or mask.dtype.kind == "f":
+    if mask is None or dtypes.is_floating(mask.dtype):
         return mask
     if mask.dtype != dtypes.bool_:
         raise AssertionError(f"only bool and floating types of {name} are supported")
@@ -87,7 +88,8 @@ def check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, attn_m
         )
     if key_padding_mask is not None and key_padding_mask.dim() != query.dim() - 1:
         raise AssertionError(
-            f"expected `key_padding_mask` to be None or {query.dim() - 1}-D but found {key_padding_mask.dim()}-D tensor"
+            f"expected `key_padding_mask` to be `None` or {query.dim() - 1}-D but found {key_padding_mask.dim()}-D "
+            "tensor instead"
         )
     if attn_mask is not None and attn_mask.dim() not in (2, 3):
         raise AssertionError(f"expected `attn_mask` to be None, 2-D or 3-D but found {attn_mask.dim()}-D tensor")
@@ -232,7 +234,10 @@ def weighed_values(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, need_wei
     if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
         return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
     scores = ops.bmm(q * math.sqrt(1 / q.shape[-1]), ops.transpose(k, -2, -1))
-    weights = ops.softmax(scores if mask is None else scores + mask, -1)
+    if mask is not None:
+        scores = scores + mask
+    # as in PyTorch, a query that sees nothing gets zeros, or NaN if the weights are asked for
+    weights = ops.softmax(scores, -1) if mask is None or need_weights else ops._safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = ops.dropout(weights, dropout_p)
     return ops.bmm(weights, v), weights

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.nn.backward_hooks import BackwardWatch
+from undertow.nn.old_backward_hooks import BOTH, watch_last_node
 from undertow.nn.state import Stateful
 from undertow.tensor import Tensor
 
@@ -29,6 +30,7 @@ class Hooks:
         self.forward: OrderedDict[int, Any] = OrderedDict()
         self.backward_pre: OrderedDict[int, Any] = OrderedDict()
         self.backward: OrderedDict[int, Any] = OrderedDict()
+        self.old_backward: OrderedDict[int, Any] = OrderedDict()
 
 
 def add(hooks: OrderedDict[int, Any], hook: Hook, prepend: bool) -> RemovableHandle:
@@ -131,7 +133,18 @@ class Called(Stateful):
         >>> layer(ut.tensor([-1.0, 2.0], requires_grad=True)).sum().backward()
         [0.0, 1.0]
         """
+        if self._own_hooks().old_backward:
+            raise RuntimeError(BOTH)
         return add(self._own_hooks().backward, Hook(hook), prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, grad_inputs, grad_outputs)` with the gradients of the module's last operation.
+
+        Deprecated: `register_full_backward_hook` gives those of the module.
+        """
+        if self._own_hooks().backward:
+            raise RuntimeError(BOTH)
+        return add(self._own_hooks().old_backward, Hook(hook), False)
 
 
 class Call:
@@ -171,6 +184,9 @@ class Call:
                     stacklevel=4,
                 )
             self.result = watch.around_outputs(self.result)
+        old = [hook.function for _, hook in self.all_of("old_backward")]
+        if old:
+            watch_last_node(self.module, self.args, self.result, old)
         return self.result
 
     def make_watch(self) -> BackwardWatch | None:
@@ -235,4 +251,13 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_inputs, grad_outputs)` for any module."""
+    if everywhere().old_backward:
+        raise RuntimeError(BOTH)
     return add(everywhere().backward, Hook(hook), False)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_backward_hook` for any module."""
+    if everywhere().backward:
+        raise RuntimeError(BOTH)
+    return add(everywhere().old_backward, Hook(hook), False)

@@ -55,6 +55,11 @@ class RNNCellBase(Module):
                     f"{self._get_name()}: Expected hidden of {input.dim()} dimensions and size {self.hidden_size}, got "
                     f"{list(state.shape)}"
                 )
+            if state.shape[0] != input.shape[0] and input.dim() == 2:
+                raise RuntimeError(
+                    f"Input batch size {input.shape[0]} doesn't match hidden batch size {state.shape[0]}: a state is "
+                    "not spread over the examples"
+                )
 
     def _zeros(self, input: Any) -> Any:
         return ops.new_zeros(input, (*input.shape[:-1], self.hidden_size))

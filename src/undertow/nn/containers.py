@@ -110,6 +110,22 @@ class Sequential(Numbered):
             raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
         return self.extend(other)
 
+    def _repeats(self, other: Any) -> int:
+        if not isinstance(other, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(other)}")
+        if other <= 0:
+            raise ValueError(f"Non-positive multiplication factor {other} for {type(self)}")
+        return other
+
+    def __mul__(self, other: int) -> Sequential:
+        """The same modules, with the same parameters, again and again."""
+        return Sequential(*list(self) * self._repeats(other))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other: int) -> Sequential:
+        return self.extend(list(self) * (self._repeats(other) - 1))
+
 
 class ModuleList(Numbered):
     """A list of modules, which are registered."""
@@ -202,9 +218,19 @@ class ModuleDict(Module):
                 "ModuleDict.update should be called with an iterable of key/value pairs, but got "
                 f"{type(modules).__name__}"
             )
-        pairs = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
+        pairs = modules.items() if isinstance(modules, Mapping | ModuleDict) else checked_pairs("ModuleDict", modules)
         for name, module in pairs:
             self[name] = module
+
+
+def checked_pairs(name: str, pairs: Iterable[Any]) -> Iterator[Any]:
+    for k, pair in enumerate(pairs):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{name} update sequence element #{k} should be Iterable; is {type(pair).__name__}")
+        found = tuple(pair)
+        if len(found) != 2:
+            raise ValueError(f"{name} update sequence element #{k} has length {len(found)}; 2 is required")
+        yield found
 
 
 def as_parameter(value: Any) -> Any:
@@ -212,11 +238,18 @@ def as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def described(value: Any) -> str:
+def described(value: Any, type_name: str = "") -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        return f"{kind} containing: [{value.dtype} of size {'x'.join(map(str, value.shape))}]"
+        return (
+            f"{kind} containing: [{type_name or f'undertow.{value.dtype}'} of size {'x'.join(map(str, value.shape))}]"
+        )
     return f"Object of type: {type(value).__name__}"
+
+
+def legacy_name(value: Any) -> str:
+    """The type as a ParameterDict shows it, which in PyTorch is the old one: 'undertow.FloatTensor'."""
+    return value.type() if isinstance(value, Tensor) else ""  # type: ignore[attr-defined]
 
 
 class ParameterList(Module):
@@ -265,7 +298,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({i}): {described(value)}" for i, value in enumerate(self))
+        return "\n".join(f"  ({i}): {described(value)}" for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -338,13 +371,58 @@ class ParameterDict(Module):
             del self[key]
 
     def update(self, parameters: Any) -> None:
-        """Add parameters from a mapping, or from pairs of name and parameter."""
-        pairs = parameters.items() if isinstance(parameters, Mapping | ParameterDict) else parameters
+        """Add parameters from a mapping, or from pairs of name and parameter.
+
+        As in PyTorch, those of a plain dict are added by the order of their names: optimizers count parameters.
+        """
+        if not isinstance(parameters, Iterable):
+            raise TypeError(
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got "
+                f"{type(parameters).__name__}"
+            )
+        if isinstance(parameters, OrderedDict | ParameterDict):
+            pairs: Iterable[Any] = parameters.items()
+        elif isinstance(parameters, Mapping):
+            pairs = [(key, parameters[key]) for key in sorted(parameters)]
+        else:
+            pairs = checked_pairs("ParameterDict", parameters)
         for key, value in pairs:
             self[key] = value
 
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last parameter out; its name and itself."""
+        key = next(reversed(self._keys), None)
+        if key is None:
+            raise KeyError("popitem(): dictionary is empty")
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """Another one, of the same parameters."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """Another one, with the same value under all the names."""
+        return ParameterDict([(key, default) for key in keys])
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __or__(self, other: Any) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ror__(self, other: Any) -> ParameterDict:
+        joined = ParameterDict(other)
+        joined.update(self)
+        return joined
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
     def extra_repr(self) -> str:
-        return "\n".join(f"({key}): {described(value)}" for key, value in self.items())
+        return "\n".join(f"  ({key}): {described(value, legacy_name(value))}" for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

@@ -39,6 +39,8 @@ def ctc_loss(
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    if log_probs.numel() == 0:
+        raise RuntimeError(f"log_probs tensor must not be empty, but has shape {list(log_probs.shape)}")
     single = log_probs.dim() == 2
     x = ops.unsqueeze(log_probs, 1) if single else log_probs
     steps, wanted = (
@@ -46,6 +48,7 @@ def ctc_loss(
         lengths(target_lengths, x.shape[1], "target_lengths"),
     )
     check(x, steps, blank)
+    check_targets(targets, wanted)
     sequences = split_targets(targets, wanted)
     losses = -likelihoods(x, sequences, steps, blank)
     impossible = losses > -IMPOSSIBLE / 10
@@ -59,7 +62,10 @@ def ctc_loss(
 
 def lengths(given: Any, examples: int, name: str) -> list[int]:
     found = given.tolist() if hasattr(given, "tolist") else given
-    found = [int(n) for n in (found if isinstance(found, list | tuple) else [found])]
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if any(isinstance(n, float) for n in found):
+        raise RuntimeError(f"{name} must be integral, but holds floats: convert it with .long()")
+    found = [int(n) for n in found]
     if len(found) != examples:
         raise RuntimeError(f"{name} must be of size batch_size: got {len(found)} for {examples} examples")
     return found
@@ -70,6 +76,23 @@ def check(x: Any, steps: list[int], blank: int) -> None:
         raise RuntimeError("blank must be in label range")
     if max(steps) > x.shape[0]:
         raise RuntimeError(f"Expected input_lengths to have value at most {x.shape[0]}, but got value {max(steps)}")
+    if min(steps) < 0:
+        raise RuntimeError(f"Expected input_lengths to have value at least 0, but got value {min(steps)}")
+
+
+def check_targets(targets: Any, wanted: list[int]) -> None:
+    if min(wanted) < 0:
+        raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {min(wanted)}")
+    if targets.dim() == 2 and targets.shape[1] < max(wanted):
+        raise RuntimeError(
+            f"Expected tensor to have size at least {max(wanted)} at dimension 1, but got size {targets.shape[1]} for "
+            "argument targets: a target is shorter than its target_length"
+        )
+    if targets.dim() == 1 and targets.shape[0] != sum(wanted):
+        raise RuntimeError(
+            f"Expected tensor to have size {sum(wanted)} at dimension 0, but got size {targets.shape[0]} for argument "
+            "targets: they come one after the other, sum(target_lengths) in all"
+        )
 
 
 def split_targets(targets: Any, wanted: list[int]) -> list[list[int]]:
@@ -97,6 +120,9 @@ def likelihoods(x: Any, sequences: list[list[int]], steps: list[int], blank: int
     index = ops.expand(ops.unsqueeze(states, 0), (x.shape[0], count, 2 * longest + 1))
     emissions = ops.unbind(ops.gather(x, 2, index), 0)
     forward = ops.where(starts, emissions[0], IMPOSSIBLE)
+    if min(steps) == 0:  # without a step, only the empty sequence is possible, and certain
+        at_start = ops.tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
+        forward = ops.where(running > 0, forward, at_start)
     for t, emission in enumerate(emissions[1:], 1):
         stepped = ops.pad(forward[:, :-1], (1, 0), "constant", IMPOSSIBLE)
         jumped = (

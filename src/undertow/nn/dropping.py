@@ -29,48 +29,58 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 def factors_for(input: Any, shape: Any, p: float) -> Any:
     """Zeros with probability p, else 1 / (1 - p)."""
     with no_grad():
-        kept = ops.bernoulli(ops.full(shape, 1.0 - p, dtype=input.dtype, device=input.device))
-        return kept if p == 1 else kept / (1 - p)
+        if p == 1:
+            return ops.zeros(shape, dtype=input.dtype, device=input.device)
+        return ops.bernoulli(ops.empty(shape, dtype=input.dtype, device=input.device), 1.0 - p) / (1 - p)
 
 
-def drop_channels(input: Any, p: float, training: bool, inplace: bool, shape: Any) -> Any:
+def drop_channels(input: Any, p: float, training: bool, inplace: bool, lead: int) -> Any:
+    """One draw for each place in the first `lead` dimensions: examples and channels, or channels alone."""
     check_probability(p)
     if not training or p == 0:
         return input
-    factors = factors_for(input, shape, p)
+    if input.dim() < lead and p < 1:
+        raise RuntimeError(
+            f"Feature dropout requires at least 2 dimensions in the input, examples and channels, but got "
+            f"{input.dim()}. Use dropout to drop single elements."
+        )
+    factors = factors_for(input, (*input.shape[:lead], *[1] * (input.dim() - lead)), p)
     return input.mul_(factors) if inplace else input * factors
 
 
-def channel_shape(name: str, input: Any, dims: int) -> tuple[int, ...]:
-    """One element for every channel of every example; without a dimension of examples there is one."""
+def warn_of_dims(name: str, input: Any, dims: int) -> None:
     if input.dim() not in (dims + 1, dims + 2):
-        raise RuntimeError(
-            f"{name}: Expected {dims + 1}D or {dims + 2}D input, but received a {input.dim()}D input: channels come "
-            "before the last dimensions"
+        warn_user(
+            f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated: it is for inputs of {dims + 1} "
+            f"or {dims + 2} dimensions, channels and {dims} of space. Use dropout to drop single elements."
         )
-    lead = input.shape[: input.dim() - dims]
-    return (*lead, *[1] * dims)
 
 
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Whole channels of (examples, channels, length) 0 with probability p."""
-    return drop_channels(input, p, training, inplace, channel_shape("dropout1d", input, 1))
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input: channels come before the last "
+            "dimension"
+        )
+    return drop_channels(input, p, training, inplace, input.dim() - 1)
 
 
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Whole channels of (examples, channels, height, width) 0 with probability p."""
+    warn_of_dims("dropout2d", input, 2)
     if input.dim() == 3:
         warn_user(
-            "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1-D dropout behavior is "
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
             "desired - input is interpreted as shape (N, C, L), where C is the channel dim. Use dropout1d for that."
         )
-        return drop_channels(input, p, training, inplace, channel_shape("dropout2d", input, 1))
-    return drop_channels(input, p, training, inplace, channel_shape("dropout2d", input, 2))
+    return drop_channels(input, p, training, inplace, 2)
 
 
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
-    return drop_channels(input, p, training, inplace, channel_shape("dropout3d", input, 3))
+    warn_of_dims("dropout3d", input, 3)
+    return drop_channels(input, p, training, inplace, 2 if input.dim() == 5 else 1)
 
 
 def drop_to_saturation(input: Any, p: float, inplace: bool, shape: Any) -> Any:
@@ -78,7 +88,7 @@ def drop_to_saturation(input: Any, p: float, inplace: bool, shape: Any) -> Any:
     if p == 1:
         return input.mul_(0.0) if inplace else input * 0.0
     with no_grad():
-        kept = ops.bernoulli(ops.full(shape, 1.0 - p, dtype=input.dtype, device=input.device))
+        kept = ops.bernoulli(ops.empty(shape, dtype=input.dtype, device=input.device), 1.0 - p)
         a = 1 / math.sqrt((SATURATION * SATURATION * p + 1) * (1 - p))
         shift = (1 - kept) * (a * SATURATION) - a * SATURATION * p
         scale = kept * a
@@ -94,5 +104,8 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
 def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """alpha_dropout of whole channels."""
     check_probability(p)
-    shape = (*input.shape[:2], *[1] * (input.dim() - 2))
-    return drop_to_saturation(input, p, inplace, shape) if training and p > 0 else input
+    if not training or p == 0:
+        return input
+    if input.dim() < 2 and p < 1:
+        raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {input.dim()}")
+    return drop_to_saturation(input, p, inplace, (*input.shape[:2], *[1] * (input.dim() - 2)))

@@ -6,8 +6,9 @@ Most are operations as they are; here are those that take their arguments in ano
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from undertow import absent as _absent
 from undertow import ops
 from undertow.graph.sites import warn_user
 from undertow.modes import no_grad
@@ -25,9 +26,9 @@ from undertow.nn.fractional import fractional_max_pool2d_with_indices as fractio
 from undertow.nn.fractional import fractional_max_pool3d as fractional_max_pool3d
 from undertow.nn.fractional import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
 from undertow.nn.linear_loss import linear_cross_entropy as linear_cross_entropy
-from undertow.nn.margins import multi_margin_loss as multi_margin_loss
-from undertow.nn.margins import multilabel_margin_loss as multilabel_margin_loss
+from undertow.nn.margins import multi_margin_loss, multilabel_margin_loss
 from undertow.nn.margins import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from undertow.nn.old_arguments import takes_old_arguments
 from undertow.nn.sampling import affine_grid as affine_grid
 from undertow.nn.sampling import grid_sample as grid_sample
 from undertow.ops import folding
@@ -37,16 +38,23 @@ from undertow.ops.out_variants import public_function
 #: operations whose own arguments are those of torch.nn.functional
 OPERATIONS = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear binary_cross_entropy binary_cross_entropy_with_logits
-channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss
-cosine_similarity cross_entropy embedding_bag gaussian_nll_loss gelu glu group_norm hardshrink hinge_embedding_loss
-instance_norm interpolate kl_div layer_norm linear logsigmoid lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss
-max_pool1d max_pool2d max_pool3d multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist
-pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softplus
-softshrink softsign tanh tanhshrink triplet_margin_loss
+avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d cosine_similarity embedding_bag gaussian_nll_loss gelu glu group_norm hardshrink
+instance_norm interpolate layer_norm linear logsigmoid lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d
+normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm sigmoid softplus softshrink
+softsign tanh tanhshrink
+""".split()
+
+#: and those that also take how a loss was reduced in older programs
+LOSSES = """
+binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss kl_div
+margin_ranking_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
+triplet_margin_loss
 """.split()
 
 globals().update({name: public_function(name) for name in OPERATIONS})
+globals().update({name: takes_old_arguments(public_function(name)) for name in LOSSES})
+multi_margin_loss, multilabel_margin_loss = map(takes_old_arguments, (multi_margin_loss, multilabel_margin_loss))
 
 
 # ---- activations that may work in place
@@ -148,6 +156,7 @@ def weighted(losses: Any, weight: Any, reduction: str) -> Any:
     return total if reduction == "sum" else total / ops.sum(weight)
 
 
+@takes_old_arguments
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """The squared difference."""
     if weight is None:
@@ -155,6 +164,7 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = 
     return weighted(ops.mse_loss(input, target, reduction="none"), weight, reduction)
 
 
+@takes_old_arguments
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """The absolute difference."""
     if weight is None:
@@ -167,6 +177,15 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     if weight is None:
         return ops.huber_loss(input, target, reduction=reduction, delta=delta)
     return weighted(ops.huber_loss(input, target, reduction="none", delta=delta), weight, reduction)
+
+
+# ---- convolution
+
+
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+    """Convolution of (time, examples, channels) with a weight of (size, channels in, channels out)."""
+    turned = ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0))
+    return ops.permute(ops.conv1d(*turned, bias, padding=pad), (2, 0, 1))
 
 
 # ---- embeddings
@@ -197,7 +216,7 @@ def embedding(
 
 def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     with no_grad():
-        used = ops.unique(ops.reshape(indices, (-1,)))
+        used = ops.unique(ops.reshape(indices, (-1,))).long()
         rows = ops.index_select(weight, 0, used)
         norms = ops.norm(rows, norm_type, 1, True)
         factors = ops.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
@@ -296,3 +315,6 @@ def unpool_of(dims: int) -> Callable[..., Any]:
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = unpool_of(1), unpool_of(2), unpool_of(3)
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("nn.functional")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from undertow import absent as _absent
 from undertow import ops
+from undertow.backend import dtypes
 from undertow.graph.sites import warn_user
 from undertow.modes import no_grad
 
@@ -57,8 +59,33 @@ def trunc_normal_(
         warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution may be incorrect.")
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     with no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        return tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean).clamp_(a, b)
+        if high - low > COMMON:
+            return _drawn_until_inside(tensor, mean, std, a, b, generator)
+        return _drawn_until_likely(tensor, mean, std, a, b, generator)
+
+
+#: of normal numbers: where more than this part lies inside the bounds, those outside are drawn again
+COMMON = 0.3
+
+
+def _drawn_until_inside(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    low, high = (tensor.new_tensor(x).item() for x in (a, b))
+    found = tensor.normal_(mean, std, generator=generator)
+    while (outside := (found < low) | (found > high)).any():
+        found = ops.where(outside, ops.empty_like(found).normal_(mean, std, generator=generator), found)
+    return tensor if found is tensor else tensor.copy_(found)
+
+
+def _drawn_until_likely(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    """Uniform numbers, each kept with a probability proportional to its density."""
+    highest = ((max(a, min(mean, b)) - mean) / std) ** 2
+    waiting = ops.ones_like(tensor, dtype=dtypes.bool_)
+    while waiting.any():
+        tried = ops.empty_like(tensor).uniform_(a, b, generator=generator)
+        tensor.copy_(ops.where(waiting, tried, tensor))
+        density = ((tried - mean) / std) ** 2 * -0.5 + 0.5 * highest
+        waiting = waiting & (ops.empty_like(tensor).uniform_(generator=generator).log_() > density)
+    return tensor
 
 
 def constant_(tensor: Any, val: float) -> Any:
@@ -184,3 +211,7 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
         for column in range(columns):
             tensor[ops.randperm(rows, generator=generator)[:zeros], column] = 0.0
         return tensor
+
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("nn.init")

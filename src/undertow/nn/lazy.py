@@ -59,7 +59,7 @@ class Uninitialized(Tensor):
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a real one of this shape, with memory that is to be initialised."""
         device, dtype = self._xp.device if device is None else device, self.dtype if dtype is None else dtype
-        data = ops.empty(tuple(shape), device=device, dtype=dtype)
+        data = ops.empty(shape if isinstance(shape, int) else tuple(shape), device=device, dtype=dtype)
         self.__class__ = self.becomes
         Tensor.__init__(self, data._array, data._xp, self._edge)
 
@@ -155,6 +155,30 @@ class LazyModule(Module):
         for name, tensor in [*self._parameters.items(), *self._buffers.items()]:
             if tensor is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = tensor if is_lazy(tensor) or keep_vars else tensor.detach()
+
+
+class LazyModuleMixin(LazyModule):
+    """The first base class of a lazy module of your own; see `LazyModule`.
+
+    >>> import undertow as ut
+    >>> class Scale(ut.nn.modules.lazy.LazyModuleMixin, ut.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = ut.nn.UninitializedParameter()
+    ...
+    ...     def initialize_parameters(self, input):
+    ...         self.factor.materialize(input.shape[-1:])
+    ...         ut.nn.init.ones_(self.factor)
+    ...
+    ...     def forward(self, input):
+    ...         return input * self.factor
+    >>> Scale()(ut.zeros(2, 3)).shape
+    undertow.Size([2, 3])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.begin()
 
 
 def _initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -11,11 +11,18 @@ from undertow.nn import functional as F
 from undertow.nn.distances import PairwiseDistance
 from undertow.nn.linear import Linear
 from undertow.nn.module import Module
+from undertow.nn.old_arguments import takes_old_arguments
 
 
 class Loss(Module):
     """A loss that is averaged, summed or given for each element (reduction = 'mean', 'sum', 'none')."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = takes_old_arguments(cls.__init__)  # type: ignore[method-assign]
+
+    @takes_old_arguments
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = reduction

@@ -4,8 +4,9 @@ The loops below work in place on arrays whose examples are the last dimension, (
 gate is contiguous, which halves the time of what is done to it. A backward pass that is itself to be differentiated
 runs the recurrence again, step by step, out of ordinary operations.
 
-sigmoid(x) is taken as tanh(x / 2) / 2 + 1 / 2, so that one call serves all gates; its error is that of rounding 1. The
-weights are halved before the loop, which is exact.
+What happens between the products of matrices is a kernel of the compiled core, or the same in NumPy (`step`,
+`step_gradient`). sigmoid(x) is taken there as tanh(x / 2) / 2 + 1 / 2, so that one call serves all gates; its error is
+that of rounding 1. The weights are halved before the loop, which is exact.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from typing import Any
 
 from undertow import ops
 from undertow.autograd.function import Function
+from undertow.backend.kernels import lstm_step, lstm_step_gradient
 from undertow.modes import current
+from undertow.nn import steps
 from undertow.nn.recurrence import before, recorded_gradients
-from undertow.nn.steps import lstm_step, run_steps
 from undertow.ops.rows import row_kernel
 from undertow.tensor import Tensor
-
-#: bytes of one array in a group of steps
-CHUNK = 2**19
 
 
 class LSTMRecurrence(Function):
@@ -69,7 +68,7 @@ def check_dtypes(input: Any, *state: Any) -> None:
 def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     def run(input: Any, h0: Any, c0: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> Any:
         gates = ops.linear(input, weight_ih, bias_ih)
-        out, (h, c) = run_steps(lstm_step, gates, (h0, c0), (weight_hh, bias_hh, None), ctx.reverse)
+        out, (h, c) = steps.run_steps(steps.lstm_step, gates, (h0, c0), (weight_hh, bias_hh, None), ctx.reverse)
         return out, h, c
 
     return recorded_gradients(ctx, run, grads, inputs) + (None,)
@@ -81,19 +80,19 @@ def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tup
 @row_kernel
 def run(xp: Any, x: Any, state: tuple[Any, Any], weights: list[Any], reverse: bool) -> tuple[Any, Any, Any, Any]:
     """Gates after activation, h and c (before the first step, and after each), and tanh(c) of all steps."""
-    (steps, rows, width), size, dtype = x.shape, state[0].shape[-1], x.dtype
-    factors = xp.full((4, size), 0.5, dtype)
-    factors[2] = 1  # i, f, g, o: all but g are sigmoids
-    factors = factors.reshape(4 * size, 1)
-    weight = joined(xp, weights) * factors
-    operands = xp.empty((steps + 1, weight.shape[1], rows), dtype)  # what `weight` multiplies: x, h and 1
-    hidden, cells = operands[:, width : width + size], xp.empty((steps + 1, size, rows), dtype)
+    (count, rows, width), size, dtype = x.shape, state[0].shape[-1], x.dtype
+    weight = joined(xp, weights)
+    sigmoids = weight[: 2 * size], weight[3 * size :]  # i, f and o: see above
+    for gate in sigmoids:
+        xp.multiply(gate, 0.5, gate)
+    operands = xp.empty((count + 1, weight.shape[1], rows), dtype)  # what `weight` multiplies: x, h and 1
+    hidden, cells = operands[:, width : width + size], xp.empty((count + 1, size, rows), dtype)
     operands[:, width + size :] = 1
     starts, first = (operands[1:], -1) if reverse else (operands[:-1], 0)
     starts[:, :width] = x.transpose(0, 2, 1)
     hidden[first], cells[first] = state[0].T, state[1].T
-    active, tanhs = (xp.empty((steps, n, rows), dtype) for n in (4 * size, size))
-    forward_loop(xp, reverse, weight, starts, active, hidden, cells, tanhs, factors)
+    active, tanhs = (xp.empty((count, n, rows), dtype) for n in (4 * size, size))
+    forward_loop(xp, reverse, weight, starts, active, hidden, cells, tanhs)
     return active, hidden, cells, tanhs
 
 
@@ -105,35 +104,29 @@ def joined(xp: Any, weights: list[Any]) -> Any:
 
 
 def forward_loop(
-    xp: Any,
-    reverse: bool,
-    weight: Any,
-    operands: Any,
-    active: Any,
-    hidden: Any,
-    cells: Any,
-    tanhs: Any,
-    factors: Any,
+    xp: Any, reverse: bool, weight: Any, operands: Any, active: Any, hidden: Any, cells: Any, tanhs: Any
 ) -> None:
-    columns, rows = active.shape[1:]
-    size = columns // 4
-    factors = xp.repeat(factors, rows, 1)  # as a whole array: broadcasting short rows takes many times as long
-    shifts = 1 - factors
-    part = xp.empty((size, rows), active.dtype)
-    gates = [active[:, k * size : (k + 1) * size] for k in range(4)]
-    add, multiply, tanh, dot = xp.add, xp.multiply, xp.tanh, xp.dot
     starts, ends = (slice(1, None), slice(-1)) if reverse else (slice(-1), slice(1, None))
-    arrays = (operands, active, *gates, hidden[ends], cells[starts], cells[ends], tanhs)
+    arrays = (operands, active, cells[starts], cells[ends], tanhs, hidden[ends])
     way = slice(None, None, -1 if reverse else 1)
     # an array in a loop is a view per step, at half the price of indexing it
-    for operand, a, i, f, g, o, out, start, c, tc in zip(*[array[way] for array in arrays], strict=True):
-        dot(weight, operand, a)
-        tanh(a, a)
-        multiply(a, factors, a)
-        add(a, shifts, a)
-        multiply(f, start, c)
-        add(c, multiply(i, g, part), c)
-        multiply(o, tanh(c, tc), out)
+    for operand, *of_step in zip(*[array[way] for array in arrays], strict=True):
+        xp.dot(weight, operand, of_step[0])
+        if lstm_step(xp, *of_step) is None:
+            step(xp, *of_step)
+
+
+def step(xp: Any, gates: Any, cell: Any, next_cell: Any, tanh_cell: Any, hidden: Any) -> None:
+    """One step: `gates` are activated in place, and the last three filled in."""
+    size = len(cell)
+    xp.tanh(gates, gates)
+    for sigmoid in (gates[: 2 * size], gates[3 * size :]):
+        xp.multiply(sigmoid, 0.5, sigmoid)
+        xp.add(sigmoid, 0.5, sigmoid)
+    i, f, g, o = gates.reshape(4, *cell.shape)
+    xp.multiply(f, cell, next_cell)
+    xp.add(next_cell, i * g, next_cell)
+    xp.multiply(o, xp.tanh(next_cell, tanh_cell), hidden)
 
 
 # ---- backward
@@ -145,59 +138,38 @@ def backward_loop(
 ) -> tuple[Any, Any, Any]:
     """Gradients of the gates before activation, (steps, 4 * hidden, examples), and of the first h and c."""
     g_out, g_h, g_c = grads
-    steps, size, rows = tanhs.shape
-    a = active._array.reshape(steps, 4, size, rows)
-    found = xp.empty_like(a)
-    dh, dc = (xp.zeros((size, rows), a.dtype) if g is None else g.copy(order="C") for g in (g_h, g_c))
-    weight, part = xp.ascontiguousarray(weight_hh._array.T), xp.empty((size, rows), a.dtype)
-    add, multiply, dot = xp.add, xp.multiply, xp.dot
+    dh, dc = (xp.zeros(tanhs.shape[1:], tanhs.dtype) if g is None else g.copy(order="C") for g in (g_h, g_c))
+    weight, found = xp.ascontiguousarray(weight_hh._array.T), xp.empty_like(active._array)
     starts = cells._array[1:] if reverse else cells._array[:-1]
     way = slice(None, None, 1 if reverse else -1)
-    for few in chunks(steps, a[0].nbytes, not reverse):
-        through = slopes(xp, a[few], starts[few], tanhs._array[few], found[few])
-        d = found[few]
-        views = (d.reshape(-1, 4 * size, rows), d[:, :3], d[:, 3], through, a[few][:, 1])
-        arrives = itertools.repeat(None) if g_out is None else g_out[few][way]
-        for arriving, (whole, three, last, via, f) in zip(
-            arrives, zip(*[v[way] for v in views], strict=True), strict=False
-        ):
-            if arriving is not None:
-                add(dh, arriving, dh)
-            add(dc, multiply(dh, via, part), dc)
-            multiply(three, dc, three)
-            multiply(last, dh, last)
-            multiply(dc, f, dc)
-            dot(weight, whole, dh)
-    return found.reshape(steps, 4 * size, rows), dh, dc
+    arrives = itertools.repeat(None) if g_out is None else g_out[way]
+    arrays = [array[way] for array in (active._array, found, starts, tanhs._array)]
+    for arriving, (gates, d_gates, cell, tanh_cell) in zip(arrives, zip(*arrays, strict=True), strict=False):
+        if arriving is not None:
+            xp.add(dh, arriving, dh)
+        if lstm_step_gradient(xp, gates, d_gates, cell, tanh_cell, dh, dc) is None:
+            step_gradient(xp, gates, d_gates, cell, tanh_cell, dh, dc)
+        xp.dot(weight, d_gates, dh)
+    return found, dh, dc
 
 
-def chunks(steps: int, nbytes: int, backwards: bool) -> list[slice]:
-    """Steps in groups that fit into a cache, so that what can be done for several at once stays near."""
-    count = max(1, CHUNK // max(nbytes, 1))
-    groups = [slice(start, min(start + count, steps)) for start in range(0, steps, count)]
-    return groups[::-1] if backwards else groups
-
-
-def slopes(xp: Any, a: Any, start: Any, tc: Any, out: Any) -> Any:
-    """What dc (gates i, f, g) and dh (gate o) are multiplied with, into `out`; returns what leads from dh to dc."""
-    i, g, o = a[:, 0], a[:, 2], a[:, 3]
-    xp.subtract(1, a, out)
-    xp.multiply(out, a, out)
-    of_g = xp.multiply(g, g, out[:, 2])
-    xp.subtract(1, of_g, of_g)
-    for k, partner in enumerate((g, start, i, tc)):
-        xp.multiply(out[:, k], partner, out[:, k])
-    through = tc * tc
-    xp.subtract(1, through, through)
-    return xp.multiply(through, o, through)
+def step_gradient(xp: Any, gates: Any, d_gates: Any, cell: Any, tanh_cell: Any, dh: Any, dc: Any) -> None:
+    """The gradient of one step: `d_gates` is filled in, and `dc` becomes that of the cell before the step."""
+    i, f, g, o = gates.reshape(4, *cell.shape)
+    xp.add(dc, dh * o * (1 - tanh_cell * tanh_cell), dc)
+    factors = (dc * g, dc * cell, dc * i, dh * tanh_cell)
+    slopes = (i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o))
+    for factor, slope, out in zip(factors, slopes, d_gates.reshape(4, *cell.shape), strict=True):
+        xp.multiply(factor, slope, out)
+    xp.multiply(dc, f, dc)
 
 
 def weight_gradients(xp: Any, needs: tuple[bool, ...], d_gates: Any, x: Any, weight_ih: Any, starts: Any) -> list[Any]:
     """Gradients of input, weight_ih, weight_hh, bias_ih and bias_hh, from products over all steps and examples."""
-    steps, columns, rows = d_gates.shape
-    flat = xp.ascontiguousarray(d_gates.transpose(1, 0, 2)).reshape(columns, steps * rows)
+    count, columns, rows = d_gates.shape
+    flat = xp.ascontiguousarray(d_gates.transpose(1, 0, 2)).reshape(columns, count * rows)
     of_input = flat.T.dot(weight_ih).reshape(x.shape) if needs[0] else None
     of_ih = flat.dot(x.reshape(-1, x.shape[-1])) if needs[3] else None
     of_hh = flat.dot(starts.reshape(-1, starts.shape[-1])) if needs[4] else None
-    ones = xp.ones(steps * rows, flat.dtype)
-    return [of_input, of_ih, of_hh, *[flat.dot(ones) if needed else None for needed in needs[5:7]]]
+    of_bias: Any = flat.dot(xp.ones(count * rows, flat.dtype)) if needs[5] or needs[6] else None
+    return [of_input, of_ih, of_hh, *[of_bias.copy() if needed else None for needed in needs[5:7]]]

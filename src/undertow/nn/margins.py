@@ -19,12 +19,12 @@ def reduced(losses: Any, reduction: str) -> Any:
 
 def check_classes(input: Any, target: Any, target_dims: int) -> tuple[Any, Any, bool]:
     """Scores (N, C) and targets with a dimension of examples; whether one had to be added."""
-    if input.ndim not in (1, 2) or input.numel() == 0:
+    if input.ndim not in (1, 2) or input.shape[-1] == 0:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {input.shape}"
         )
-    single = input.ndim == 1
-    if single:
+    single = input.ndim == 1 and (target.ndim == 0 or target_dims == 2)
+    if input.ndim == 1:
         input, target = ops.unsqueeze(input, 0), ops.reshape(target, (1, -1) if target_dims == 2 else (1,))
     if target.ndim != target_dims or target.shape[0] != input.shape[0]:
         raise RuntimeError(f"inconsistent target size, got: {list(target.shape)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from undertow import ops
 from undertow.backend import dtypes, namespace_of
 from undertow.modes import no_grad
 from undertow.nn.calling import Called
@@ -107,6 +108,10 @@ class Module(Called):
 
         return self._apply(convert)
 
+    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+        """Move to a device without the values: parameters and buffers are there, and hold anything."""
+        return self._apply(lambda tensor: ops.empty_like(tensor, device=device), recurse)
+
     def type(self: T, dst_type: Any) -> T:
         """Convert all parameters and buffers to a dtype."""
         return self._apply(lambda tensor: tensor.type(dst_type))
@@ -122,6 +127,10 @@ class Module(Called):
     def half(self: T) -> T:
         """Convert floating-point parameters and buffers to float16."""
         return self._apply(lambda tensor: tensor.half() if tensor.is_floating_point() else tensor)
+
+    def bfloat16(self: T) -> T:
+        """Convert floating-point parameters and buffers to bfloat16."""
+        return self._apply(lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
 
     def cpu(self: T) -> T:
         """Move to the CPU."""
@@ -149,7 +158,8 @@ class Module(Called):
         return "\n".join([f"{self._get_name()}(", *(f"  {line}" for line in lines), ")"])
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._parameters, *self._modules, *self._buffers})
+        """Without the numbers of a Sequential's layers, which are no names."""
+        return sorted(name for name in super().__dir__() if not name[:1].isdigit())
 
 
 def indented(text: str) -> str:

@@ -112,7 +112,7 @@ class BatchNorm(ChannelNorm):
 
     def forward(self, input: Any) -> Any:
         check_dims(input, *self.allowed_dims)
-        if input.shape[1] != self.num_features:
+        if input.shape[1] != self.num_features and (self.affine or self.track_running_stats):
             raise RuntimeError(
                 f"running_mean should contain {input.shape[1]} elements not {self.num_features}: the input has "
                 f"{input.shape[1]} channels, the layer was made for {self.num_features}"

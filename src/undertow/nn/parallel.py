@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from undertow import absent as _absent
 from undertow import ops
 from undertow.autograd.autocast import Autocasts
 from undertow.backend import Device
@@ -48,12 +49,12 @@ def rebuilt(structure: Any, parts: Sequence[Any]) -> Any:
 
 def scatter_kwargs(inputs: tuple[Any, ...], kwargs: dict[str, Any], devices: Sequence[Any], dim: int = 0) -> Any:
     """Arguments and keyword arguments for each device that has examples."""
-    args = scatter(inputs, devices, dim) if inputs else []
-    named = scatter(kwargs, devices, dim) if kwargs else []
-    count = max(len(args), len(named))
-    args = list(args) + [() for _ in range(count - len(args))]
-    named = list(named) + [{} for _ in range(count - len(named))]
-    return args, named
+    args = list(scatter(inputs, devices, dim)) if inputs else []
+    named = list(scatter(kwargs, devices, dim)) if kwargs else []
+    if inputs and kwargs:  # one of them may have no tensors, and be given to all
+        count = min(len(args), len(named))
+        return args[:count], named[:count]
+    return args or [() for _ in named], named or [{} for _ in args]
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
@@ -202,3 +203,17 @@ def data_parallel(
     """One call of `DataParallel(module, ...)`."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
+
+
+class DistributedDataParallel(Module):
+    """For programs that name it, and train in several processes only if they are told to: here there is one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            "DistributedDataParallel: undertow trains in one process: leave the launcher out. nn.DataParallel shares a "
+            "batch among devices."
+        )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("nn.parallel")

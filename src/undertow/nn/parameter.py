@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow import ops
+from undertow.backend import dtypes
 from undertow.compiled import core
 from undertow.tensor import LEAF, Tensor, share_memory
 
@@ -22,7 +23,7 @@ def adopt(tensor: Tensor, data: Any, requires_grad: bool) -> None:
             f"{type(tensor).__name__} wraps a Tensor, but was given {type(data).__name__}: make one first, "
             "for instance with undertow.tensor(...)"
         )
-    if requires_grad and data._array.dtype.kind not in "fc":
+    if requires_grad and not dtypes.is_differentiable(data._array.dtype):
         raise RuntimeError(
             f"Only Tensors of floating point and complex dtype can require gradients; this one is {data._array.dtype}. "
             "Convert it, or pass requires_grad=False."
@@ -66,6 +67,9 @@ class Buffer(Tensor):
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         adopt(self, data, False)
         self.persistent = persistent
+
+    def __repr__(self) -> str:
+        return repr(Tensor(self._array, self._xp, self._edge))
 
 
 if core is not None:

@@ -122,10 +122,10 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool2d(Module):
-    """The mean of every window of (examples, channels, height, width)."""
+class AvgPool(Module):
+    """What AvgPool2d and AvgPool3d have in common."""
 
-    function = staticmethod(ops.avg_pool2d)
+    function: Any
 
     def __init__(
         self,
@@ -156,7 +156,13 @@ class AvgPool2d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool2d(AvgPool):
+    """The mean of every window of (examples, channels, height, width)."""
+
+    function = staticmethod(ops.avg_pool2d)
+
+
+class AvgPool3d(AvgPool):
     """The mean of every window of (examples, channels, depth, height, width)."""
 
     function = staticmethod(ops.avg_pool3d)

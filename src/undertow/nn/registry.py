@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from undertow import absent
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import Tensor
 
@@ -73,19 +74,26 @@ class Members(dict[str, Any]):
 class Registry:
     """The part of Module that registers what is assigned to it."""
 
+    #: whether `__init__` goes on to the next class, for a mixin that stands after Module among the bases
+    call_super_init = False
+
     training: bool
     _parameters: Members
     _buffers: Members
     _modules: Members
     _non_persistent_buffers_set: set[str]
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            refuse_arguments(self, args, kwargs)
         own = self.__dict__
         own["training"] = True
         own["_parameters"] = Members(self)
         own["_buffers"] = Members(self)
         own["_modules"] = Members(self)
         own["_non_persistent_buffers_set"] = set()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     # ---- assignment
 
@@ -97,14 +105,18 @@ class Registry:
             leave_others(self, "_modules", name, "module")
             self._modules[name] = value
         elif isinstance(value, Buffer) and not is_taken(self, name):
-            leave_others(self, "_buffers", name, "buffers")
+            if name not in self.__dict__.get("_buffers", ()):
+                check_name(self, "_buffers", name, "buffer")
             self.register_buffer(name, value, value.persistent)
         else:
             set_plain(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # only for what is not there; it exists so that subclasses can call super().__getattr__
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # Python asks for what is not there; subclasses and programs call it for what was registered, too
+        for kind in KINDS:
+            if name in self.__dict__.get(kind, ()):
+                return self.__dict__[kind][name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{absent.of_modules(name)}")
 
     def __delattr__(self, name: str) -> None:
         for kind in KINDS:
@@ -171,6 +183,14 @@ class Registry:
         own.setdefault("_non_persistent_buffers_set", set())
         for kind in KINDS:
             own[kind] = Members(self, state.get(kind, ()))
+
+
+def refuse_arguments(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    name = type(module).__name__
+    if kwargs:
+        raise TypeError(f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if args:
+        raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
 
 
 def is_taken(module: Any, name: str) -> bool:

@@ -194,7 +194,7 @@ class RNNBase(Module):
         for name, state, size in zip(("hidden[0]", "hidden[1]"), given, sizes, strict=False):
             expected = (count, size) if single else (count, examples, size)
             if tuple(state.shape) != expected:
-                name = name if self.mode == "LSTM" else "hidden size"
+                name = f"{name} size" if self.mode == "LSTM" else "hidden size"
                 raise RuntimeError(f"Expected {name} {expected}, got {list(state.shape)}")
         given = [ops.unsqueeze(state, 1) for state in given] if single else given
         return given if packed is None else [in_order(state, packed.sorted_indices) for state in given]

@@ -198,25 +198,38 @@ class ConstantPadding(Padding):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ZeroPadding(Padding):
-    """Padding with zeros."""
+class ZeroPadding:
+    """Padding with zeros: what makes a ZeroPad of the ConstantPad in as many dimensions."""
 
-    mode = "constant"
+    padding: Any
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
+
+    def extra_repr(self) -> str:
+        return str(self.padding)
 
 
 def padding_layers() -> dict[str, type]:
     """ConstantPad1d, ..., ZeroPad3d: each kind of padding in one, two and three dimensions."""
-    kinds = {"ConstantPad": (ConstantPadding, "constant"), "ZeroPad": (ZeroPadding, "constant"),
-             "ReflectionPad": (Padding, "reflect"), "ReplicationPad": (Padding, "replicate"),
-             "CircularPad": (Padding, "circular")}  # fmt: skip
-    made = {}
-    for kind, (base, mode) in kinds.items():
-        for dims in (1, 2, 3):
-            name = f"{kind}{dims}d"
-            doc = f"{kind.removesuffix('Pad')} padding of the last {dims} dimension(s)."
-            members = {"dims": dims, "mode": mode, "__module__": __name__, "__doc__": doc}
-            made[name] = type(name, (base,), members)
+    made: dict[str, type] = {}
+    for dims in (1, 2, 3):
+        kinds: dict[str, tuple[tuple[type, ...], str]] = {
+            "ConstantPad": ((ConstantPadding,), "constant"),
+            "ReflectionPad": ((Padding,), "reflect"),
+            "ReplicationPad": ((Padding,), "replicate"),
+            "CircularPad": ((Padding,), "circular"),
+        }
+        for kind, (bases, mode) in kinds.items():
+            made[f"{kind}{dims}d"] = padding_layer(kind, dims, bases, mode)
+        constant = made[f"ConstantPad{dims}d"]
+        made[f"ZeroPad{dims}d"] = padding_layer("ZeroPad", dims, (ZeroPadding, constant), "constant")
     return made
+
+
+def padding_layer(kind: str, dims: int, bases: tuple[type, ...], mode: str) -> type:
+    doc = f"{kind.removesuffix('Pad')} padding of the last {dims} dimension(s)."
+    return type(f"{kind}{dims}d", bases, {"dims": dims, "mode": mode, "__module__": __name__, "__doc__": doc})
 
 
 globals().update(padding_layers())

@@ -28,7 +28,9 @@ class IncompatibleKeys(Keys):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
+        return (
+            f"_{super().__repr__()}" if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
+        )
 
 
 class StateHooks:
@@ -64,6 +66,17 @@ class Report:
 
 def quoted(names: list[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
+
+
+class InPlaceHook:
+    """A hook that changes the state it is given, and returns nothing."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> None:
+        if self.hook(*args) is not None:
+            raise RuntimeError("state_dict post-hook must return None: change the dictionary it is given")
 
 
 class Stateful(Tree):
@@ -173,9 +186,11 @@ class Stateful(Tree):
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after the module and its children have written."""
-        return add_hook(self._own_state_hooks().save, hook)
+        return add_hook(self._own_state_hooks().save, InPlaceHook(hook))
 
-    _register_state_dict_hook = register_state_dict_post_hook
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """As `register_state_dict_post_hook`, but the hook may return another dictionary."""
+        return add_hook(self._own_state_hooks().save, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, ...)` with the arguments of `_load_from_state_dict` before the module reads its state."""
@@ -275,3 +290,12 @@ def keys_without_place(module: Any, state: dict[str, Any], prefix: str, own: dic
             name, _, rest = key[len(prefix) :].partition(".")
             if name not in (module._modules if rest else own):
                 yield key
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix, such as DataParallel's "module.", off the names of a state_dict, in place."""
+    for key in [key for key in state_dict if key.startswith(prefix)]:
+        state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", {})
+    for key in [key for key in metadata if key and (key + ".").startswith(prefix)]:
+        metadata[key[len(prefix) :]] = metadata.pop(key)

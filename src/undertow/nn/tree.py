@@ -28,9 +28,9 @@ class Tree(Registry):
                 seen.add(module)
                 yield name, module
 
-    def modules(self) -> Iterator[Any]:
-        """This module and all below it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
+        """This module and all below it, each once (or as often as it is there)."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
@@ -110,11 +110,13 @@ class Tree(Registry):
         if not target:
             raise ValueError("Cannot set the submodule without a target name!")
         path, _, name = target.rpartition(".")
-        parent = self.get_submodule(path)
-        if strict and not isinstance(getattr(parent, name, None), Tree):
-            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
         if not isinstance(module, Tree):
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        if not isinstance(getattr(parent, name, module), Tree):
+            raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from undertow.backend import dtypes, special
+from undertow.backend import dtypes, kernels, special
 from undertow.compiled import twin
 from undertow.ops.arithmetic import mul, sub, true_divide
 from undertow.ops.declare import composite, primitive
@@ -78,6 +78,7 @@ threshold_backward = primitive(
 )
 
 
+@twin
 def positive_part(xp: Any, input: Any) -> Any:
     if input.dtype.kind in "cb":
         require_kinds("relu", input, "fiu")
@@ -122,15 +123,23 @@ def real_number(value: Any) -> Any:
 
 def leaky(xp: Any, input: Any, negative_slope: float = 0.01) -> Any:
     require_kinds("leaky_relu_cpu", input, "f")
-    if 0 <= negative_slope <= 1:
+    found = kernels.leaky(xp, input, input, negative_slope)
+    if found is not None:
+        return found
+    if 0 < negative_slope <= 1:
         return xp.maximum(input, input * negative_slope)
     return xp.where(input > 0, input, input * negative_slope)
+
+
+def leaky_gradient(xp: Any, g: Any, input: Any, negative_slope: float) -> Any:
+    found = kernels.leaky(xp, g, input, negative_slope)
+    return xp.where(xp.greater(input, 0), g, g * negative_slope) if found is None else found
 
 
 leaky_relu = unary(
     "leaky_relu",
     forward=leaky,
-    vjp=lambda xp, g, input, negative_slope: xp.where(xp.greater(input, 0), g, g * negative_slope),
+    vjp=leaky_gradient,
     promote=None,
 )
 
@@ -264,15 +273,17 @@ def negative_part(xp: Any, x: Any) -> Any:
     return xp.where(xp.less(x, 0), x, 0)
 
 
+@twin
 def exponential_linear(xp: Any, input: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     require_kinds("elu_cpu", input, "f")
     below = xp.expm1(negative_part(xp, input) * input_scale) * (alpha * scale)
-    return xp.where(input > 0, input * scale, below)
+    return xp.where(input < 0, below, input * scale)  # nan stays nan
 
 
+@twin
 def elu_gradient(xp: Any, g: Any, input: Any, alpha: float, scale: float, input_scale: float) -> Any:
     below = xp.exp(negative_part(xp, input) * input_scale) * (alpha * scale * input_scale)
-    return g * xp.where(xp.greater(input, 0), scale, below)
+    return g * xp.where(xp.less_equal(input, 0), below, scale)
 
 
 elu = unary("elu", forward=exponential_linear, vjp=elu_gradient, promote=None)
@@ -298,12 +309,18 @@ celu = unary(
 )
 
 
+@twin
 def sigmoid_linear(xp: Any, input: Any) -> Any:
     require_kinds("silu_cpu", input, "fc")
-    return input * xp.sigmoid(input)
+    found = kernels.silu(xp, input)
+    return input * xp.sigmoid(input) if found is None else found
 
 
+@twin
 def silu_gradient(xp: Any, g: Any, input: Any) -> Any:
+    found = kernels.silu_gradient(xp, g, input)
+    if found is not None:
+        return found
     s = xp.sigmoid(input)
     return g * xp.conj(s * (1 + input * (1 - s)))
 
@@ -316,6 +333,7 @@ def log1p_of_exp(xp: Any, x: Any) -> Any:
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
+@twin
 def log_one_plus_exp(xp: Any, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     require_kinds("softplus_cpu", input, "f")
     x = input * beta

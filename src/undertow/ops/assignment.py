@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import ONE_HOLDER, CopySlices
 from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
@@ -159,8 +159,8 @@ def is_simple(value: Any, tensor: Tensor) -> bool:
     if type(value) is Tensor:
         return value._array.dtype is dtype and value._xp is tensor._xp
     if type(value) is float:
-        return dtype.kind == "f"
-    return type(value) is int and (dtype.kind == "f" or (dtype.kind == "i" and 0 <= value < 128))
+        return dtypes.is_floating(dtype)
+    return type(value) is int and (dtypes.is_floating(dtype) or (dtype.kind == "i" and 0 <= value < 128))
 
 
 def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tensor: bool) -> bool:

@@ -227,6 +227,7 @@ fused_attention = primitive(
     node="ScaledDotProductFlashAttentionForCpuBackward0",
     outputs=("result", "logsumexp"),
     nondifferentiable=("logsumexp",),
+    exact=("logsumexp",),
 )
 
 
@@ -239,6 +240,6 @@ def is_plain_attention(query: Any, key: Any, value: Any) -> bool:
         and q[-1] == k[-1]
         and k[-2] == v[-2]
         and 0 not in q + k + v
-        and query.dtype.kind == "f"
+        and dtypes.is_floating(query.dtype)
         and query.dtype == key.dtype == value.dtype
     )

@@ -55,7 +55,7 @@ def embedding_bag(
     offsets, per_sample_weights = [
         None if t is None else as_operand("embedding_bag", "offsets", t) for t in (offsets, per_sample_weights)
     ]
-    if weight.dtype == dtypes.int64 and input.dtype.kind == "f":
+    if weight.dtype == dtypes.int64 and dtypes.is_floating(input.dtype):
         warnings.warn(
             "Argument order of embedding_bag was changed: `embedding_bag(weight, input, ...)` is deprecated. Use "
             "`embedding_bag(input, weight, ...)`.",
@@ -63,7 +63,11 @@ def embedding_bag(
         )
         input, weight = weight, input
     check_arguments(input, weight, offsets, mode, per_sample_weights)
+    check_max(mode, scale_grad_by_freq, sparse)
     starts = bag_starts(input, offsets, include_last_offset)
+    if offsets is not None and include_last_offset:
+        end = offsets._array[-1]
+        input, per_sample_weights = (None if x is None else x[:end] for x in (input, per_sample_weights))
     bags, indices = bag_of_each(input, starts), reshape(input, (-1,))
     check_indices(indices._array, weight.shape[0])
     if max_norm is not None:
@@ -105,10 +109,17 @@ def check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: A
         )
 
 
+def check_max(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
+
+
 def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Scale down, in place and unrecorded, the rows of a table that are too long and are looked up."""
     with no_grad():
-        used = Tensor(weight._xp.unique(indices), weight._xp)
+        used = Tensor(weight._xp.unique(indices).astype(dtypes.int64), weight._xp)
         rows = index_select(weight, 0, used)
         norms = linalg_vector_norm(rows, norm_type, -1, True)
         factors = where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)

@@ -138,6 +138,7 @@ def channel_norm(name: str, node: str) -> Any:
         node=node,
         outputs=("result", "mean", "rstd", "variance"),
         nondifferentiable=("mean", "rstd", "variance"),
+        exact=("mean", "rstd", "variance"),
         optional=("weight", "bias"),
     )
 
@@ -174,6 +175,8 @@ def batch_norm(
     count = math.prod(input.shape) // max(input.shape[1], 1)
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+    if count == 0:  # no examples, no statistics
+        return scaled_and_shifted(input * 1, per_channel(weight, input.ndim), per_channel(bias, input.ndim))
     out, means, _, variances = over_batch(input, weight, bias, 0, eps)
     _move("batch_norm", running_mean, means, momentum)
     _move("batch_norm", running_var, variances, momentum, count)
@@ -251,6 +254,8 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(shape)} and num_groups={num_groups}"
         )
+    if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
     for name, x in (("weight", weight), ("bias", bias)):
         if x is not None and tuple(x.shape) != shape[1:2]:
             raise RuntimeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import twin
 from undertow.ops.arithmetic import not_implemented
 from undertow.ops.declare import REGISTRY, adapter, alias, composite, primitive
 from undertow.ops.elementwise import unary
@@ -233,6 +234,7 @@ _clamp_tensors = primitive(
 )
 
 
+@twin
 def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) -> Any:
     refuse_unordered("clamp", input)
     out = input if min is None else xp.maximum(input, min)
@@ -243,6 +245,7 @@ def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) ->
     return out
 
 
+@twin
 def clamp_to_numbers_rule(xp: Any, g: Any, input: Any, min: Any, max: Any) -> Any:
     if min is None or max is None:
         return xp.where(xp.less_equal(input, max) if min is None else xp.greater_equal(input, min), g, 0)

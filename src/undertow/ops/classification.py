@@ -204,7 +204,7 @@ def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
         losses = sum(losses, rest)
     if reduction == "mean":
         total = sum(coefficients, rest) if rest else coefficients
-        losses = losses / total
+        losses = losses / recorded.astype(total, losses.dtype)
         coefficients = coefficients / recorded.reshape(total, (total.shape[0], *[1] * len(rest)))
     return (losses, coefficients), 0
 
@@ -235,6 +235,7 @@ nll_of_classes = primitive(
     batch=batch_losses,
     outputs=("loss", "coefficients"),
     nondifferentiable=("coefficients",),
+    exact=("coefficients",),
     optional=("weight",),
     node="NllLossBackward0",
 )
@@ -293,7 +294,7 @@ def batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) ->
     if reduction != "mean":
         return total, 0
     counted, _ = batch_classes(lambda x, t: nll_of_classes(x, t, weight, ignore_index, "none")[1], tensors, in_dims[:2])
-    return total / (sum(counted, rest) if rest else counted), 0
+    return total / recorded.astype(sum(counted, rest) if rest else counted, total.dtype), 0
 
 
 cross_entropy_of_classes = primitive(
@@ -443,14 +444,14 @@ def _smoothed_cross_entropy(
     losses = own * (1 - label_smoothing) - of_all * (label_smoothing / input.shape[axis])
     if reduction == "none":
         return losses
-    return sum(losses) if reduction == "sum" else sum(losses) / sum(of_targets)
+    return sum(losses) if reduction == "sum" else sum(losses) / recorded.astype(sum(of_targets), losses.dtype)
 
 
 def _cross_entropy_of_probabilities(
     input: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
 ) -> Any:
     check_reduction(reduction)
-    if target.dtype.kind != "f":
+    if not dtypes.is_floating(target.dtype):
         name = type_name(target)
         raise RuntimeError(f"Expected floating point type for target with class probabilities, got {name}")
     axis = class_axis(input.shape)

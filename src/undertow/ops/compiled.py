@@ -21,19 +21,20 @@ from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.graph import sites
 from undertow.graph.accumulate import AccumulateGrad, leaf_edge
-from undertow.graph.history import recorded_edge
+from undertow.graph.history import rebase_history, recorded_edge
 from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.modes import State, state_variable
 from undertow.ops.inline import lambda_body
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Extra, Tensor, extra_of, version_of
-from undertow.tensor.metadata import DEFAULT, INFERENCE, NO_COUNTER, NO_GRAD
+from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
+from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
 from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
 
 if TYPE_CHECKING:
     from undertow.ops.declare import Op
+    from undertow.ops.inplace_templates import InPlaceBuild
     from undertow.ops.templates import Build
 
 if core is not None:
@@ -44,14 +45,15 @@ if core is not None:
         INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
-        internal=sites.INTERNAL, cpu=cpu, recorded=recorded,
+        internal=sites.INTERNAL, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
+        own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     sites.tell(core.take_sites)
 
 Tree = tuple[Any, ...]
 
-#: the most arguments, and tensors, of an operation that the core deals with
-MOST_ARGUMENTS, MOST_EDGES = 12, 8
+#: the most arguments, tensors, and outputs kept by the node, of an operation that the core deals with
+MOST_ARGUMENTS, MOST_EDGES, MOST_SAVED_OUTPUTS = 12, 8, 4
 
 
 # ---- operations
@@ -64,14 +66,23 @@ def operation(op: Op, function: Any, build: type[Build]) -> Any:
     return core.Operation(function, lambda: describe(op, build))
 
 
+def with_out(op: Op, function: Any) -> Any:
+    """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
+    return core.Operation(function, op.function) if is_compiled(op) else function
+
+
+def is_compiled(op: Op) -> bool:
+    return core is not None and type(op.function) is core.Operation
+
+
 def is_usual(op: Op) -> bool:
-    return op.outputs is None and op.moves_to is None and len(op.ordered) <= MOST_ARGUMENTS
+    return op.moves_to is None and len(op.ordered) <= MOST_ARGUMENTS
 
 
 def describe(op: Op, build: type[Build]) -> Tree | None:
     """The plan of an operation: its arguments, and its one or two forms."""
     main = build(op, ())
-    if len(main.all_edges) > MOST_EDGES:
+    if len(main.all_edges) > MOST_EDGES or len(main.saved_outputs) > MOST_SAVED_OUTPUTS:
         return None
     inputs = tuple([0 if n not in op.inputs else 2 if n in op.optional else 1 for n in op.ordered])
     number = None if op.number is None else form(build(op, (op.number,)), number_node_class(op))
@@ -111,8 +122,9 @@ def form(build: Build, node_class: Any) -> Tree:
         tuple([-1 if i in build.numbers else places[i] for i in build.all_edges]) if build.edges else (),
         tuple([(places[n], f"saved_{n}", f"version_{n}", users(build, n)) for n in build.saved_inputs]),
         tuple([value(build, n, places) for n in build.values]),
-        "saved_out" if build.saved_outputs else None,
-        users(build, "out") if build.saved_outputs else 0,
+        tuple([(build.output_nr(n), f"saved_{n}", users(build, n)) for n in build.saved_outputs]),
+        int(op.outputs is not None),
+        sum([1 << list(op.outputs or ()).index(n) for n in op.nondifferentiable]),
     )
 
 
@@ -134,12 +146,70 @@ def value(build: Build, name: str, places: Mapping[str, int]) -> Tree:
     return (FIXED, 0, of_a_number) if stem in build.numbers else (kind, places[stem], None)
 
 
+# ---- functions that call operations
+
+
+def shortcut(*targets: Any, name: str | None = None) -> Any:
+    """Decorate a function that sorts out its arguments and calls operations, and whose usual case is in the core.
+
+    targets  what csrc/shortcuts.c calls for it
+    name     what it is called there, if not by its own name
+    """
+
+    def join(function: Any) -> Any:
+        if core is None:
+            return function
+        sites.register_code(inspect.unwrap(function).__code__)
+        sites.register_code(function.__code__)
+        return core.Shortcut(name or function.__name__, function, targets)
+
+    return join
+
+
+# ---- operations in place
+
+
+def in_place(op: Op, function: Any, describe: Any) -> Any:
+    """The in-place form of an operation, or a compiled object that passes for it."""
+    return core.InPlace(function, describe) if is_compiled(op) and op.ordered[0] == "input" else function
+
+
+def describe_in_place(shown: str, forms: Sequence[InPlaceBuild], lent: Mapping[str, Any]) -> Tree | None:
+    """The plan of an operation in place: the operation's, and how each form writes its result.
+
+    shown  the name that errors tell
+    lent   what the generated functions call, too
+    """
+    op, (main, *numbers) = forms[0].op, forms
+    described = describe(op, type(main).__base__)  # type: ignore[arg-type]
+    if described is None:
+        return None
+    *arguments, form, number_form = described
+    plain = alike(op, form, main), None if number_form is None else alike(op, number_form, numbers[0])
+    changes = writing(main), writing(numbers[0]) if numbers else None
+    return (*arguments, *plain), shown, lent["check_history"], lent["times_alpha"], *changes
+
+
+def alike(op: Op, form: Tree, build: Build) -> Tree:
+    """A form whose tensors must all have the same dtype, if promotion would make it one."""
+    forward, node, _, *rest = form
+    return forward, node, sum([1 << op.ordered.index(i) for i in build.inputs]) if op.promote else 0, *rest
+
+
+def writing(build: InPlaceBuild) -> Tree:
+    """How a form writes: (the ufunc that does or None, its further arguments, the number of the argument `alpha`)."""
+    if not build.is_direct():
+        return None, (), -1
+    name, further = build.ufunc  # type: ignore[misc]
+    return getattr(cpu, name), further, build.op.ordered.index("alpha") if build.op.params else -1
+
+
 # ---- nodes
 
 
 def pull(build: Build, function: Any, node_class: Any) -> Any:
     """A node's method `pull`, compiled; `node_class` is a function that gives the class."""
-    if core is None or build.op.outputs is not None:
+    if core is None:
         return function
     return core.Pull(function, lambda: describe_pull(build, node_class()))
 
@@ -151,7 +221,12 @@ def describe_pull(build: Build, node_class: Any) -> Tree | None:
     names = ["g", *[k[0] for k in kept], *build.values]
     if len(kept) > MOST_EDGES or len(names) + 1 > 2 * MOST_EDGES or len(build.all_edges) > MOST_EDGES:
         return None
-    return node_class, kept, len(build.values), *rules_of(build, names, cpu), *rules_of(build, names, recorded)
+    several = build.op.outputs is not None
+    only = build.single_gradient()
+    rules = rules_of(build, names, cpu)
+    # in recorded passes Python deals with several outputs
+    recorded_rules = rules if several else rules_of(build, names, recorded)
+    return node_class, kept, len(build.values), *rules, *recorded_rules, int(several), -1 if only is None else only
 
 
 def rules_of(build: Build, names: Sequence[str], xp: Any) -> tuple[Tree, Tree | None]:

@@ -9,6 +9,7 @@ from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.ops.creation import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.rules import ELEMENTWISE, LINEAR
+from undertow.ops.typed_tensors import TensorType
 from undertow.tensor import Tensor
 from undertow.tensor.conversions import is_laid_out, type_name
 
@@ -101,6 +102,12 @@ CASTS = {
     "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }  # fmt: skip
 
+
+def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor as bfloat16: itself if it is that already."""
+    return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format)
+
+
 _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
 
 
@@ -110,11 +117,15 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignored
         return type_name(self)
     if isinstance(dtype, str):
         dtype = dtype_of_type_name(dtype)
+    elif isinstance(dtype, TensorType):
+        dtype = dtype.dtype
     return convert(self, dtypes.as_dtype(dtype, "type"), self._xp)
 
 
 def dtype_of_type_name(name: str) -> Any:
     package, _, last = name.rpartition(".")
+    if package in ("undertow", "torch") and last == "BFloat16Tensor":
+        return dtypes.bfloat16()
     if package not in ("undertow", "torch") or last not in _DTYPE_OF_TYPE:
         raise ValueError(f"invalid type: '{name}'")
     return _DTYPE_OF_TYPE[last]
@@ -144,4 +155,12 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Callable[..., Any]] = {name: caster(name, dtype) for name, dtype in CASTS.items()}
-METHODS |= {"__iter__": iterate, "cpu": cpu_, "cuda": cuda, "to": to, "type": type_, "type_as": type_as}
+METHODS |= {
+    "__iter__": iterate,
+    "bfloat16": bfloat16,
+    "cpu": cpu_,
+    "cuda": cuda,
+    "to": to,
+    "type": type_,
+    "type_as": type_as,
+}

@@ -7,8 +7,8 @@ x[n, c, stride * l + dilation * k - padding] * w[o, c, k] * y[n, o, l]:
     _convolve_transposed  y, w -> x
     _convolve_weight      x, y -> w
 
-With few channels, the windows are copied into a matrix for one product (per group and example); with many, there is
-a product for each place of the window, without the copies.
+The compiled core has all three. In NumPy, with few channels, the windows are copied into a matrix for one product (per
+group and example); with many, there is a product for each place of the window, without the copies.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.backend import kernels
 from undertow.ops.declare import primitive
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import BILINEAR
@@ -39,6 +40,70 @@ MANY = 32
 # ---- kernels
 
 
+def is_product(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
+    """Whether windows are single elements, all of them: then a product of matrices needs no copies."""
+    return max(kernel, default=1) == 1 and max(stride, default=1) == 1 and not any(padding)
+
+
+def whole(xp: Any, *arrays: Any) -> list[Any]:
+    """The arrays as kernels want them: contiguous."""
+    return [x if x is None else xp.ascontiguousarray(x) for x in arrays]
+
+
+def convolve(
+    xp: Any,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = (1,),
+    padding: Sizes = (0,),
+    dilation: Sizes = (1,),
+    groups: int = 1,
+) -> Any:
+    found = None
+    if not is_product(weight.shape[2:], stride, padding):
+        found = kernels.convolve(xp, *whole(xp, input, weight, bias), stride, padding, dilation, groups)
+    return convolve_by_products(xp, input, weight, bias, stride, padding, dilation, groups) if found is None else found
+
+
+def convolve_transposed(
+    xp: Any,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    output_size: Sizes = (),
+    stride: Sizes = (1,),
+    padding: Sizes = (0,),
+    dilation: Sizes = (1,),
+    groups: int = 1,
+) -> Any:
+    rest = (output_size, stride, padding, dilation, groups)
+    found = None
+    if not is_product(weight.shape[2:], stride, padding):
+        found = kernels.convolve_transposed(xp, *whole(xp, input, weight, bias), *rest)
+    return convolve_transposed_by_products(xp, input, weight, bias, *rest) if found is None else found
+
+
+def convolve_weight(
+    xp: Any,
+    input: Any,
+    other: Any,
+    kernel_size: Sizes,
+    stride: Sizes = (1,),
+    padding: Sizes = (0,),
+    dilation: Sizes = (1,),
+    groups: int = 1,
+) -> Any:
+    rest = (kernel_size, stride, padding, dilation, groups)
+    found = None
+    if not is_product(kernel_size, stride, padding):
+        found = kernels.convolve_weight(xp, *whole(xp, input, other), *rest)
+    return convolve_weight_by_products(xp, input, other, *rest) if found is None else found
+
+
+# ---- the same in NumPy
+
+
 def grouped(x: Any, groups: int, channel: int) -> Any:
     """The channels in groups: one more dimension."""
     return x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1 :])
@@ -55,15 +120,8 @@ def windows_as_columns(xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Si
     return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
 
 
-def convolve(
-    xp: Any,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Sizes = (1,),
-    padding: Sizes = (0,),
-    dilation: Sizes = (1,),
-    groups: int = 1,
+def convolve_by_products(
+    xp: Any, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     kernel = weight.shape[2:]
     counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
@@ -82,16 +140,16 @@ def convolve(
     return out
 
 
-def convolve_transposed(
+def convolve_transposed_by_products(
     xp: Any,
     input: Any,
     weight: Any,
-    bias: Any = None,
-    output_size: Sizes = (),
-    stride: Sizes = (1,),
-    padding: Sizes = (0,),
-    dilation: Sizes = (1,),
-    groups: int = 1,
+    bias: Any,
+    output_size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    groups: int,
 ) -> Any:
     kernel, counts = weight.shape[2:], input.shape[2:]
     y = flat(grouped(input, groups, 1), 3)
@@ -111,15 +169,8 @@ def convolve_transposed(
     return out if bias is None else out + bias.reshape(-1, *[1] * len(kernel))
 
 
-def convolve_weight(
-    xp: Any,
-    input: Any,
-    other: Any,
-    kernel_size: Sizes,
-    stride: Sizes = (1,),
-    padding: Sizes = (0,),
-    dilation: Sizes = (1,),
-    groups: int = 1,
+def convolve_weight_by_products(
+    xp: Any, input: Any, other: Any, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     counts = other.shape[2:]
     x = grouped(padded(xp, input, padding), groups, 1)

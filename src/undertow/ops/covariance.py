@@ -38,7 +38,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     input = as_operand("cov", "input", input)
     check_observations(input)
     rows = input if input.ndim == 2 else reshape(input, (1, -1))
-    if rows.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(rows.dtype):
         rows = to_dtype(rows, dtypes.get_default_dtype())
     count = rows.shape[1]
     fweights = observation_weights("fweights", fweights, count, "integral", "biu")
@@ -72,7 +72,7 @@ def observation_weights(name: str, weights: Any, count: int, kind: str, kinds: s
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
         )
-    if weights.dtype.kind not in kinds:
+    if dtypes.kind_of(weights.dtype) not in kinds:
         found = dtypes.SCALAR_NAMES[weights.dtype]
         raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {found} dtype")
     size = weights._array.size
@@ -182,7 +182,7 @@ def pdist(input: Any, p: float = 2.0) -> Tensor:
     input = as_operand("pdist", "input", input)
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if input.dtype.kind != "f":
+    if not dtypes.is_floating(input.dtype):
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")

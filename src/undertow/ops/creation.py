@@ -22,7 +22,7 @@ from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructo
 
 def leaf(array: Any, xp: Any, requires_grad: bool) -> Tensor:
     """A new tensor without history."""
-    if requires_grad and array.dtype.kind not in "fc":
+    if requires_grad and not dtypes.is_differentiable(array.dtype):
         raise RuntimeError(
             "Only Tensors of floating point and complex dtype can require gradients. "
             f"This one would be {array.dtype}: pass a floating-point dtype, or leave requires_grad out."
@@ -75,7 +75,7 @@ def sequence_shape(function: str, size: Any) -> tuple[int, ...]:
 
 def as_number(function: str, name: str, value: Any) -> Any:
     """A Python number from a number, a NumPy scalar, or a 0-d tensor that no gradient is asked of."""
-    if isinstance(value, cpu.generic) and value.dtype.kind in "biufc":
+    if isinstance(value, cpu.generic) and dtypes.is_storable(value.dtype):
         return value.item()
     if isinstance(value, (bool, int, float, complex)):
         return value

@@ -23,7 +23,7 @@ def adopt(array: Any) -> Any:
             raise TypeError("can't convert a masked array: its mask would be lost. Use array.filled(value).")
         array = cpu.asarray(array)
     dtype = array.dtype
-    if dtype.kind not in "biufc" or dtype.itemsize > 16 or dtype.char == "g":
+    if not dtypes.is_storable(dtype) or dtype.itemsize > 16 or dtype.char == "g":
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{dtype.type.__name__}. The only supported types are: float64, "
             "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and "
@@ -153,7 +153,7 @@ def build(data: Any, dtype: Any, types: set[Any]) -> Any:
     """The array of measured data, or an error if a number does not fit the dtype."""
     if dtype.kind in "iu":
         return build_integers(data, dtype, types)
-    if dtype.kind == "f" and any(t is complex or getattr(t, "kind", "") == "c" for t in types):
+    if dtypes.is_floating(dtype) and any(t is complex or getattr(t, "kind", "") == "c" for t in types):
         raise TypeError("must be real number, not complex")
     return cpu.array(data, dtype=dtype)
 

@@ -68,6 +68,8 @@ class Op:
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
         moves_to: str | None = None,
+        widens: bool = True,
+        exact: tuple[str, ...] = (),
     ) -> None:
         signature = list(inspect.signature(forward).parameters.values())[1:]
         self.name = name
@@ -86,6 +88,8 @@ class Op:
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
         self.moves_to = moves_to
+        self.widens = widens and kind != "view"
+        self.exact = exact
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [p.name for p in signature if p.name in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
@@ -155,6 +159,8 @@ def primitive(
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
+    widens              whether bfloat16 is computed in float32 (see narrow.py); False: the forward knows about it
+    exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
     """
     return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.errors import NotDifferentiableError, UndertowError
+from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.modes import current
 from undertow.ops import return_types
 from undertow.ops.arithmetic import add
@@ -22,18 +22,13 @@ from undertow.ops.rules.front import in_front
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
-
-class LinAlgError(UndertowError, RuntimeError):
-    """A matrix does not have the inverse or the factorisation asked for."""
-
-
 # ---- checks and small parts
 
 
 def check_matrices(name: str, A: Any, square: bool = True) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if A.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(A.dtype):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(A)}")
     n, m = A.shape[-2:]
     if square and n != m:

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from undertow.compiled import twin
+
 #: one dimension, several, or None for all
 Dims = int | Iterable[int] | None
 
@@ -53,6 +55,7 @@ def kept_shape(shape: tuple[int, ...], dims: Dims) -> tuple[int, ...]:
     return tuple([1 if d in gone else n for d, n in enumerate(shape)])
 
 
+@twin
 def restore(xp: Any, reduced: Any, shape: tuple[int, ...], dims: Any, keepdim: bool) -> Any:
     """The result of a reduction with its dimensions put back, so that it broadcasts to `shape`."""
     if keepdim or len(reduced.shape) == 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
 from undertow.ops.declare import adapter, alias, primitive
 from undertow.ops.operands import float_array, require_kinds
 from undertow.ops.rules import ELEMENTWISE, LINEAR
@@ -233,6 +234,7 @@ rad2deg = unary(
 # ---- sigmoid
 
 
+@twin
 def logistic(xp: Any, input: Any) -> Any:
     """1 / (1 + exp(-input)), as it stands unless exp overflows."""
     if input.dtype.kind != "f" or input.ndim == 0:
@@ -268,6 +270,7 @@ def _logistic_of_number(xp: Any, input: Any) -> Any:
 sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: xp.sigmoid_backward(g, out))
 
 
+@twin
 def sigmoid_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
     one = one_for(xp, grad_output, output)
     if one is None:
@@ -371,14 +374,18 @@ def finite_part(xp: Any, g: Any, input: Any) -> Any:
     return finite_part(xp, xp.real(g), xp.real(input)) + 1j * finite_part(xp, xp.imag(g), xp.imag(input))
 
 
-nan_to_num = unary(
-    "nan_to_num",
-    forward=lambda xp, input, nan=None, posinf=None, neginf=None: xp.nan_to_num(
-        input, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf
-    ),
-    vjp=finite_part,
-    promote=None,
-)
+def made_finite(
+    xp: Any, input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    nan = 0.0 if nan is None else nan
+    if input.dtype.kind != "V":
+        return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
+    limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16
+    ends = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+    return made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
+
+
+nan_to_num = unary("nan_to_num", forward=made_finite, vjp=finite_part, promote=None, widens=False)
 
 # ---- other names
 

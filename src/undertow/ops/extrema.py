@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
 from undertow.ops import return_types
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.operands import require_order
@@ -178,6 +180,7 @@ min_all = of_all("_min_all", extreme_of_all("min", "argmin"), over_rows(amin_dim
 # ---- values and indices
 
 
+@twin
 def scatter_selected(xp: Any, grad: Any, indices: Any, shape: Any, dim: int, keepdim: bool = True) -> Any:
     """Zeros of `shape`, with the elements of grad at their indices along `dim`."""
     if not shape:
@@ -257,7 +260,8 @@ def extreme_along(name: str, ufunc: str, choose: str) -> Any:
         values = getattr(xp, ufunc).reduce(input, axis, keepdims=keepdim)
         return values, getattr(input, choose)(axis, keepdims=keepdim)
 
-    return forward
+    forward.__name__ = f"{name}_along"
+    return twin(forward)
 
 
 max_dim = primitive("_max_dim", extreme_along("max", "maximum", "argmax"), node="MaxBackward0", **SELECTING)
@@ -265,6 +269,7 @@ min_dim = primitive("_min_dim", extreme_along("min", "minimum", "argmin"), node=
 
 
 @composite
+@shortcut(max_all, max_dim, return_types.max)
 @numpy_spelling
 def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; along `dim`, (values, indices); of two tensors, the larger elements.
@@ -281,6 +286,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 
 
 @composite
+@shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements."""

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import secrets
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
+from undertow.ops.mersenne import STATE_BYTES, Mersenne
 from undertow.tensor import Tensor
 
 #: what PyTorch seeds a new generator with
 DEFAULT_SEED = 67280421310721
 
-#: PCG64's state and increment (two words each), its spare half word and whether there is one, and the initial seed
-STATE = struct.Struct("<6QQ")
-
 
 class Generator:
-    """A source of random numbers with a state of its own (NumPy's PCG64).
+    """A source of random numbers with a state of its own. A seed gives the numbers that it gives in PyTorch.
 
     >>> import undertow as ut
     >>> g = ut.Generator().manual_seed(3)
@@ -28,13 +26,15 @@ class Generator:
     >>> b = ut.rand(2, generator=g.manual_seed(3))
     >>> a.tolist() == b.tolist()
     True
+    >>> ut.randperm(6, generator=g.manual_seed(0))
+    tensor([2, 5, 3, 0, 1, 4])
     """
 
     def __init__(self, device: Any = "cpu") -> None:
         self._xp = namespace_of(device)
-        # Guards `_numpy` and `_seed`: a draw advances the state in several steps, and seeding replaces it.
+        # Guards `_stream`: a draw advances its state in several steps.
         self._lock = threading.Lock()
-        self.manual_seed(DEFAULT_SEED)
+        self._stream = Mersenne(DEFAULT_SEED)
 
     @property
     def device(self) -> Device:
@@ -47,9 +47,8 @@ class Generator:
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ValueError(f"Overflow when unpacking long long: a seed lies in [-2**63, 2**64), got {seed}")
-        source = cpu.module.random.Generator(cpu.module.random.PCG64(seed % 2**64))
         with self._lock:
-            self._numpy, self._seed = source, seed % 2**64
+            self._stream.restart(seed % 2**64)
         return self
 
     def seed(self) -> int:
@@ -60,37 +59,31 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the generator started from."""
-        return self._seed
+        return self._stream.seed
 
-    def draw(self, distribution: str, *args: Any, **kwargs: Any) -> Any:
-        """An array of random numbers from one of the distributions of `numpy.random.Generator`."""
+    def draw(self, numbers: str, *args: Any) -> Any:
+        """Random numbers from one of the methods of `Mersenne`."""
         with self._lock:
-            return getattr(self._numpy, distribution)(*args, **kwargs)
+            return getattr(self._stream, numbers)(*args)
 
     def get_state(self) -> Tensor:
-        """The state as a tensor of bytes."""
+        """The state as a tensor of bytes: those that PyTorch writes."""
         with self._lock:
-            state, seed = self._numpy.bit_generator.state, self._seed
-        words = [w for n in (state["state"]["state"], state["state"]["inc"]) for w in (n % 2**64, n >> 64)]
-        packed = STATE.pack(*words, state["has_uint32"], state["uinteger"], seed)
+            packed = self._stream.pack()
         return Tensor(cpu.frombuffer(bytearray(packed), dtype=dtypes.uint8), cpu)
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Continue from a state that `get_state` returned."""
+        """Continue from a state that `get_state` returned, here or in PyTorch."""
         if not isinstance(new_state, Tensor) or new_state._array.dtype != dtypes.uint8:
             kind = new_state.dtype if isinstance(new_state, Tensor) else type(new_state).__name__
             raise TypeError(f"expected an undertow.ByteTensor, but got {kind}")
-        if new_state._array.size != STATE.size:
+        if new_state._array.size != STATE_BYTES:
             raise RuntimeError(
-                f"Expected a generator state of size {STATE.size} but found the input RNG state size to be "
+                f"Expected a generator state of size {STATE_BYTES} but found the input RNG state size to be "
                 f"{new_state._array.size}"
             )
-        a, b, c, d, spare, half, seed = STATE.unpack(new_state._array.tobytes())
-        numbers = {"state": a + (b << 64), "inc": c + (d << 64)}
-        state = {"bit_generator": "PCG64", "state": numbers, "has_uint32": spare, "uinteger": half}
         with self._lock:
-            self._numpy.bit_generator.state = state
-            self._seed = seed
+            self._stream.unpack(new_state._array.tobytes())
         return self
 
     def clone_state(self) -> Generator:
@@ -108,6 +101,14 @@ def _restore(device: str, state: bytes) -> Generator:
 default_generator = Generator()
 default_generator.seed()
 
+#: what takes the place of the default generator in a worker thread of a DataLoader
+stand_in: ContextVar[Generator | None] = ContextVar("undertow.stand_in", default=None)
+
+
+def default_here() -> Generator:
+    """The default generator, or in a worker thread the worker's own."""
+    return stand_in.get() or default_generator
+
 
 def manual_seed(seed: Any) -> Generator:
     """Seed the default generator and return it.
@@ -119,27 +120,27 @@ def manual_seed(seed: Any) -> Generator:
     >>> a.tolist() == ut.rand(2).tolist()
     True
     """
-    return default_generator.manual_seed(int(seed))
+    return default_here().manual_seed(int(seed))
 
 
 def seed() -> int:
     """Seed the default generator with a number that nobody can foresee, and return it."""
-    return default_generator.seed()
+    return default_here().seed()
 
 
 def initial_seed() -> int:
     """The seed that the default generator started from."""
-    return default_generator.initial_seed()
+    return default_here().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The state of the default generator, as a tensor of bytes."""
-    return default_generator.get_state()
+    return default_here().get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
     """Continue the default generator from a state that `get_rng_state` returned."""
-    default_generator.set_state(new_state)
+    default_here().set_state(new_state)
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def fork_rng(devices: Any = (), enabled: bool = True) -> Iterator[None]:
 
 def as_generator(function: str, generator: Any) -> Generator:
     if generator is None:
-        return default_generator
+        return stand_in.get() or default_generator
     if not isinstance(generator, Generator):
         raise TypeError(
             f"{function}(): argument 'generator' must be undertow.Generator, not {type(generator).__name__}"

@@ -50,7 +50,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
         warn_of_default("affine_grid")
     theta = as_operand("affine_grid", "theta", theta)
     dims = len(size) - 2
-    if theta.dtype.kind != "f":
+    if not dtypes.is_floating(theta.dtype):
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     if dims not in (2, 3):
         raise NotImplementedError(
@@ -103,7 +103,7 @@ def reflected(place: Any, low: float, high: float) -> Any:
     distance = where(distance < 0, -distance, distance)
     xp = distance._xp
     turns = xp.floor(distance._array / span)
-    rest = distance - Tensor(xp.asarray(turns * span), xp)
+    rest = distance - Tensor(xp.asarray(turns * span, dtype=distance.dtype), xp)
     return where(Tensor(xp.asarray(turns % 2 == 0), xp), rest + low, high - rest)
 
 

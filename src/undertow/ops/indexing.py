@@ -11,6 +11,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.modes import current
 from undertow.ops.assignment import assigner
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import composite
 from undertow.ops.index_family import Places, check_values, index_op, key_of, write_op
 from undertow.ops.inplace import check_in_place, copy_, in_place, unlock
@@ -28,6 +29,7 @@ WRONG_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
 
 
 @composite
+@shortcut(select, slice_, unsqueeze, alias)
 def getitem(input: Any, index: Any) -> Any:
     """`input[index]`.
 
@@ -301,6 +303,7 @@ def as_index(item: Any) -> Tensor:
 assign = assigner(getitem)
 
 
+@shortcut()
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
     if assign(self, index, value):

@@ -16,6 +16,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
+from undertow.ops.compiled import shortcut
 from undertow.ops.creation import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.inplace_templates import compile_in_place, is_compilable
@@ -238,6 +239,33 @@ def absolute(name: str) -> Callable[..., Tensor]:
     return described(change, name, name + "_")
 
 
+def clamping(name: str) -> Callable[..., Tensor]:
+    """`clamp_`, which has a short way for bounds that are numbers."""
+    general, by_numbers = in_place(name, REGISTRY["clamp"].function), in_place(name, REGISTRY["_clamp"].function)
+
+    def change(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+        if min is max or type(min) not in BOUNDS or type(max) not in BOUNDS:
+            return general(self, min, max)
+        return by_numbers(self, min, max)
+
+    return described(change, name, name + "_")
+
+
+#: the types of bounds for which clamp is one operation
+BOUNDS = (float, int, type(None))
+
+
+def masked_filling(name: str) -> Callable[..., Tensor]:
+    """`masked_fill_`, which has a short way for numbers."""
+    general = in_place(name, REGISTRY[name].function)
+    by_number = in_place(name, REGISTRY["_masked_fill_number"].function)
+
+    def change(self: Tensor, mask: Any, value: Any) -> Tensor:
+        return (by_number if type(value) in (float, int) else general)(self, mask, value)
+
+    return described(change, name, name + "_")
+
+
 def described(change: Any, name: str, shown: str) -> Any:
     change.__name__ = change.__qualname__ = shown
     change.__doc__ = f"`{name}`, written into the tensor itself."
@@ -318,6 +346,12 @@ def is_free(tensor: Tensor, state: State) -> bool:
     return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
 
 
+_record_copy = in_place("copy", copy)
+_record_zero = in_place("zero", zero)
+_record_fill = in_place("fill", fill)
+
+
+@shortcut(_record_copy)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the values of `src`, broadcast and cast, into the tensor."""
     src = as_operand("copy_", "src", src)
@@ -359,6 +393,7 @@ def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) ->
     return self
 
 
+@shortcut()
 def zero_(self: Tensor) -> Tensor:
     """Set every element to zero."""
     state = current()
@@ -371,12 +406,13 @@ def zero_(self: Tensor) -> Tensor:
     return self
 
 
+@shortcut()
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, a number or a tensor of no dimensions."""
     if type(value) is complex and value.imag and self._array.dtype.kind != "c":
         raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
     state = current()
-    simple = (type(value) is float and self._array.dtype.kind in "fc") or (type(value) is int and 0 <= value < 128)
+    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
     if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
         return _record_fill(self, value)
     if not self._array.flags.writeable:
@@ -386,8 +422,3 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     self._array.fill(value)
     counter_of(self).bump("fill_")
     return self
-
-
-_record_copy = in_place("copy", copy)
-_record_zero = in_place("zero", zero)
-_record_fill = in_place("fill", fill)

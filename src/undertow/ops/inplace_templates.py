@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.graph.history import rebase_history
+from undertow.ops import compiled
 from undertow.ops.arithmetic import times_alpha
 from undertow.ops.lazy import lazy_function
 from undertow.ops.templates import Build
@@ -39,13 +40,16 @@ def compile_in_place(shown: str, op: Op, change: Any, check_history: Any) -> Any
         "own_edge": current_edge, "rebase_history": rebase_history, "times_alpha": times_alpha,
     }  # fmt: skip
     build = InPlaceBuild(shown, op, (), ufunc)
+    forms = [build]
     scope = {**op.function.__globals__, **lent}
     if op.number:
         number = InPlaceBuild(shown, op, (op.number,), ufunc)
+        forms.append(number)
         number_scope = {**op.function.__globals__[f"{op.name}_number"].__globals__, **lent}
         name, file = number.name, f"<undertow {shown} number>"
         scope[name] = lazy_function(name, file, number_scope, number.function_source)
-    return lazy_function(build.name, f"<undertow {shown}>", scope, build.function_source)
+    function = lazy_function(build.name, f"<undertow {shown}>", scope, build.function_source)
+    return compiled.in_place(op, function, lambda: compiled.describe_in_place(shown, forms, lent))
 
 
 # ---- operations that are one ufunc
@@ -136,6 +140,8 @@ class InPlaceBuild(Build):
             unequal += [f"{i}_array.dtype is not input_array.dtype" for i in others]
         if unequal:
             self.add(f"if {' or '.join(unequal)}: {self.leave}")
+        if self.narrow:
+            self.add(f"if {self.narrow_inputs()}: {self.leave}")
 
     def forward_call(self) -> str:
         keywords = self.op.keyword_only

@@ -3,6 +3,9 @@
 Compiling all operations at import would take a third of a second. So each starts as a stub, a function object whose
 first call has the source written and compiled and gives *the same object* the new code: whoever holds the function
 holds the real one from then on, and later calls look nothing up.
+
+When bfloat16 is first used, all of them become stubs again: the code that is written from then on deals with it, and
+programs without it do not ask whether there is any.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.graph.sites import register_code
 
 # Guards the writing of sources: a writer notes down what it has written so far, and two threads that call an operation
@@ -38,6 +42,12 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
             if function.__code__ is stub:  # otherwise another thread was faster
                 fill_in()
 
+    def start_again() -> None:
+        with _lock:
+            if function.__code__ is not stub:
+                _former.append(function.__code__)
+                function.__code__ = stub
+
     def fill_in() -> None:
         source = write()
         linecache.cache[filename] = len(source), None, source.splitlines(True), filename
@@ -50,6 +60,7 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
         function.__code__ = real.__code__
         function.__dict__["source"] = source
 
+    dtypes.at_first_use(start_again)
     scope[f"complete_{name}"] = complete
     stub = _stub_code(name)
     function: Any = FunctionType(stub, scope, name)
@@ -58,6 +69,9 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
     scope[f"self_{name}"] = function
     return function
 
+
+#: code that is not run any more; it lives on, because graph/sites.py knows code by its id
+_former: list[CodeType] = []
 
 _STUB = compile(
     "def stub(*args, **kwargs):\n    COMPLETE()\n    return SELF(*args, **kwargs)\n", "<undertow stub>", "exec"

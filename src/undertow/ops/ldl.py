@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.errors import NotDifferentiableError
+from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
-from undertow.ops.decompositions import LinAlgError, check_matrices
+from undertow.ops.decompositions import check_matrices
 from undertow.ops.examples import example_by_example
 from undertow.ops.operands import as_operand
 from undertow.ops.rules import LOOP

@@ -83,7 +83,7 @@ def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any
     [[0.5, 0.0], [0.0, 0.0]]
     """
     A = as_operand("linalg.pinv", "A", A)
-    if A.ndim < 2 or A.dtype.kind not in "fc":
+    if A.ndim < 2 or not dtypes.is_differentiable(A.dtype):
         kind = f"{dtypes.SCALAR_NAMES[A.dtype]}{{{list(A.shape)}}}"
         raise RuntimeError(
             f"linalg.pinv({kind}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble "
@@ -187,6 +187,8 @@ def check_systems(A: Any, B: Any, driver: str | None) -> str:
             f"{names[0]} and other's dtype {names[1]}"
         )
     check_matrices("linalg.lstsq", A, square=False)
+    if A.dtype.kind == "V":
+        raise RuntimeError("\"linalg_lstsq_cpu\" not implemented for 'BFloat16': convert the matrices to float32")
     if driver is not None and driver not in DRIVERS:
         raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of ({', '.join(DRIVERS)})")
     return driver or "gelsy"

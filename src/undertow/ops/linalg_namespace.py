@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from undertow.errors import LinAlgError as LinAlgError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.out_variants import namespace_function
 

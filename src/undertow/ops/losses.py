@@ -6,10 +6,10 @@ Losses of class scores are in classification.py.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.graph.sites import warn_user
 from undertow.ops.activations import logsigmoid
 from undertow.ops.choices import clamp_min, where
 from undertow.ops.comparison import gt
@@ -21,6 +21,7 @@ from undertow.ops.recorded import recorded
 from undertow.ops.reductions import mean, sum
 from undertow.ops.rules import ELEMENTWISE
 from undertow.ops.rules.front import batch_size, expanded, padded
+from undertow.ops.sizes import broadcast_problem
 from undertow.ops.widening import in_float32
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -40,11 +41,13 @@ def check_reduction(reduction: str) -> None:
 def warn_about_sizes(input: Any, target: Any) -> None:
     """Broadcasting in a loss is nearly always a mistake."""
     if input.shape != target.shape:
-        warnings.warn(
+        warn_user(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}). "
-            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=4,
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
+        problem = broadcast_problem([tuple(input.shape), tuple(target.shape)])
+        if problem is not None:
+            raise RuntimeError(problem)
 
 
 def reduce_array(xp: Any, values: Any, reduction: str) -> Any:
@@ -365,6 +368,10 @@ def gaussian_nll_loss(
 
     Variances below `eps` count as eps; their gradient ignores that.
     """
+    if isinstance(var, int | float):
+        if var < 0:
+            raise ValueError(f"var has negative entry/entries: {var}")
+        var = recorded.full_like(input, float(var))
     input, target, var = as_tensors("gaussian_nll_loss", input=input, target=target, var=var)
     check_reduction(reduction)
     var = floor_variance(_aligned_variance(input, var), eps)

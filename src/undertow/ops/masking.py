@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.compiled import twin
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.examples import example_by_example
 from undertow.ops.operands import NUMBERS, as_operand
@@ -30,6 +31,7 @@ def together(xp: Any, input: Any, mask: Any) -> tuple[Any, Any]:
 # ---- masked_fill
 
 
+@twin
 def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
     check_mask("masked_fill_", mask)
     if not hasattr(value, "ndim"):

@@ -73,7 +73,7 @@ def in_dtype(A: Any, dtype: Any) -> Any:
         return A
     dtype = dtypes.as_dtype(dtype, "linalg.matrix_norm")
     name = dtypes.SCALAR_NAMES[dtype]
-    if dtype.kind not in "fc":
+    if not dtypes.is_differentiable(dtype):
         raise RuntimeError(f"linalg.matrix_norm: dtype should be floating point or complex, but got {name}")
     if (dtype.kind == "c") != (A.dtype.kind == "c"):
         kind = "complex for complex" if A.dtype.kind == "c" else "real for real"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.backend import kernels
+from undertow.backend import dtypes, kernels
 from undertow.modes import no_grad
 from undertow.ops import rows
 from undertow.ops.arithmetic import mul
@@ -73,7 +73,7 @@ def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
 def as_given(out: Any, input: Any) -> Any:
     """The result in the input's dtype: half precision may be scaled and shifted by float32."""
     dtype = input.dtype
-    return out if out.dtype is dtype or dtype.kind != "f" else recorded._to_copy(out, dtype)
+    return out if out.dtype is dtype or not dtypes.is_floating(dtype) else recorded._to_copy(out, dtype)
 
 
 # ---- over the last dimensions, in one step
@@ -167,6 +167,7 @@ native_layer_norm = primitive(
     batch=batch_layer_norm,
     outputs=("result", "mean", "rstd"),
     nondifferentiable=("mean", "rstd"),
+    exact=("mean", "rstd"),
     optional=("weight", "bias"),
 )
 
@@ -178,7 +179,7 @@ def layer_norm(
     """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
     input = as_operand("layer_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, bias)
-    return as_given(native_layer_norm(input, tuple(input.shape[dims[0] :]), weight, bias, eps)[0], input)
+    return as_given(native_layer_norm(input, tuple(input.shape)[dims[0] :], weight, bias, eps)[0], input)
 
 
 def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
@@ -188,7 +189,7 @@ def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, b
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
             "normalized_shape = []"
         )
-    if list(input.shape[-len(size) :]) != size:
+    if list(tuple(input.shape)[-len(size) :]) != size:  # a part of a tuple takes less time than one of a Size
         raise RuntimeError(
             f"Given normalized_shape={size}, expected input with shape [*, {', '.join(map(str, size))}], but got input "
             f"of size{list(input.shape)}"
@@ -275,6 +276,7 @@ fused_rms_norm = primitive(
     batch=batch_rms_norm,
     outputs=("result", "rstd"),
     nondifferentiable=("rstd",),
+    exact=("rstd",),
     optional=("weight",),
 )
 
@@ -286,7 +288,7 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     dims = _normalized_dims(input, normalized_shape, weight, None)
     require_kinds("rms_norm", input, "fc")
     eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
-    if input.dtype.kind == "f":
+    if dtypes.is_floating(input.dtype):
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
     return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
 
@@ -309,7 +311,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:
         return input
+    if p == 1:
+        return mul(input, 0)
     with no_grad():
-        kept = bernoulli(input, 1 - p, generator=generator)
-        factors = kept if p == 1 else kept / (1 - p)
+        factors = bernoulli(input, 1 - p, generator=generator) / (1 - p)
     return mul(input, factors)

@@ -164,7 +164,7 @@ dist = primitive(
 
 def check_points(x1: Any, x2: Any, p: float) -> None:
     for name, x in (("X1", x1), ("X2", x2)):
-        if x.dtype.kind != "f":
+        if not dtypes.is_floating(x.dtype):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_name(x)}")
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")

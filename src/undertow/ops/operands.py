@@ -66,7 +66,7 @@ def as_operand(op: str, name: str, value: Any) -> Tensor:
     if isinstance(value, cpu.generic):
         return number_tensor(value.item())
     if isinstance(value, cpu.ndarray):
-        if value.dtype.kind not in "buifc":
+        if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
     message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
@@ -101,7 +101,7 @@ def type_name(array: Any) -> str:
 
 def require_kinds(kernel: str, array: Any, kinds: str, cure: str = "convert the input with .to(dtype)") -> None:
     """Refuse, under the kernel's name in PyTorch, what has a dtype of another kind than `kinds`."""
-    if array.dtype.kind not in kinds:
+    if dtypes.kind_of(array.dtype) not in kinds:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(array)}': {cure}")
 
 
@@ -157,7 +157,7 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
 def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
     """The operands' arrays, cast to their common dtype ("float": at least the default float)."""
     dtype = result_type_of(operands)
-    if policy == "float" and dtype.kind not in "fc":
+    if policy == "float" and not dtypes.is_differentiable(dtype):
         dtype = dtypes.get_default_dtype()
     return [o._array if o._array.dtype is dtype else o._array.astype(dtype) for o in operands]
 
@@ -165,7 +165,7 @@ def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
 def promote_number(array: Any, number: Any, policy: str) -> Any:
     """The array, cast to what it promotes to beside a Python number."""
     dtype = result_type_of((Tensor(array, cpu), number))
-    if policy == "float" and dtype.kind not in "fc":
+    if policy == "float" and not dtypes.is_differentiable(dtype):
         dtype = dtypes.get_default_dtype()
     return array.astype(dtype)
 

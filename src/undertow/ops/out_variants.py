@@ -12,6 +12,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.modes import Interceptor, current, set_state
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import check_in_place, write_array
 from undertow.ops.operands import ForeignOperandError
@@ -96,12 +97,20 @@ def namespace_function(name: str) -> Callable[..., Any]:
     return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
 
 
+@functools.cache
 def public_function(name: str) -> Callable[..., Any]:
-    """The operation as a function of the package: with an argument `out`, if PyTorch's has one."""
+    """The operation as a function of the package: with an argument `out`, if PyTorch's has one.
+
+    Always the same object, which says where it is found: so a module that holds it can be pickled.
+    """
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
-        return function_with_out(op)
-    return with_out(op.function) if name in COMPOSITES else op.function
+        return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
+    if name not in COMPOSITES:
+        return op.function
+    found = with_out(op.function)
+    found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
+    return found
 
 
 #: functions made of several operations that take `out`
@@ -122,6 +131,7 @@ COMPOSITES = set(
 
 
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    @shortcut(function, ForeignOperandError, name="with_out")
     @functools.wraps(function)
     def wrapped(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import ArrayNamespace
+from undertow.compiled import twin
 from undertow.ops.declare import adapter, composite, primitive, view
 from undertow.ops.dims import wrap_dim
 from undertow.ops.rules import LINEAR
@@ -15,6 +16,7 @@ from undertow.ops.views import EVERYTHING, at
 from undertow.tensor import Tensor
 
 
+@twin
 def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
     shape = input.shape
     if not shape:
@@ -26,6 +28,7 @@ def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
     return input[index, ...] if dim == 0 else input[at(dim, index)]
 
 
+@twin
 def select_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
     out[at(wrap_dim(dim, out.ndim), index)] = grad
@@ -62,6 +65,7 @@ select_backward = primitive(
 )
 
 
+@twin
 def slice_array(
     xp: Any, input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
@@ -74,6 +78,7 @@ def slice_array(
     return input[(EVERYTHING,) * wrap_dim(dim, input.ndim) + (slice(start, end, step),)]
 
 
+@twin
 def slice_gradient(
     xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
 ) -> Any:

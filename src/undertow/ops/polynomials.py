@@ -40,7 +40,7 @@ def degrees(name: str, n: Any) -> Tensor:
 def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
     x = as_operand(name, "input", x)
-    if x.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(x.dtype):
         x = REGISTRY["to_dtype"].function(x, dtypes.get_default_dtype())
     n = degrees(name, n)
     if shifted:

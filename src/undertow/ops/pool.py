@@ -35,7 +35,7 @@ def check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
             f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
             f"got:{list(input.shape)}"
         )
-    if input.dtype.kind not in kinds:
+    if dtypes.kind_of(input.dtype) not in kinds:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
     return input
 
@@ -74,10 +74,23 @@ def windows(
     given = (("kernel_size", kernel), ("stride", stride), ("padding", padding), ("dilation", dilation))
     sizes = [per_dim(argument, value, dims, name) for argument, value in given]
     check_windows(name, sizes[0], sizes[1], sizes[2], sizes[3])
-    check_output(
-        input, pooled_sizes(input.shape[input.ndim - dims :], sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
-    )
+    lengths = input.shape[input.ndim - dims :]
+    counts = pooled_sizes(lengths, sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
+    check_output(input, counts)
+    if max(sizes[3]) > 1:
+        for numbers in zip(lengths, counts, sizes[1], sizes[2], sizes[3], strict=True):
+            check_seen(name, *numbers)
     return sizes
+
+
+def check_seen(name: str, length: int, count: int, stride: int, padding: int, dilation: int) -> None:
+    """Every window has an element. PyTorch lets some have none, and its backward pass writes where nothing is."""
+    starts = [k * stride - padding for k in range(count) if k * stride < padding]
+    if any([start % dilation >= length for start in starts]):
+        raise RuntimeError(
+            f"{name}: a window lies in the padding alone, for its dilation ({dilation}) steps over the input, of "
+            f"length {length}. Use less dilation or padding."
+        )
 
 
 def in_two(function: Callable[[Any], Any], input: Any) -> Any:

@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.ops.declare import primitive
 from undertow.ops.rules import LINEAR
 from undertow.ops.rules.batching import expanded
@@ -68,6 +68,9 @@ def largest(
     dims = len(kernel_size)
     sizes = input.shape[input.ndim - dims :]
     counts = pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    found = kernels.max_pool(xp, xp.ascontiguousarray(input), kernel_size, stride, padding, dilation, counts)
+    if found is not None:
+        return found
     x = enclosed(xp, input, kernel_size, counts, stride, padding, dilation, lowest(xp, input.dtype))
     values = xp.full((*input.shape[: input.ndim - dims], *counts), lowest(xp, input.dtype), input.dtype)
     chosen = xp.full(values.shape, -1, dtypes.int16 if math.prod(kernel_size) < 2**15 else dtypes.int64)
@@ -101,12 +104,17 @@ def adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
 
 
 def adaptive_largest(xp: Any, input: Any, output_size: Sizes) -> Any:
+    found = kernels.adaptive_max_pool(xp, xp.ascontiguousarray(input), output_size)
+    return adaptive_largest_by_cells(xp, input, output_size) if found is None else found
+
+
+def adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
     dims = len(output_size)
     sizes, lead = input.shape[input.ndim - dims :], input.shape[: input.ndim - dims]
     values = xp.empty((*lead, *output_size), input.dtype)
     indices = xp.empty((*lead, *output_size), dtypes.int64)
     bounds = [adaptive_bounds(n, count) for n, count in zip(sizes, output_size, strict=True)]
-    for cell in offsets(output_size):
+    for cell in offsets(output_size) if values.size else ():
         spans = [bounds[k][place] for k, place in enumerate(cell)]
         window = input[(..., *[slice(*span) for span in spans])].reshape(*lead, -1)
         choice = last_nan_or_largest(xp, window)
@@ -128,6 +136,9 @@ def last_nan_or_largest(xp: Any, window: Any) -> Any:
 
 def put_back(xp: Any, grad: Any, indices: Any, input_sizes: Sizes) -> Any:
     """The values added to zeros of `input_sizes`, at their flat positions."""
+    found = kernels.max_pool_gradient(xp, xp.ascontiguousarray(grad), xp.ascontiguousarray(indices), input_sizes)
+    if found is not None:
+        return found
     dims = len(input_sizes)
     lead, count = grad.shape[: grad.ndim - dims], math.prod(input_sizes)
     rows = math.prod(lead)
@@ -237,6 +248,12 @@ def mean_of_windows(
     dims = len(kernel_size)
     sizes, ones = input.shape[input.ndim - dims :], (1,) * dims
     counts = pooled_sizes(sizes, kernel_size, stride, padding, ones, ceil_mode)
+    found = kernels.avg_pool(
+        xp, xp.ascontiguousarray(input), counts, kernel_size, stride, padding, bool(count_include_pad),
+        divisor_override or 0,
+    )  # fmt: skip
+    if found is not None:
+        return found
     x = enclosed(xp, input, kernel_size, counts, stride, padding, ones, 0)
     total = xp.zeros((*input.shape[: input.ndim - dims], *counts), input.dtype)
     for offset in offsets(kernel_size):
@@ -257,6 +274,12 @@ def spread_means(
     divisor_override: int | None = None,
 ) -> Any:
     """The transpose of `mean_of_windows`."""
+    found = kernels.avg_pool_gradient(
+        xp, xp.ascontiguousarray(grad), input_sizes, kernel_size, stride, padding, bool(count_include_pad),
+        divisor_override or 0,
+    )  # fmt: skip
+    if found is not None:
+        return found
     dims = len(kernel_size)
     counts, ones = grad.shape[grad.ndim - dims :], (1,) * dims
     by = divisors(xp, input_sizes, counts, kernel_size, stride, padding, count_include_pad, divisor_override)

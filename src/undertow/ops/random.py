@@ -153,17 +153,17 @@ def randperm(
 
 def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
-    out[...] = sample(input.shape, dtype)
+    out[...] = draw.in_memory_order(out, lambda shape: sample(shape, dtype, draw.in_order(out)))
     return out
 
 
-_draw_like = nondifferentiable("_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE)
+_draw_like = nondifferentiable("_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, widens=False)
 
 
 def sample_like(
     name: str, sample: Any, input: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
-    """A tensor of `sample(shape, dtype)`, with the shape of `input` and, unless another is given, its dtype."""
+    """A tensor of `sample(shape, dtype, contiguous)`, with the shape of `input` and its dtype, or the one given."""
     make = lambda dtype, order: _draw_like(input, sample, dtype, order)
     return made_like(name, input, make, dtype, device, requires_grad, memory_format)
 
@@ -183,7 +183,7 @@ def rand_like(
 ) -> Tensor:
     """`rand` with the shape, dtype and device of `input`."""
     source = as_generator("rand_like", generator)
-    sample = lambda shape, dtype: draw.unit_interval(source, shape, dtype)
+    sample = lambda shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
     return sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
@@ -202,7 +202,7 @@ def randn_like(
 ) -> Tensor:
     """`randn` with the shape, dtype and device of `input`."""
     source = as_generator("randn_like", generator)
-    sample = lambda shape, dtype: draw.standard_normal(source, shape, dtype)
+    sample = lambda shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
     return sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
@@ -224,7 +224,7 @@ def randint_like(
     """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`."""
     source = as_generator("randint_like", generator)
     lowest, end = bounds("randint_like", args, low, high)
-    sample = lambda shape, dtype: draw.integers(source, shape, dtype, lowest, end)
+    sample = lambda shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)
     return sample_like("randint_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
@@ -235,7 +235,9 @@ _zero = lambda xp, g: xp.zeros_like(g)
 
 def _bernoulli(xp: Any, input: Any, p: Any = None, *, generator: Any = None) -> Any:
     source = as_generator("bernoulli", generator)
-    return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input if p is None else p))
+    if p is None:
+        return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input))
+    return xp.asarray(draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p)))
 
 
 #: bernoulli(input): 1 with the probabilities in `input`; bernoulli(input, p): with probability p, in the shape of input
@@ -277,6 +279,7 @@ _normal_of_mean = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward1",
+    widens=False,
 )
 
 _normal_of_std = primitive(
@@ -288,6 +291,7 @@ _normal_of_std = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward2",
+    widens=False,
 )
 
 _normal_of_both = primitive(
@@ -301,6 +305,7 @@ _normal_of_both = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward3",
+    widens=False,
 )
 
 
@@ -345,43 +350,53 @@ def normal(
 def filler(name: str, sample: Callable[..., Any], node: str | None = None) -> Any:
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
-    return primitive(
-        "_" + name.rstrip("_"), sample, vjp={"input": _zero}, jvp=ELEMENTWISE, batch=ELEMENTWISE, node=node
-    )
+    rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
+    return primitive("_" + name.rstrip("_"), sample, node=node, widens=False, **rules)
 
 
 def _uniform(xp: Any, input: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
-    return draw.uniform(as_generator("uniform_", generator), input.shape, input.dtype, low, high)
+    source = as_generator("uniform_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.uniform(source, shape, input.dtype, low, high))
 
 
 def _normal(xp: Any, input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
-    return draw.normal(as_generator("normal_", generator), input.shape, input.dtype, mean, std)
+    source, ordered = as_generator("normal_", generator), draw.in_order(input)
+    return draw.in_memory_order(input, lambda shape: draw.normal(source, shape, input.dtype, mean, std, ordered))
 
 
 def _exponential(xp: Any, input: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
-    return draw.exponential(as_generator("exponential_", generator), input.shape, input.dtype, lambd)
+    source = as_generator("exponential_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.exponential(source, shape, input.dtype, lambd))
 
 
 def _cauchy(xp: Any, input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
-    return draw.cauchy(as_generator("cauchy_", generator), input.shape, input.dtype, median, sigma)
+    source = as_generator("cauchy_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.cauchy(source, shape, input.dtype, median, sigma))
 
 
 def _log_normal(xp: Any, input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
-    return draw.log_normal(as_generator("log_normal_", generator), input.shape, input.dtype, mean, std)
+    source = as_generator("log_normal_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.log_normal(source, shape, input.dtype, mean, std))
 
 
 def _geometric(xp: Any, input: Any, p: float, *, generator: Any = None) -> Any:
-    return draw.geometric(as_generator("geometric_", generator), input.shape, input.dtype, p)
+    source = as_generator("geometric_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.geometric(source, shape, input.dtype, p))
 
 
 def _random(xp: Any, input: Any, low: Any, high: Any, *, generator: Any = None) -> Any:
-    lowest, end = draw.random_range(input.dtype, low, high)
-    return draw.integers(as_generator("random_", generator), input.shape, input.dtype, lowest, end)
+    source, dtype = as_generator("random_", generator), input.dtype
+    lowest, end = draw.random_range(dtype, low, high)
+    if low is None and high is None:
+        return draw.in_memory_order(input, lambda shape: draw.any_integers(source, shape, dtype))
+    return draw.in_memory_order(input, lambda shape: draw.integers(source, shape, dtype, lowest, end))
 
 
 def _bernoulli_like(xp: Any, input: Any, p: Any, *, generator: Any = None) -> Any:
-    p = xp.broadcast_to(p._array, input.shape) if isinstance(p, Tensor) else p
-    return draw.bernoulli(as_generator("bernoulli_", generator), input.shape, input.dtype, p)
+    source = as_generator("bernoulli_", generator)
+    if isinstance(p, Tensor):
+        return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p._array, input.shape))
+    return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))
 
 
 _fill_random = in_place("random", filler("random_", _random))

@@ -38,7 +38,7 @@ def arange(
         for name, number in (("start", 0 if start is None else start), ("end", end), ("step", step))
     ]
     dtype = range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
-    if dtype.kind not in "iuf":
+    if dtypes.kind_of(dtype) not in "iuf":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
     xp = cpu if device is None else namespace_of(device)
     return leaf(range_array(bounds, dtype, xp), xp, requires_grad)

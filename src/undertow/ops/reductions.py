@@ -8,6 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.compiled import twin
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim, wrap_dims
 from undertow.ops.operands import float_array, type_name
@@ -47,7 +48,7 @@ def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cast(input: Any, dtype: Any) -> Any:
-    return input if dtype is None else recorded.astype(input, dtypes.dtype(dtype))
+    return input if dtype is None else recorded.astype(input, dtype)
 
 
 # ---- sum
@@ -70,6 +71,7 @@ def sum_all_forward(xp: Any, input: Any) -> Any:
     return xp.add.reduce(input, axis=None)
 
 
+@twin
 def sum_dims_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     axes = reduced_axes(dim, input.ndim)
     if input.dtype in ACCUMULATOR:
@@ -101,6 +103,7 @@ sum_all = primitive(
 
 
 @composite
+@shortcut(sum_all, sum_dims, None)
 def sum(
     input: Any,
     dim: Dims = None,
@@ -154,7 +157,7 @@ adapter("sum_to")(sum_to)
 
 
 def require_inexact(name: str, input: Any) -> None:
-    if input.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex "
@@ -162,6 +165,7 @@ def require_inexact(name: str, input: Any) -> None:
         )
 
 
+@twin
 def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     require_inexact("mean", input)
     total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
@@ -199,6 +203,7 @@ mean_all = primitive(
 
 
 @composite
+@shortcut(mean_all, mean_dims, None)
 def mean(
     input: Any,
     dim: Dims = None,
@@ -267,7 +272,7 @@ def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = 
 def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
     input = cast(input, dtype)
-    if input.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
         raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {got}")
     count = sum_dims(is_present(recorded, input), dim, keepdim)

@@ -9,7 +9,9 @@ from operator import mul
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import twin
 from undertow.errors import IncompatibleViewError
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
@@ -35,10 +37,12 @@ clone = primitive(
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    widens=False,
 )
 
 
 @composite
+@shortcut()
 def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
     """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
     input = as_operand("contiguous", "input", input)
@@ -74,6 +78,7 @@ adapter("astype")(to_dtype)
 # ---- views
 
 
+@twin
 def view_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
     try:
         out = input.reshape(size)
@@ -126,12 +131,12 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     return (input if input.size else xp.empty(input.shape, input.dtype)).view(dtype)
 
 
-_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted())
+_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), widens=False)
 
 
 def read_as(input: Any, dtype: Any) -> Any:
     """The same memory read as another dtype: like `detach()`, an alias without a history that shares the version."""
-    alias = _view_dtype(input, dtypes.dtype(dtype))
+    alias = _view_dtype(input, dtypes.as_dtype(dtype, "view"))
     if type(input) is Tensor:
         check_places(input, alias.dtype)
         share_memory(input, alias)
@@ -161,6 +166,7 @@ def are_sizes(values: tuple[Any, ...]) -> bool:
 
 
 @composite
+@shortcut(_view)
 def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
 
@@ -183,6 +189,7 @@ def view_as(input: Any, other: Any) -> Any:
 
 
 @composite
+@shortcut(_view)
 def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     """The tensor under other sizes: a view where its strides allow one, else of a copy.
 
@@ -212,6 +219,7 @@ def reshape_as(input: Any, other: Any) -> Any:
 
 
 @composite
+@shortcut(_view)
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
     input = as_operand("flatten", "input", input)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
 from undertow.ops.dims import wrap_dim
 from undertow.ops.indexing import getitem
@@ -50,11 +50,14 @@ def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str 
 
 
 def gather_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
-    return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input"))
+    found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
+    return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
 
 
 def gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
+    if kernels.scatter_add(xp, out, wrap_dim(dim, out.ndim), index, xp.ascontiguousarray(grad)):
+        return out
     return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
 
 
@@ -173,8 +176,10 @@ def scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) 
 
 
 def scatter_add_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
-    positions = positions_of(xp, "scatter_add", input, dim, index)
-    return add_flat(xp, xp.array(input, order="C"), positions, src)
+    out = xp.array(input, order="C")
+    if kernels.scatter_add(xp, out, wrap_dim(dim, input.ndim), index, src):
+        return out
+    return add_flat(xp, out, positions_of(xp, "scatter_add", input, dim, index), src)
 
 
 _scatter = primitive(

@@ -104,5 +104,5 @@ def reduced(data: Tensor, reduce: str, axis: int, counts: Tensor, places: Tensor
     if reduce != "mean":
         return out
     of_none = float("nan") if initial is None else 1.0
-    divisors = where(counts == 0, of_none, counts)
+    divisors = REGISTRY["to_dtype"].function(where(counts == 0, of_none, counts), data.dtype)
     return out / reshape(divisors, (*counts.shape, *ones))

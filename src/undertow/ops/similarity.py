@@ -12,13 +12,14 @@ from undertow.ops.elementwise import sqrt
 from undertow.ops.losses import as_tensors, check_reduction, reduce
 from undertow.ops.norms import vector_norm
 from undertow.ops.reductions import sum
+from undertow.ops.views import broadcast_tensors
 from undertow.ops.widening import in_float32
 
 
 @composite
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
-    x1, x2 = as_tensors("cosine_similarity", x1=x1, x2=x2)
+    x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
     lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from undertow.compiled import twin
@@ -57,6 +58,28 @@ softmax = primitive(
     vjp={"input": lambda xp, g, out, dim: xp.softmax_backward_data(g, out, dim)},
     jvp={"input": lambda xp, t, out, dim: xp.softmax_backward_data(t, out, dim)},
     batch=REDUCTION,
+)
+
+
+def softmax_or_zeros(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+    input = input if dtype is None else input.astype(dtype)
+    if input.size == 0:
+        return input.copy()
+    hidden = xp.maximum.reduce(input, axis_of(dim, input.ndim), None, None, True) == -math.inf
+    if not hidden.any():
+        return normalized_exponentials(xp, input, dim, None)
+    zero = input.dtype.type(0)
+    return xp.where(hidden, zero, normalized_exponentials(xp, xp.where(hidden, zero, input), dim, None))
+
+
+# softmax, but zeros in place of NaN where all along `dim` is -inf: a query of attention that sees no key
+_safe_softmax = primitive(
+    "_safe_softmax",
+    forward=softmax_or_zeros,
+    vjp={"input": lambda xp, g, out, dim: xp.softmax_backward_data(g, out, dim)},
+    jvp={"input": lambda xp, t, out, dim: xp.softmax_backward_data(t, out, dim)},
+    batch=REDUCTION,
+    node="SafeSoftmaxBackward0",
 )
 
 

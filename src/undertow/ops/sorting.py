@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import twin
 from undertow.errors import NotDifferentiableError
 from undertow.ops import return_types
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
@@ -45,6 +46,7 @@ def order(xp: Any, input: Any, axis: int, descending: bool) -> Any:
 # ---- sort, topk, kthvalue
 
 
+@twin
 def sort_forward(xp: Any, input: Any, dim: int = -1, descending: bool = False) -> Any:
     axis = wrap_dim(dim, input.ndim)
     refuse("Sort", input, "c")
@@ -95,6 +97,7 @@ def sorting_indices(input: Any, axis: int = -1, kind: str | None = None) -> Tens
     return argsort(input, axis)
 
 
+@twin
 def topk_forward(xp: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     axis = wrap_dim(dim, input.ndim)
     refuse("topk", input, "bc")

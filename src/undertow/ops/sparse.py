@@ -130,7 +130,7 @@ def sparse_coo_tensor(
 
 def requiring_grad(made: Tensor) -> Tensor:
     """A new tensor, as a leaf that wants a gradient, if it has no history."""
-    if made._array.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(made._array.dtype):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients. Pass such a dtype.")
     if made._edge is None:
         made._edge = LEAF

@@ -41,7 +41,7 @@ def softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
     expect_sparse(f"sparse.{name}", input)
     if dtype is not None:
         input = convert(input, dtypes.as_dtype(dtype, name), input._xp)
-    if input._array.dtype.kind != "f":
+    if not dtypes.is_floating(input._array.dtype):
         raise RuntimeError(f"sparse.{name}: expected real floating point values, got {input._array.dtype}")
     dim, places = wrap_dim(dim, input._array.ndim), coalesce(input)
     count, found = places._array.sparse_dim, values(places)

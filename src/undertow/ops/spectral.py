@@ -125,10 +125,11 @@ def signal(name: str, input: Any, to_complex: bool = False) -> Any:
     dtype = input.dtype
     if dtype.kind == "c":
         return input
-    if dtype.kind != "f":
+    if not dtypes.is_floating(dtype):
         dtype = dtypes.get_default_dtype()
-    if dtype == dtypes.float16:
-        raise RuntimeError(f"Unsupported dtype Half: {name} transforms float32 and float64. Convert the input first.")
+    if dtype.itemsize == 2:
+        kind = dtypes.SCALAR_NAMES[dtype]
+        raise RuntimeError(f"Unsupported dtype {kind}: {name} transforms float32 and float64. Convert the input first.")
     return to_dtype(input, dtypes.complex_of(dtype) if to_complex else dtype)
 
 

@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from undertow.backend import ArrayNamespace, dtypes
+from undertow.compiled import twin
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import REGISTRY, adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.dims import wrap_dim
@@ -30,6 +32,7 @@ def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
 # ---- one by one
 
 
+@twin
 def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
     if not input.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -50,7 +53,8 @@ unbind = declare_view(
 # ---- along a dimension
 
 
-def cut_evenly(input: Any, split_size: int, dim: int) -> tuple[Any, ...]:
+@twin
+def cut_evenly(xp: Any, input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, input.ndim)
@@ -111,7 +115,7 @@ def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 
 _split = declare_view(
     "_split",
-    forward=lambda xp, input, split_size, dim=0: cut_evenly(input, split_size, dim),
+    forward=cut_evenly,
     vjp={"input": even_split_gradient},
     batch=shifted(dims=(2,)),
     outputs="list",
@@ -128,7 +132,7 @@ _split_with_sizes = declare_view(
 # PyTorch's unsafe forms share memory and trust the caller. Here the parts are copies: as usable, and safe.
 unsafe_split = primitive(
     "unsafe_split",
-    forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(input, split_size, dim)),
+    forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(xp, input, split_size, dim)),
     vjp={"input": even_split_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
@@ -146,6 +150,7 @@ _unsafe_split_with_sizes = primitive(
 
 
 @composite
+@shortcut(_split, _split_with_sizes)
 def split(
     input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
@@ -173,6 +178,7 @@ def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0
 
 
 @composite
+@shortcut(_split)
 def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
     return chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
 from undertow.ops import return_types
 from undertow.ops.declare import REGISTRY, composite, primitive
 from undertow.ops.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
@@ -50,6 +51,7 @@ def over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
     return total * xp.where(total == 0, xp.nan, xp.inf)
 
 
+@twin
 def var_forward(
     xp: Any, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False, name: str = "var"
 ) -> Any:
@@ -109,7 +111,9 @@ def moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, cor
 
 var_dims = primitive(
     "_var_dims",
-    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(xp, input, dim, correction, keepdim),
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
+        xp, input, dim, correction, keepdim, "var"
+    ),
     vjp={"input": var_gradient},
     jvp={"input": var_tangent},
     batch=REDUCTION,

@@ -21,6 +21,7 @@ from undertow.modes import current
 from undertow.ops import compiled
 from undertow.ops.inline import formula
 from undertow.ops.lazy import lazy_function
+from undertow.ops.narrow import NARROW, is_first_use, is_narrow, rounded, wide, wide_dtype, wide_values, widened
 from undertow.ops.operands import (
     ForeignOperandError,
     as_operands,
@@ -32,7 +33,7 @@ from undertow.ops.operands import (
 )
 from undertow.ops.recorded import recorded
 from undertow.ops.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Tensor, extra_of, version_of
+from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def lies_by_columns(matrix: Any) -> bool:
 
 
 SCOPE = {
+    "is_first_use": is_first_use, "is_narrow": is_narrow, "rounded": rounded, "wide": wide, "wide_dtype": wide_dtype,
+    "wide_values": wide_values, "widened": widened,
     "FLOAT32": dtypes.float32, "FLOAT64": dtypes.float64,
     "INTERNAL": sites.INTERNAL, "user_frame": sites.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
@@ -84,7 +87,7 @@ SCOPE = {
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
     "recorded": recorded, "same_device": same_device, "unpack_input": unpack_input,
     "unpack_output": unpack_output,
-    "version_of": version_of, "write_out": write_out,
+    "counter_of": counter_of, "version_of": version_of, "write_out": write_out,
 }  # fmt: skip
 
 
@@ -106,7 +109,7 @@ def function_with_out(op: Op) -> Any:
     function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), out])
     function.__doc__ = op.function.__doc__
     function.op = op
-    return compiled.operation(op, function, Build)
+    return compiled.with_out(op, function)
 
 
 class Build:
@@ -123,6 +126,7 @@ class Build:
         self.scope: dict[str, Any] = {}  # the globals of the function
         self.node_scope: dict[str, Any] = {}  # the globals of `pull`
         self.lines: list[str] = []
+        self.narrow = self.widens = False  # whether the code that is being written deals with bfloat16
         self.plan_saving()
 
     def plan_saving(self) -> None:
@@ -148,7 +152,7 @@ class Build:
 
     def compile(self) -> None:
         op = self.op
-        scope = self.scope = {**SCOPE, "forward": op.forward}
+        scope = self.scope = {**SCOPE, "forward": op.forward, "OP": op}
         sites.take_sites_in(scope)
         scope.update({f"default_{n}": d for n, d in op.defaults.items()})
         if self.edges:
@@ -174,11 +178,14 @@ class Build:
 
     def function_source(self) -> str:
         self.lines = []
+        self.narrow = bool(NARROW)
+        self.widens = self.narrow and self.op.widens
         self.write_function()
         return "\n".join(self.lines) + "\n"
 
     def pull_source(self) -> str:
         self.lines = []
+        self.narrow = bool(NARROW)
         self.write_pull()
         return "\n".join(self.lines) + "\n"
 
@@ -203,7 +210,13 @@ class Build:
             other = op.number
             self.add(f"if type({other}) is float or type({other}) is int:")
             self.add(f"return {op.name}_number({arguments})", 2)
+        if "dtype" in op.params and not self.narrow:
+            given = ", ".join(f"{n}={n}" for n in self.ordered_arguments())
+            may_be = "dtype is not None and getattr(dtype, 'kind', 'V') == 'V'"
+            self.add(f"if {may_be} and is_first_use(dtype): return _function({given})")
         self.write_operands()
+        if self.widens:
+            self.write_widening()
         self.write_forward()
         self.write_recording()
 
@@ -269,9 +282,39 @@ class Build:
             self.add(f"if {same}:")
             self.add(f"{', '.join(arrays)} = promote(({', '.join(taking_part)}), {op.promote!r})", 2)
 
+    def write_widening(self) -> None:
+        """bfloat16, once it is in use, is computed in float32: see narrow.py."""
+        names = ", ".join(f"{i}_array" for i in self.inputs)
+        given = ", ".join(f"{n!r}: {n}_array" if n in self.inputs else f"{n!r}: {n}" for n in self.ordered_arguments())
+        leading = next(iter(self.edges or self.inputs))
+        found = self.narrow_inputs()
+        self.add("_rounds = False")
+        if "dtype" in self.op.params:
+            self.add("_dtype = wide_dtype(dtype)")
+            found += " or _dtype is not dtype"
+        self.add(f"if {found}:")
+        self.add(f"_rounds, {names} = widened(OP, _xp, {{{given}}}, {tuple(self.inputs)!r}, {leading!r})", 2)
+
+    def narrow_inputs(self) -> str:
+        """The question whether one of the arrays is bfloat16."""
+        given = {i: f"{i}_array is not None and " if i in self.op.optional else "" for i in self.inputs}
+        return " or ".join(f"{present}{i}_array.dtype.kind == 'V'" for i, present in given.items())
+
+    def write_widening_again(self, array: str) -> None:
+        """An array that has become a float: the default dtype may be bfloat16."""
+        if self.widens:
+            self.add(f"_rounds, {array} = _rounds or is_narrow({array}), wide({array})", 2)
+
+    def given(self) -> dict[str, str]:
+        """What the forward is given for each of its arguments."""
+        given = {n: f"{n}_array" if n in self.inputs else n for n in self.ordered_arguments()}
+        if "dtype" in self.op.params and self.widens:
+            given["dtype"] = "_dtype"
+        return given
+
     def forward_expression(self) -> str:
         """The forward's formula on the arrays, or a call of it."""
-        given = {n: f"{n}_array" if n in self.inputs else n for n in self.ordered_arguments()}
+        given = self.given()
         taken = {"_state", "_xp", *given, *given.values()}
         text = formula(self.op.forward, {"xp": "_xp", **given}, self.scope, taken)
         if text is not None:
@@ -286,7 +329,8 @@ class Build:
             self.add("try:")
             self.add(f"_out = {forward}", 2)
             self.add("except (OverflowError, TypeError, ValueError) as _error:")
-            self.add(f"explain(_error, {op.name!r}, ({''.join(i + '_array, ' for i in self.inputs)}))", 2)
+            arrays = [f"{i}_array" if not self.widens or i in op.optional else f"{i}._array" for i in self.inputs]
+            self.add(f"explain(_error, {op.name!r}, ({''.join(a + ', ' for a in arrays)}))", 2)
             self.add("raise", 2)
         else:
             self.add(f"_out = {forward}")
@@ -296,12 +340,14 @@ class Build:
                 number = self.numbers[0]
                 self.add(f"if _out.dtype is not {first}.dtype:")
                 self.add(f"{first} = promote_number({first}, {number}, {op.promote!r})", 2)
+                self.write_widening_again(first)
                 self.add(f"_out = {forward}", 2)
             elif op.promote == "float":
                 taking_part = [f"{i}_array" for i in self.edges if i not in op.optional]
                 self.add(f"if _out.dtype is not {first}.dtype and {first}.dtype.kind not in 'fc':")
                 for a in taking_part:
                     self.add(f"{a} = float_array({a})", 2)
+                    self.write_widening_again(a)
                 self.add(f"_out = {forward}", 2)
         if op.moves_to:
             self.add(f"_xp = {op.moves_to}")
@@ -309,6 +355,9 @@ class Build:
             self.add("if type(_out) is not _xp.ndarray: _out = _xp.asarray(_out)")
         else:
             self.add("_out = tuple([_a if type(_a) is _xp.ndarray else _xp.asarray(_a) for _a in _out])")
+        if self.widens:
+            exact = f", {tuple([op.outputs.index(n) for n in op.exact])}" if isinstance(op.outputs, tuple) else ""
+            self.add(f"if _rounds: _out = rounded(_out{exact})")
 
     def write_recording(self) -> None:
         op = self.op
@@ -325,7 +374,7 @@ class Build:
                 f"if {present}{i}._extra is not None and {i}._extra.view is not None: {i}_edge = current_edge({i})"
             )
         no_edge = " and ".join(f"{i}_edge is None" for i in self.edges)
-        unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fc'" if op.check_output else no_edge
+        unrecorded = f"({no_edge}) or _out.dtype.kind not in 'fcV'" if op.check_output else no_edge
         self.add(f"if {unrecorded}:")
         self.write_plain_result(2, "None")
         self.write_node()
@@ -459,6 +508,9 @@ class Build:
             edges = "".join("None, " if n in op.nondifferentiable else f"OutputEdge((_node, {k})), "
                             for k, n in enumerate(op.outputs))  # fmt: skip
             self.add(f"_results = tuple([Tensor(_a, _xp, _e) for _a, _e in zip(_out, ({edges}))])")
+            for n in [n for n in self.saved_outputs if n in op.nondifferentiable]:
+                nr = self.output_nr(n)  # no edge leads from indices to the node, so that it has to know their counter
+                self.add(f"if _node.saved_{n} is not None: _node.watch_output({nr}, counter_of(_results[{nr}]))")
         else:
             self.add("_results = tuple([Tensor(_a, _xp, OutputEdge((_node, _k))) for _k, _a in enumerate(_out)])")
         if op.kind == "view":
@@ -518,6 +570,9 @@ class Build:
             self.write_unpacking()
         if self.values:
             self.add(f"{''.join(n + ', ' for n in self.values)} = self.params")
+        if self.narrow:
+            arrays = "".join(f"{n}, " for n in ("g", *self.saved_inputs, *self.saved_outputs))
+            self.add(f"if xp is not recorded: {arrays} = wide_values({arrays})")
         names = op.rule_names()
         if "*" in names:
             arguments = "".join(f", {n}" for n in names["*"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.errors import LinAlgError
 from undertow.ops import return_types
 from undertow.ops.declare import composite, primitive
-from undertow.ops.decompositions import LinAlgError, adjoint, check_matrices
+from undertow.ops.decompositions import adjoint, check_matrices
 from undertow.ops.examples import example_by_example
 from undertow.ops.matmul import batch_stacks
 from undertow.ops.operands import as_operand

@@ -19,6 +19,7 @@ from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
 from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.sites import caller_site, is_site_recording_enabled, register_code
 from undertow.modes import current
+from undertow.ops.narrow import NARROW, is_narrow, rounded, wide
 from undertow.ops.operands import as_operand, promote, same_device
 from undertow.ops.recorded import recorded
 from undertow.tensor import LEAF, Tensor
@@ -40,6 +41,8 @@ class VariadicNode(Node):
             values["tensors"] = self.unpack_tensors(xp)
             if not keep:
                 self.saved = keep
+        if NARROW and xp is not recorded:
+            grad, values = wide(grad), {n: wide(v) for n, v in values.items()}
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
     def unpack_tensors(self, xp: Any) -> list[Any]:
@@ -122,10 +125,15 @@ def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Te
             edges.append(tensor._edge if tensor._extra is None else recorded_edge(tensor))
     if op.promote and not same:
         arrays = promote(tuple(tensors), op.promote)
+    rounds = NARROW and is_narrow(arrays[0])
+    if NARROW:
+        arrays = wide(arrays)
     out = op.forward(xp, arrays, *params)
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
-    if edges.count(None) == len(edges) or out.dtype.kind not in "fc":
+    if rounds:
+        out = rounded(out)
+    if edges.count(None) == len(edges) or out.dtype.kind not in "fcV":
         result = Tensor(out, xp)
         result._extra = state.extra
         return result

@@ -12,6 +12,7 @@ from typing import Any
 
 from undertow.compiled import twin
 from undertow.errors import warn_once
+from undertow.ops.compiled import shortcut
 from undertow.ops.declare import REGISTRY, adapter, composite, view
 from undertow.ops.dims import wrap_dim, wrap_dims
 from undertow.ops.rules.front import in_front
@@ -29,6 +30,7 @@ def at(dim: int, index: Any) -> tuple[Any, ...]:
 # ---- extent
 
 
+@twin
 def expand_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
     size = expanded_sizes(input.shape, size)
     if math.prod(size) == input.size:
@@ -82,12 +84,14 @@ def broadcast_to(input: Any, size: Sequence[int]) -> Any:
 
 
 @composite
+@shortcut(_expand)
 def expand(input: Any, *sizes: Any, size: Sequence[int] | None = None) -> Any:
     """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size."""
     return _expand(input, ints(sizes, size))
 
 
 @composite
+@shortcut(_expand)
 def expand_as(input: Any, other: Any) -> Any:
     return _expand(input, tuple(other.shape))
 
@@ -104,6 +108,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 # ---- order
 
 
+@twin
 def swap(xp: Any, input: Any, dim0: int, dim1: int) -> Any:
     dim0, dim1 = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
     return input.swapaxes(dim0, dim1) if input.ndim else input[...]
@@ -127,6 +132,7 @@ def swapdims(input: Any, dim0: int, dim1: int) -> Any:
     return transpose(input, dim0, dim1)
 
 
+@twin
 def permute_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
     if len(dims) != input.ndim:
         raise RuntimeError(
@@ -139,6 +145,7 @@ def permute_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
     return input.transpose(wrapped)
 
 
+@twin
 def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes `dims`."""
     ndim = len(dims)
@@ -160,6 +167,7 @@ _permute = view(
 
 
 @composite
+@shortcut(_permute)
 def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     """The tensor with its dimensions in another order.
 
@@ -221,6 +229,7 @@ t = view("t", forward=transpose_matrix, vjp={"input": lambda xp, g: xp.transpose
 
 
 @composite
+@shortcut(_permute)
 def numpy_T(input: Any) -> Any:
     """`tensor.T`: all dimensions in reverse order."""
     if input.ndim not in (0, 2):
@@ -276,9 +285,19 @@ def batch_squeeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tup
     return _squeeze_dims(input, tuple(range(1, input.ndim))), 0
 
 
+@twin
+def squeeze_all(xp: Any, input: Any) -> Any:
+    return squeeze_array(xp, input, tuple(range(input.ndim)))
+
+
+@twin
+def squeeze_one(xp: Any, input: Any, dim: int) -> Any:
+    return squeeze_array(xp, input, (wrap_dim(dim, input.ndim),))
+
+
 _squeeze_all = view(
     "_squeeze_all",
-    forward=lambda xp, input: squeeze_array(xp, input, tuple(range(input.ndim))),
+    forward=squeeze_all,
     vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
     batch=batch_squeeze,
     node="SqueezeBackward0",
@@ -286,7 +305,7 @@ _squeeze_all = view(
 
 _squeeze_dim = view(
     "_squeeze_dim",
-    forward=lambda xp, input, dim: squeeze_array(xp, input, (wrap_dim(dim, input.ndim),)),
+    forward=squeeze_one,
     vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
     batch=shifted(dims=(1,)),
     node="SqueezeBackward1",
@@ -302,6 +321,7 @@ _squeeze_dims = view(
 
 
 @composite
+@shortcut(_squeeze_all, _squeeze_dim)
 def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
     """The tensor without its dimensions of size 1 (or those of them that `dim` names)."""
     dim = axis if dim is None else dim
@@ -315,9 +335,14 @@ def batch_unsqueeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> t
     return call(input, wrap_dim(args[1], input.ndim) + 1), 0
 
 
+@twin
+def unsqueeze_array(xp: Any, input: Any, dim: int) -> Any:
+    return input[at(wrap_dim(dim, input.ndim + 1), None)]
+
+
 unsqueeze = view(
     "unsqueeze",
-    forward=lambda xp, input, dim: input[at(wrap_dim(dim, input.ndim + 1), None)],
+    forward=unsqueeze_array,
     vjp={"input": lambda xp, g, dim: xp.squeeze(g, dim)},
     batch=batch_unsqueeze,
 )

@@ -26,8 +26,8 @@ def window(name: str, length: int, periodic: bool, options: tuple[Any, Any, bool
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     dtype, device, requires_grad = options
-    dtype, xp = dtypes.get_default_dtype() if dtype is None else dtypes.dtype(dtype), namespace_of(device)
-    if dtype.kind not in "f":
+    dtype, xp = dtypes.get_default_dtype() if dtype is None else dtypes.numpy_dtype(dtype), namespace_of(device)
+    if not dtypes.is_floating(dtype):
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     count = length + 1 if periodic else length
     values = cpu.ones(length) if length < 2 else shape(cpu.arange(length) / (count - 1))

@@ -14,6 +14,9 @@ True
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from undertow import absent as _absent
 from undertow.optim import lr_scheduler as lr_scheduler
 from undertow.optim import swa_utils as swa_utils
 from undertow.optim.adam import Adam as Adam
@@ -28,5 +31,10 @@ from undertow.optim.adaptive import Adagrad as Adagrad
 from undertow.optim.adaptive import RMSprop as RMSprop
 from undertow.optim.adaptive import Rprop as Rprop
 from undertow.optim.lbfgs import LBFGS as LBFGS
+from undertow.optim.matrices import Adafactor as Adafactor
+from undertow.optim.matrices import Muon as Muon
 from undertow.optim.optimizer import Optimizer as Optimizer
 from undertow.optim.sgd import SGD as SGD
+
+if not TYPE_CHECKING:
+    __getattr__ = _absent.getter("optim")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.backend.kernels import adam_update
 from undertow.backend.sparse_places import coalesced
 from undertow.optim.optimizer import (
     Optimizer,
@@ -92,24 +93,30 @@ class Adam(MomentOptimizer):
 
     def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         step = count_step(state, xp)
-        keep1, take1, keep2, take2, scale, eps, rate, shrink = self.numbers(
-            xp, param.dtype, (id(group), step), lambda: self.factors(group, step)
-        )
+        *numbers, shrink = self.numbers(xp, param.dtype, (id(group), step), lambda: self.factors(group, step))
         mean, square = slot(state, "exp_avg", param, xp), slot(state, "exp_avg_sq", param, xp)
-        scratch = xp.empty_like(param)
+        largest = slot(state, "max_exp_avg_sq", param, xp) if group["amsgrad"] else None
         if group["decoupled_weight_decay"]:
             if group["weight_decay"]:
                 xp.multiply(param, shrink, out=param)
             grad = xp.negative(grad) if group["maximize"] else grad
         elif group["weight_decay"] or group["maximize"]:
             grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        if adam_update(xp, param, grad, mean, square, largest, *numbers) is None:
+            self.move(xp, param, grad, (mean, square, largest), numbers)
+
+    @staticmethod
+    def move(xp: Any, param: Any, grad: Any, moments: tuple[Any, Any, Any], numbers: list[Any]) -> None:
+        """The update itself, in place; the largest square is None without AMSGrad."""
+        mean, square, largest = moments
+        keep1, take1, keep2, take2, scale, eps, rate = numbers
+        scratch = xp.empty_like(param)
         xp.multiply(mean, keep1, out=mean)
         xp.add(mean, xp.multiply(grad, take1, out=scratch), out=mean)
         xp.multiply(square, keep2, out=square)
         xp.multiply(grad, grad, out=scratch)
         xp.add(square, xp.multiply(scratch, take2, out=scratch), out=square)
-        if group["amsgrad"]:
-            largest = slot(state, "max_exp_avg_sq", param, xp)
+        if largest is not None:
             square = xp.maximum(largest, square, out=largest)
         xp.multiply(xp.sqrt(square, out=scratch), scale, out=scratch)
         xp.add(scratch, eps, out=scratch)
@@ -146,6 +153,12 @@ class AdamW(Adam):
         **options: Any,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` of AdamW, or of Adam, returned; the decay stays decoupled."""
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
 
 
 class Adamax(MomentOptimizer):

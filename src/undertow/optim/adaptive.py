@@ -9,6 +9,7 @@ from undertow.backend.sparse_places import coalesced
 from undertow.optim.adam import square_mean_towards
 from undertow.optim.optimizer import check_at_least_zero, count_step, decayed, refuse, slot
 from undertow.optim.real_parts import RealOptimizer
+from undertow.tensor import Tensor
 
 
 class Adagrad(RealOptimizer):
@@ -51,6 +52,14 @@ class Adagrad(RealOptimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
+        for p in self._parameters():
+            self.state[p] = self._first_state(p._xp, p._array, initial_accumulator_value)
+
+    @staticmethod
+    def _first_state(xp: Any, array: Any, value: float) -> dict[str, Any]:
+        """What there is before the first step, as in PyTorch: processes that share parameters share it, too."""
+        filled = xp.full_like(array, complex(value, value) if array.dtype.kind == "c" else value)
+        return {"step": Tensor(xp.zeros((), dtype="float32"), xp), "sum": Tensor(filled, xp)}
 
     def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is not xp.ndarray:
@@ -205,11 +214,11 @@ class Rprop(RealOptimizer):
         count_step(state, xp)
         (down, up), (least, most) = group["etas"], group["step_sizes"]
         last, size = slot(state, "prev", param, xp), slot(state, "step_size", param, xp, group["lr"])
-        grad = xp.negative(grad) if group["maximize"] else xp.array(grad)
+        grad = xp.negative(grad) if group["maximize"] else grad
         turned = xp.sign(grad * last)
         size *= xp.where(turned > 0, up, xp.where(turned < 0, down, 1)).astype(param.dtype)
         xp.minimum(xp.maximum(size, least, out=size), most, out=size)
-        grad[turned < 0] = 0
+        grad = xp.where(turned < 0, 0, grad)
         param -= xp.sign(grad) * size
         last[...] = grad
 
@@ -253,5 +262,6 @@ class ASGD(RealOptimizer):
             average[...] = param
         else:
             average += (param - average) * float(mu)
-        eta[...] = group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"]
-        mu[...] = 1 / max(1, step - group["t0"])
+        # in float32 even where the state was loaded, and is of the parameter's dtype since: as PyTorch does
+        eta[...] = scalar.dtype.type(group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"])
+        mu[...] = scalar.dtype.type(1 / max(1, step - group["t0"]))

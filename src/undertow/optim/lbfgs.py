@@ -66,7 +66,10 @@ class LBFGS(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """Run up to max_iter iterations; the loss before the first."""
         if closure is None:
-            raise ValueError("LBFGS evaluates the loss several times in a step: step(closure) needs a closure")
+            raise TypeError(
+                "LBFGS.step() missing 1 required positional argument: 'closure'. It evaluates the loss several times "
+                "in a step, by calling it"
+            )
         with no_grad():
             return self._iterate(closure)
 
@@ -75,7 +78,7 @@ class LBFGS(Optimizer):
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
         first_loss = self._evaluate(closure)
-        loss, evaluations = first_loss.item(), 1
+        loss, evaluations = number(first_loss), 1
         state["func_evals"] += 1
         grad = self._gradient()
         if abs(grad).max(initial=0) <= group["tolerance_grad"]:
@@ -86,10 +89,11 @@ class LBFGS(Optimizer):
             memory.learn(grad, state["n_iter"] == 1)
             direction = memory.direction(grad)
             slope = float(grad @ direction)
-            length = group["lr"]
+            length = float(group["lr"])
             if state["n_iter"] == 1:
-                length *= min(1.0, 1.0 / float(abs(grad).sum()))
-            memory.last_grad, last_loss = grad.copy(), loss
+                length /= max(1.0, float(abs(grad).sum()))
+            memory.last_grad, memory.last_loss = grad.copy(), loss
+            memory.last_direction, memory.last_length = direction, length
             if slope > -group["tolerance_change"]:
                 break
             used = 0
@@ -100,19 +104,19 @@ class LBFGS(Optimizer):
                 self._move(direction, length)
             elif iteration != group["max_iter"] - 1:
                 self._move(direction, length)
-                loss, used = self._evaluate(closure).item(), 1
+                loss, used = number(self._evaluate(closure)), 1
                 grad = self._gradient()
             else:
                 self._move(direction, length)
             evaluations += used
             state["func_evals"] += used
-            memory.last_direction, memory.last_length = direction, length
+            memory.last_length = length
             change = abs(direction * length).max(initial=0)
             if (
                 evaluations >= group["max_eval"]
                 or abs(grad).max(initial=0) <= group["tolerance_grad"]
                 or change <= group["tolerance_change"]
-                or abs(loss - last_loss) < group["tolerance_change"]
+                or abs(loss - memory.last_loss) < group["tolerance_change"]
             ):
                 break
         memory.keep(state, self._params[0]._xp)
@@ -161,7 +165,7 @@ class LBFGS(Optimizer):
 
         def evaluate(t: float) -> tuple[float, Any]:
             self._move(direction, t)
-            value = self._evaluate(closure).item()
+            value = number(self._evaluate(closure))
             found = self._gradient()
             for p, array in zip(self._params, kept, strict=True):
                 p._array[...] = array
@@ -169,6 +173,11 @@ class LBFGS(Optimizer):
 
         tolerance = self.param_groups[0]["tolerance_change"]
         return strong_wolfe(evaluate, direction, loss, grad, slope, length, tolerance, max_tries=max_tries)
+
+
+def number(loss: Any) -> float:
+    """What a closure returned, as a number."""
+    return float(loss._array.item() if isinstance(loss, Tensor) else loss)
 
 
 class Memory:
@@ -180,6 +189,7 @@ class Memory:
         self.changes: list[Any] = []
         self.scale = 1.0
         self.last_grad: Any = None
+        self.last_loss = 0.0
         self.last_direction: Any = None
         self.last_length = 0.0
 
@@ -190,17 +200,21 @@ class Memory:
         if "old_dirs" in state:
             memory.changes = [t._array for t in state["old_dirs"]]
             memory.steps = [t._array for t in state["old_stps"]]
-            memory.scale, memory.last_length = state["H_diag"], state["t"]
+            memory.scale, memory.last_length = float(state["H_diag"]), float(state["t"])
             memory.last_grad, memory.last_direction = state["prev_flat_grad"]._array, state["d"]._array
         return memory
 
     def keep(self, state: dict[str, Any], xp: Any) -> None:
         """Leave it in the state, under PyTorch's names."""
         if self.last_direction is not None:
-            state["d"], state["t"], state["H_diag"] = Tensor(self.last_direction, xp), self.last_length, self.scale
-            state["prev_flat_grad"] = Tensor(self.last_grad, xp)
+            kind = self.last_grad.dtype
+            state["d"], state["t"] = Tensor(self.last_direction, xp), self.last_length
             state["old_dirs"] = [Tensor(array, xp) for array in self.changes]
             state["old_stps"] = [Tensor(array, xp) for array in self.steps]
+            inverses = [1 / (change @ step) for change, step in zip(self.changes, self.steps, strict=True)]
+            state["ro"] = [Tensor(xp.asarray(x, dtype=kind), xp) for x in inverses]
+            state["H_diag"] = Tensor(xp.asarray(self.scale, dtype=kind), xp) if self.changes else 1
+            state["prev_flat_grad"], state["prev_loss"] = Tensor(self.last_grad, xp), self.last_loss
 
     def learn(self, grad: Any, first: bool) -> None:
         """Take in what the last step did, if it tells of a positive curvature."""

@@ -8,16 +8,19 @@ steps are tensors in `state`, under PyTorch's names.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 from undertow.autograd.leaves import get_requires_grad
-from undertow.graph.hooks import RemovableHandle, add_hook
-from undertow.graph.sites import user_frame
+from undertow.backend.dtypes import kind_of
+from undertow.graph.sites import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
+from undertow.optim.hooks import HookedOptimizer, passed_through
+from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
+from undertow.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from undertow.tensor import Tensor, counter_of
 
 Closure = Callable[[], Any]
@@ -33,7 +36,7 @@ class Required:
 required = Required()
 
 
-class Optimizer:
+class Optimizer(HookedOptimizer):
     """What all optimizers have.
 
     params    tensors; or dicts, each a group with "params" and options of its own; or (name, tensor) pairs
@@ -49,13 +52,12 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                 f"{type(params).__name__}: put it into a list"
             )
+        super().__init__()
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         self._step_name = f"{type(self).__name__}.step"
         self._numbers: dict[Any, Any] = {}
-        self._pre_hooks: OrderedDict[int, Any] = OrderedDict()
-        self._post_hooks: OrderedDict[int, Any] = OrderedDict()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -92,7 +94,10 @@ class Optimizer:
                     "can't optimize a non-leaf Tensor: its gradient is not kept. Give the leaf it is made of."
                 )
         if len({id(p) for p in params}) != len(params):
-            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+            warn_user(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error. "
+                "Each step changes them as often as they are there: give each once."
+            )
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if not known.isdisjoint([id(p) for p in params]):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -101,8 +106,6 @@ class Optimizer:
 
     def step(self, closure: Closure | None = None) -> Any:
         """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first."""
-        for hook in list(self._pre_hooks.values()):
-            hook(self, (), {} if closure is None else {"closure": closure})
         loss = None
         if closure is not None:
             with enable_grad():
@@ -110,13 +113,11 @@ class Optimizer:
         self._numbers.clear()
         site = user_frame(sys._getframe(1))
         with no_grad():
-            for group in self.param_groups:
+            for group in [with_plain_rate(group) for group in self.param_groups]:
                 for p in group["params"]:
                     if p._extra is not None and p._extra.grad is not None:
                         self._step_of(p, p._extra.grad, group)
                         counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
-        for hook in list(self._post_hooks.values()):
-            hook(self, (), {})
         return loss
 
     def _step_of(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
@@ -164,26 +165,28 @@ class Optimizer:
                     p.grad.requires_grad_(False)
                 p.grad.zero_()
 
-    # ---- hooks
-
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before every step."""
-        return add_hook(self._pre_hooks, hook)
-
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after every step."""
-        return add_hook(self._post_hooks, hook)
-
     # ---- saving
 
     def state_dict(self) -> dict[str, Any]:
         """State and options, with numbers in the place of parameters; the tensors are the optimizer's own."""
-        numbers = {id(p): n for n, p in enumerate(self._parameters())}
-        groups = [{**group, "params": [numbers[id(p)] for p in group["params"]]} for group in self.param_groups]
-        return {"state": {numbers[id(p)]: values for p, values in self.state.items()}, "param_groups": groups}
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self)
+        numbers: dict[int, int] = {}
+        first = 0
+        for group in self.param_groups:
+            numbers |= {id(p): n for n, p in enumerate(group["params"], first) if id(p) not in numbers}
+            first += len(group["params"])
+        groups = [
+            {k: v for k, v in group.items() if k != "params"} | {"params": [numbers[id(p)] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {numbers[id(p)] if isinstance(p, Tensor) else p: values for p, values in self.state.items()}
+        found = {"state": state, "param_groups": groups}
+        return passed_through(self._state_dict_post_hooks, self, found)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what `state_dict` returned, for parameters of the same number and order."""
+        state_dict = passed_through(self._load_pre_hooks, self, dict(state_dict))
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -196,12 +199,17 @@ class Optimizer:
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for number, values in state_dict["state"].items():
             p = params.get(number)
-            state[number if p is None else p] = {k: _taken_over(k, v, p) for k, v in values.items()}
+            if isinstance(values, dict):
+                values = {k: _taken_over(k, v, p) for k, v in values.items()}
+            state[number if p is None else p] = values
         self.state = state
+        # options that the saved ones do not have yet, as those of an older version, stay what they are
         self.param_groups = [
-            {**deepcopy({k: v for k, v in new.items() if k != "params"}), "params": old["params"]}
+            {**old, **deepcopy({k: v for k, v in new.items() if k != "params"})}
             for new, old in zip(groups, self.param_groups, strict=True)
         ]
+        for hook in list(self._load_post_hooks.values()):
+            hook(self)
 
     def _parameters(self) -> list[Any]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -209,17 +217,17 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for n, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {n}")
-            lines += [f"    {k}: {v}" for k, v in sorted(group.items()) if k not in ("params", "param_names")]
+            lines += [*[""] * (n > 0), f"Parameter Group {n}"]
+            lines += [f"    {k}: {v}" for k, v in sorted(group.items()) if k != "params"]
         return "\n".join([*lines, ")"])
 
 
 def _taken_over(name: str, value: Any, p: Any) -> Any:
-    """A loaded value, copied; a tensor of floats gets the dtype of the parameter it belongs to."""
+    """A loaded value, copied; floats, or complex numbers, get the precision of the parameter they belong to."""
     if not isinstance(value, Tensor):
         return deepcopy(value)
     array = value._array
-    kept = p is None or name == "step" or array.dtype.kind not in "fc"
+    kept = p is None or name == "step" or kind_of(array.dtype) != kind_of(p._array.dtype)
     return Tensor(array.copy() if kept else array.astype(p._array.dtype), value._xp)
 
 
@@ -231,6 +239,8 @@ def check_at_least_zero(**options: float) -> None:
     said = {"lr": "learning rate", "eps": "epsilon value", "momentum": "momentum value",
             "weight_decay": "weight_decay value"}  # fmt: skip
     for name, value in options.items():
+        if isinstance(value, Tensor) and value._array.size != 1:
+            raise ValueError(f"Tensor {name} must be 1-element, but has shape {list(value._array.shape)}")
         if not value >= 0:
             raise ValueError(f"Invalid {said.get(name, name + ' value')}: {value}")
 
@@ -239,6 +249,12 @@ def check_betas(betas: tuple[float, float]) -> None:
     for n, beta in enumerate(betas):
         if not 0 <= beta < 1:
             raise ValueError(f"Invalid beta parameter at index {n}: {beta}")
+
+
+def with_plain_rate(group: dict[str, Any]) -> dict[str, Any]:
+    """A group whose rate is a number, if it was given as a tensor of one."""
+    lr = group.get("lr")
+    return {**group, "lr": float(lr._array.item())} if isinstance(lr, Tensor) else group
 
 
 def refuse(**options: Any) -> None:
@@ -263,8 +279,8 @@ def slot(state: dict[str, Any], name: str, like: Any, xp: Any, value: float = 0.
 def count_step(state: dict[str, Any], xp: Any) -> float:
     """Count a step, in the tensor `step` as PyTorch keeps it; its number."""
     tensor = state.get("step")
-    if tensor is None:
-        tensor = state["step"] = Tensor(xp.zeros((), dtype="float32"), xp)
+    if not isinstance(tensor, Tensor):  # not there yet, or a number that an older version saved
+        tensor = state["step"] = Tensor(xp.asarray(tensor or 0, dtype="float32"), xp)
     array = tensor._array
     array += 1
     return float(array.item())

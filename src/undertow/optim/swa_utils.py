@@ -12,8 +12,8 @@ from undertow.backend import dtypes
 from undertow.modes import no_grad
 from undertow.nn.module import Module
 from undertow.nn.norms import BatchNorm
-from undertow.optim.lr_scheduler import LRScheduler, _one_per_group
 from undertow.optim.optimizer import Optimizer
+from undertow.optim.scheduler import LRScheduler, one_per_group
 
 
 def _check_decay(decay: float) -> None:
@@ -163,10 +163,10 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        for group, rate in zip(optimizer.param_groups, _one_per_group(optimizer, swa_lr, "swa_lr"), strict=True):
+        for group, rate in zip(optimizer.param_groups, one_per_group(optimizer, swa_lr, "swa_lr"), strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy

@@ -314,7 +314,7 @@ def is_same_size(self: Tensor, other: Tensor) -> bool:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a real floating-point one."""
-    return bool(input._array.dtype.kind == "f")
+    return dtypes.is_floating(input._array.dtype)
 
 
 def is_complex(input: Tensor) -> bool:
@@ -324,7 +324,7 @@ def is_complex(input: Tensor) -> bool:
 
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return input._array.dtype.kind in "ifc"
+    return input._array.dtype.kind in "ifcV"
 
 
 def is_tensor(obj: object) -> bool:
@@ -372,8 +372,14 @@ METHODS: dict[str, Any] = {
     "is_contiguous": is_contiguous,
     "is_cpu": is_on("cpu"),
     "is_cuda": is_on("cuda"),
+    "is_distributed": lambda self: False,
     "is_floating_point": is_floating_point,
+    "is_ipu": NEVER,
+    "is_maia": NEVER,
     "is_meta": NEVER,
+    "is_mkldnn": NEVER,
+    "is_mps": NEVER,
+    "is_mtia": NEVER,
     "is_nested": NEVER,
     "is_nonzero": to_bool,
     "is_pinned": lambda self, device=None: False,  # pages that no GPU copies from
@@ -381,6 +387,9 @@ METHODS: dict[str, Any] = {
     "is_same_size": is_same_size,
     "is_set_to": is_set_to,
     "is_signed": is_signed,
+    "is_vulkan": NEVER,
+    "is_xla": NEVER,
+    "is_xpu": NEVER,
     "item": item,
     "itemsize": property(element_size),
     "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None

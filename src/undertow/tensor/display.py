@@ -92,7 +92,7 @@ class Style:
     def __init__(self, shown: Any, xp: Any) -> None:
         self.write: Callable[[Any], str] = str
         self.width = 1
-        if shown.dtype.kind == "f":
+        if dtypes.is_floating(shown.dtype):
             self.choose_for_floats(shown, xp)
         else:
             self.width = max([1, *map(len, map(str, shown.ravel().tolist()))])

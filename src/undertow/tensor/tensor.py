@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.modes import install_inference_extra
 from undertow.tensor.metadata import INFERENCE_EXTRA, NO_COUNTER, Extra, Size, VersionCounter, View
 
@@ -128,7 +129,7 @@ def requires_grad(tensor: Tensor) -> bool:
     if tensor._edge is not None:
         return True
     view = None if tensor._extra is None else tensor._extra.view
-    return view is not None and view.base._edge is not None and tensor._array.dtype.kind in "fc"
+    return view is not None and view.base._edge is not None and dtypes.is_differentiable(tensor._array.dtype)
 
 
 def extra_of(tensor: Tensor) -> Extra:

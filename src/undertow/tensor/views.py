@@ -61,8 +61,13 @@ class Replay:
         return any([op is not None and op.name == "_as_strided" for op in ops])
 
 
-def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any) -> None:
-    """Mark `result` (a tensor, or a tuple of them) as made by the view operation `function(source, *arguments)`."""
+def attach_view(
+    result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any, number: int | None = None
+) -> None:
+    """Mark `result` (a tensor, or a tuple of them) as made by the view operation `function(source, *arguments)`.
+
+    number  which of several results it is, if they are marked one by one
+    """
     extra = source._extra
     if extra is None or extra.view is None:
         if extra is not None and extra.counter is NO_COUNTER:
@@ -73,14 +78,14 @@ def attach_view(result: Any, source: Tensor, function: Any, arguments: tuple[Any
         base, before, former = extra.view.base, current_replay(source), extra.view.creation
     version = 0 if base._extra is None else version_of(base)
     several = type(result) is tuple
-    creation = creation_in(state, several, former)
+    creation = creation_in(state, several or number is not None, former)
     if several:
         for nr, tensor in enumerate(result):
             extra = tensor._extra = Extra()
             extra.view = View(base, Replay(before, function, arguments, nr), creation, version)
         return
     extra = result._extra = Extra()
-    extra.view = View(base, Replay(before, function, arguments, None), creation, version)
+    extra.view = View(base, Replay(before, function, arguments, number), creation, version)
 
 
 def creation_in(state: Any, several: bool, former: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.autograd.aliases import differentiable_alias
 from undertow.autograd.backward import grad
-from undertow.autograd.leaves import detach, get_requires_grad
+from undertow.autograd.leaves import detached, get_requires_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -35,7 +35,7 @@ def prepared(tensors: Sequence[Tensor], create_graph: bool, leaves: bool) -> Ten
     leaves        the new ones require grad
     """
     if not leaves:
-        return tuple([t if create_graph else detach(t) for t in tensors])
+        return tuple([t if create_graph else detached(t) for t in tensors])
     return tuple([differentiable_alias(t, connected=create_graph) for t in tensors])
 
 
@@ -43,7 +43,7 @@ def finished(value: Any, create_graph: bool) -> Any:
     """Results (a tensor, or nested tuples of them) without history, unless the caller wants it."""
     if isinstance(value, tuple):
         return tuple([finished(v, create_graph) for v in value])
-    return value if create_graph else detach(value)
+    return value if create_graph else detached(value)
 
 
 def unpacked(results: tuple[Any, ...], several: bool) -> Any:

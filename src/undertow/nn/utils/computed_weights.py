@@ -38,7 +38,7 @@ class ComputedWeight:
 
     def parameter(self, module: Any) -> Any:
         """The parameter that is to be computed; it is no parameter from now on."""
-        what = type(self).__name__
+        what = {"WeightNorm": "weight_norm", "SpectralNorm": "spectral_norm"}[type(self).__name__]
         if any(isinstance(h.function, type(self)) and h.function.name == self.name for h in hooks_of(module)):
             raise RuntimeError(f"Cannot register two {what} hooks on the same parameter {self.name}")
         weight = module._parameters[self.name]

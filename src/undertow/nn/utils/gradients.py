@@ -25,7 +25,7 @@ def get_total_norm(
     tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Any:
     """The norm of all tensors, as if they were one vector."""
-    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    tensors, norm_type = [tensors] if isinstance(tensors, Tensor) else list(tensors), float(norm_type)
     if not tensors:
         return ops.zeros(())
     with no_grad():

@@ -64,10 +64,7 @@ class _Orthogonal(Module):
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of {Q.shape}."
             )
         if not self.use_trivialization:
-            raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
-                "use_trivialization=False (nor, here, to the one by reflections). Leave use_trivialization out."
-            )
+            return self.reflections_of(Q)
         with no_grad():
             tall = ops.transpose(Q, -2, -1) if Q.shape[-2] < Q.shape[-1] else Q
             n, k = tall.shape[-2:]
@@ -77,6 +74,19 @@ class _Orthogonal(Module):
             start = ops.zeros_like(Q)
             ops.diagonal(start, 0, -2, -1).fill_(-1.0)  # no rotation; reflections of sign -1
             return start
+
+    def reflections_of(self, Q: Any) -> Any:
+        """The matrix whose reflections make Q; signs of the columns on its diagonal."""
+        if self.orthogonal_map != "householder":
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                "use_trivialization=False. Leave use_trivialization out."
+            )
+        wide = Q.shape[-2] < Q.shape[-1]
+        A, tau = ops.geqrf(ops.transpose(Q, -2, -1) if wide else Q)
+        signs = ops.diagonal(A, 0, -2, -1)
+        signs.copy_(ops.sign(signs) * (1.0 - 2.0 * (tau == 0).to(Q.dtype)))
+        return ops.transpose(A, -2, -1) if wide else A
 
 
 def is_orthogonal(Q: Any) -> bool:

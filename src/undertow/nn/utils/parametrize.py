@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from undertow.modes import no_grad
@@ -51,11 +51,8 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
-        found = original
-        with no_grad():
-            for module in reversed(modules):
-                if hasattr(module, "right_inverse"):
-                    found = module.right_inverse(found)
+        shape, dtype = original.shape, original.dtype
+        found = inverted(modules, original)
         self.is_tensor = isinstance(found, Tensor)
         self.ntensors = 1 if self.is_tensor else len(found)
         if self.is_tensor:
@@ -64,7 +61,7 @@ class ParametrizationList(ModuleList):
             for k, part in enumerate(found):
                 put(self, f"original{k}", like(original, part))
         if not unsafe:
-            self._check(original)
+            check_made(self(), shape, dtype)
 
     def _keep_original(self, original: Any, found: Any) -> None:
         if found.dtype != original.dtype:
@@ -75,15 +72,6 @@ class ParametrizationList(ModuleList):
         with no_grad():
             original.data = found.data  # so that an optimizer that knows the tensor goes on training it
         put(self, "original", original)
-
-    def _check(self, original: Any) -> None:
-        made = self()
-        if made.dtype != original.dtype or made.shape != original.shape:
-            raise ValueError(
-                "Registering a parametrization may not change the dtype or the shape of the tensor, unless `unsafe` "
-                f"flag is enabled. Original: {list(original.shape)}, {original.dtype}; parametrized: "
-                f"{list(made.shape)}, {made.dtype}"
-            )
 
     def originals(self) -> list[Any]:
         """What the first module is called with."""
@@ -96,12 +84,37 @@ class ParametrizationList(ModuleList):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
                 value = module.right_inverse(value)
-            found = [value] if self.is_tensor else list(value)
+            found = self._checked_parts(value)
             for own, part in zip(self.originals(), found, strict=True):
                 if own.shape == part.shape and own.dtype == part.dtype:
                     own.copy_(part)
                 else:
                     own.data = part.data
+
+    def _checked_parts(self, value: Any) -> list[Any]:
+        """What the last right_inverse returned, as tensors for the originals."""
+        if self.is_tensor and not isinstance(value, Tensor):
+            raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
+        if not self.is_tensor and not isinstance(value, Sequence):
+            raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value)}.")
+        parts = [value] if self.is_tensor else list(value)
+        if len(parts) != self.ntensors:
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of "
+                f"length {len(parts)}."
+            )
+        for k, (own, part) in enumerate(zip(self.originals(), parts, strict=True)):
+            if not isinstance(part, Tensor):
+                raise ValueError(
+                    f"`right_inverse` must return a sequence of tensors. Got element {k} of type {type(part).__name__}"
+                )
+            if own.dtype != part.dtype:
+                raise ValueError(
+                    f"The tensor returned by `right_inverse` has dtype {part.dtype} while `original` has dtype "
+                    f"{own.dtype} (Tensor {k} returned by `right_inverse` has dtype {part.dtype} while `original{k}` "
+                    f"has dtype {own.dtype})"
+                )
+        return parts
 
     def forward(self) -> Any:
         first, *rest = list(self)
@@ -109,6 +122,44 @@ class ParametrizationList(ModuleList):
         for module in rest:
             made = module(made)
         return made
+
+
+def inverted(modules: list[Any], original: Any) -> Any:
+    """What the modules would make the original of: one tensor or several. Who cannot tell counts as the identity."""
+    found = original
+    with no_grad():
+        for module in reversed(modules):
+            if hasattr(module, "right_inverse"):
+                with suppress(NotImplementedError):
+                    found = module.right_inverse(found)
+    if not isinstance(found, Tensor | Sequence):
+        raise ValueError(
+            "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
+            f"{type(found).__name__}"
+        )
+    for k, part in enumerate([] if isinstance(found, Tensor) else found):
+        if not isinstance(part, Tensor):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got element "
+                f"{k} of the sequence with type {type(part).__name__}."
+            )
+    return found
+
+
+def check_made(made: Any, shape: Any, dtype: Any) -> None:
+    """A tensor that is made must be like the one it stands for."""
+    if not isinstance(made, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+    if made.dtype != dtype:
+        raise ValueError(
+            "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
+            f"enabled: it was {dtype}, and would be {made.dtype}"
+        )
+    if made.shape != shape:
+        raise ValueError(
+            "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
+            f"enabled: it was {list(shape)}, and would be {list(made.shape)}"
+        )
 
 
 def like(original: Any, tensor: Any) -> Any:
@@ -201,18 +252,35 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
 
 
 def add_to_list(modules: ParametrizationList, parametrization: Module, unsafe: bool) -> None:
-    with no_grad():
+    """One more function after the others; the originals stay what they are."""
+    if not unsafe:
         before = modules()
-        if hasattr(parametrization, "right_inverse"):
-            back = parametrization.right_inverse(before)
-            modules.right_inverse(back)
-    after = parametrization(before)
-    if not unsafe and (after.shape != before.shape or after.dtype != before.dtype):
-        raise ValueError(
-            "Registering a parametrization may not change the dtype or the shape of the tensor, unless `unsafe` flag "
-            "is enabled"
-        )
+        made = parametrization(before)
+        check_made(made, before.shape, before.dtype)
+        check_inverse(parametrization, made, before)
     modules.append(parametrization)
+    modules.unsafe |= unsafe
+
+
+def check_inverse(parametrization: Any, made: Any, before: Any) -> None:
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    try:
+        back = parametrization.right_inverse(made)
+    except NotImplementedError:
+        return
+    if not isinstance(back, Tensor):
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+    if back.dtype != before.dtype:
+        raise ValueError(
+            f"The tensor returned by parametrization.right_inverse must have the same dtype as {before.dtype}, which "
+            f"{type(parametrization).__name__} is given. Got: {back.dtype}"
+        )
+    if back.shape != before.shape:
+        raise ValueError(
+            f"The tensor returned by parametrization.right_inverse must have the same shape as {list(before.shape)}, "
+            f"which {type(parametrization).__name__} is given. Got: {list(back.shape)}"
+        )
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -29,8 +29,39 @@ class PackedSequence(PackedFields):
     __slots__ = ()
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same with other data: another dtype, another device."""
-        return self._replace(data=self.data.to(*args, **kwargs))
+        """The same with other data: another dtype, another device. Itself, if it has them already."""
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else self._replace(data=data)
+
+    def cpu(self) -> PackedSequence:
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None) -> PackedSequence:
+        return self.to("cuda" if device is None else device)
+
+    def double(self) -> PackedSequence:
+        return self.to(dtypes.float64)
+
+    def float(self) -> PackedSequence:
+        return self.to(dtypes.float32)
+
+    def half(self) -> PackedSequence:
+        return self.to(dtypes.float16)
+
+    def long(self) -> PackedSequence:
+        return self.to(dtypes.int64)
+
+    def int(self) -> PackedSequence:
+        return self.to(dtypes.int32)
+
+    def short(self) -> PackedSequence:
+        return self.to(dtypes.int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(dtypes.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(dtypes.uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -48,6 +79,8 @@ def pack_padded_sequence(
 
     enforce_sorted  they must come in order of falling length; otherwise they are sorted, and the layers sort back
     """
+    if input.numel() == 0:
+        raise RuntimeError(f"Cannot pack empty tensors: the input has shape {list(input.shape)}")
     lengths = [int(n) for n in lengths]
     input = ops.transpose(input, 0, 1) if batch_first else input
     if len(lengths) != input.shape[1]:
@@ -79,6 +112,8 @@ def pad_packed_sequence(
 ) -> tuple[Any, Any]:
     """Padded sequences, (steps, examples, ...), and their lengths: the inverse of pack_padded_sequence."""
     sizes = sequence.batch_sizes.tolist()
+    if not sizes:
+        raise RuntimeError("Expected batch_sizes to have at least one element: the packed sequence is empty")
     lengths = ops.tensor([sum(size > k for size in sizes) for k in range(sizes[0])], dtype=dtypes.int64)
     steps = [_padded(part, sizes[0], padding_value) for part in ops.split(sequence.data, sizes)]
     if total_length is not None:
@@ -107,6 +142,13 @@ def pad_sequence(
     """Sequences of different lengths as one tensor, (steps, examples, ...)."""
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"padding_side should be one of 'right' or 'left', but got '{padding_side}'")
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
+    sequences = list(sequences)
+    if not sequences:
+        raise RuntimeError("received an empty list of sequences")
     longest = max(sequence.shape[0] for sequence in sequences)
     rows = []
     for sequence in sequences:

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from undertow.nn.parameter import Parameter
+from undertow.tensor import Tensor
+
 
 def functional_call(
     module: Any,
@@ -18,7 +21,11 @@ def functional_call(
 ) -> Any:
     """module(*args, **kwargs), with tensors in the place of the parameters and buffers of these dotted names.
 
-    strict  every parameter and buffer must be given
+    A tensor that the module assigns to one of them during the call is put into the dictionary that was given.
+
+    tie_weights  what is one tensor under two names stays one if a tensor is given for either
+    strict       every parameter and buffer must be given, and nothing else; otherwise further tensors are attributes
+                 during the call
 
     >>> import undertow as ut
     >>> layer = ut.nn.Linear(2, 1, bias=False)
@@ -27,36 +34,82 @@ def functional_call(
     3.0
     """
     given = parameters_and_buffers
-    tensors = dict(given) if isinstance(given, Mapping) else {k: v for part in given for k, v in part.items()}
+    tensors: Any = given if isinstance(given, Mapping) else {k: v for part in given for k, v in part.items()}
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     with other_tensors(module, tensors, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
 @contextmanager
-def other_tensors(module: Any, tensors: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
+def other_tensors(module: Any, given: Any, tie_weights: bool, strict: bool) -> Iterator[None]:
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
-    unknown, missing = sorted(set(tensors) - set(own)), sorted(set(own) - set(tensors))
-    if unknown or (strict and missing):
-        raise RuntimeError(f"functional_call: unexpected key(s) {unknown}, missing key(s) {missing}")
-    if tie_weights:
-        by_id = {id(own[name]): tensor for name, tensor in tensors.items()}
-        tensors = {
-            name: tensors.get(name, by_id.get(id(t))) for name, t in own.items() if name in tensors or id(t) in by_id
-        }
-    places = [(*place_of(module, name), tensor) for name, tensor in tensors.items()]
-    former = [(members, name, members[name]) for members, name, _ in places]
+    tensors = with_ties(own, given) if tie_weights else dict(given)
+    if strict:
+        check_names(module, own, tensors)
+    places = {name: place_of(module, name, tensor) for name, tensor in tensors.items()}
+    former = [(members, last, members.get(last, MISSING)) for members, last in places.values()]
     try:
-        for members, name, tensor in places:
-            members[name] = tensor
+        for name, (members, last) in places.items():
+            members[last] = tensors[name]
         yield
     finally:
-        for members, name, tensor in former:
-            members[name] = tensor
+        changed = {name: members.get(last) for name, (members, last) in places.items() if name in given}
+        for members, last, tensor in former:
+            if tensor is MISSING:
+                members.pop(last, None)
+            else:
+                members[last] = tensor
+        write_back(given, changed)
 
 
-def place_of(module: Any, target: str) -> tuple[Any, str]:
-    """The dictionary of members that a dotted name leads to, and the name in it."""
+#: in the place of a tensor where there was none
+MISSING = object()
+
+
+def with_ties(own: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given tensors, also under the other names of those that they stand for."""
+    tied: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        tied.setdefault(id(tensor), []).append(name)
+    found = dict(given)
+    for names in tied.values():
+        values = [given[name] for name in names if name in given]
+        if any(value is not values[0] for value in values):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(names)}, which are tied. Consider using "
+                "tie_weights=False"
+            )
+        found.update(dict.fromkeys(names, values[0]) if values else {})
+    return found
+
+
+def check_names(module: Any, own: dict[str, Any], tensors: dict[str, Any]) -> None:
+    unknown, missing = sorted(set(tensors) - set(own)), sorted(set(own) - set(tensors))
+    problems = [f"Unexpected key(s): {', '.join(map(repr, unknown))}."] if unknown else []
+    problems += [f"Missing key(s): {', '.join(map(repr, missing))}."] if missing else []
+    if problems:
+        lines = "\n\t".join(problems)
+        raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{lines}")
+
+
+def place_of(module: Any, target: str, tensor: Any) -> tuple[Any, str]:
+    """The dictionary that a dotted name leads to, and the name in it."""
     path, _, name = target.rpartition(".")
+    if not name:
+        raise KeyError('tensor name can\'t be empty string ""')
+    if tensor is not None and not isinstance(tensor, Tensor):
+        raise TypeError(f"{tensor} is not an instance of undertow.Tensor: it is given for {target}")
     owner = module.get_submodule(path)
-    return (owner._parameters if name in owner._parameters else owner._buffers), name
+    for members in (owner._parameters, owner._buffers):
+        if name in members:
+            return members, name
+    if not isinstance(getattr(owner, name, tensor), Tensor):
+        raise TypeError(f"attribute `{name}` of {owner._get_name()} is not an instance of undertow.Tensor")
+    return (owner._parameters if isinstance(tensor, Parameter) else owner.__dict__), name
+
+
+def write_back(given: Any, changed: dict[str, Any]) -> None:
+    """What the module put in the place of a tensor that it was given."""
+    for name, tensor in changed.items():
+        if given[name] is not tensor:
+            given[name] = tensor

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from undertow import ops
+from undertow.tensor import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
@@ -15,8 +16,11 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     """Let each parameter show its part of the vector."""
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected Tensor, but got: {type(vec).__name__}")
+    vector: Any = vec
     start = 0
     for parameter in parameters:
         count = parameter.numel()
-        parameter.data = ops.reshape(vec[start : start + count], parameter.shape).data
+        parameter.data = ops.reshape(vector[start : start + count], parameter.shape).data
         start += count

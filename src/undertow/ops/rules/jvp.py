@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.errors import NotDifferentiableError
 from undertow.ops.declare import Joint, Op
 from undertow.ops.operands import NUMBERS, number_tensor
@@ -192,7 +193,7 @@ def _settle_all(op: Op, xp: Any, found: Any, out: Any, missing: bool = False) ->
 
 def _settle(xp: Any, tangent: Any, out: Any) -> Any:
     """The tangent in the shape and dtype of the output; zeros where no input contributed."""
-    if out.dtype.kind not in "fc":
+    if not dtypes.is_differentiable(out.dtype):
         return None
     if tangent is None:
         return _zeros(xp, out)

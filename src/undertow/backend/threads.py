@@ -1,0 +1,68 @@
+"""How many threads NumPy's BLAS takes, and large kernels of the compiled core.
+
+The number is the BLAS's own: threadpoolctl, where installed, reaches it. The kernels begin with the same number. They
+have no pool: threads are made for a piece of work that is worth it, and end with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from typing import Any
+
+from undertow.compiled import core
+
+
+def _threadpoolctl() -> Any:
+    try:
+        return importlib.import_module("threadpoolctl")
+    except ImportError:
+        return None
+
+
+def set_num_threads(number: int) -> None:
+    """Let matrix products, and kernels such as convolution, take this many threads.
+
+    For the products this needs threadpoolctl; without it, a warning says what else to do.
+    """
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(number).__name__}")
+    if number <= 0:
+        raise RuntimeError("set_num_threads expects a positive integer")
+    _tell_kernels(int(number))
+    library = _threadpoolctl()
+    if library is not None:
+        library.threadpool_limits(limits=int(number), user_api="blas")
+    elif number != get_num_threads():
+        warnings.warn(
+            f"set_num_threads({number}) has no effect on matrix products without threadpoolctl: install it, or set "
+            f"OMP_NUM_THREADS={number} before Python starts.",
+            stacklevel=2,
+        )
+
+
+def get_num_threads() -> int:
+    """How many threads a matrix product takes at most."""
+    library = _threadpoolctl()
+    if library is not None:
+        found = [pool["num_threads"] for pool in library.threadpool_info() if pool["user_api"] == "blas"]
+        if found:
+            return int(max(found))
+    return _wanted()
+
+
+def _wanted() -> int:
+    """The number that the environment says, or that of the processors."""
+    wanted = [os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")]
+    numbers = [int(number) for number in wanted if number.isdigit() and int(number) > 0]
+    return numbers[0] if numbers else os.cpu_count() or 1
+
+
+def _tell_kernels(number: int) -> None:
+    set_threads = getattr(core, "set_threads", None)
+    if set_threads is not None:
+        set_threads(number)
+
+
+_tell_kernels(_wanted())

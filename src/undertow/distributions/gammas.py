@@ -1,0 +1,286 @@
+"""Distributions made of gamma variables: Gamma, Chi2, Beta, Dirichlet, Student's t."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from undertow import ops
+from undertow.autograd.function import Function
+from undertow.backend import dtypes
+from undertow.distributions import constraints
+from undertow.distributions.constraints import Constraint
+from undertow.distributions.continuous import noise
+from undertow.distributions.distribution import Distribution, broadcast_all
+from undertow.modes import no_grad
+
+
+def drawn_gamma(alpha: Any) -> Any:
+    """Gamma variables of rate 1 (Marsaglia and Tsang, 2000): proposals, until each place has accepted one."""
+    small = alpha < 1
+    d = ops.where(small, alpha + 1, alpha) - 1 / 3
+    c = 1 / ops.sqrt(9 * d)
+    found, waiting = ops.zeros_like(alpha), ops.ones_like(alpha, dtype=dtypes.bool_)
+    while bool(waiting.any()):
+        z, u = noise(alpha, alpha.shape), noise(alpha, alpha.shape, ops.rand)
+        v = (1 + c * z) ** 3
+        bound = 0.5 * z * z + d - d * v + d * ops.log(ops.where(v > 0, v, 1.0))
+        accepted = waiting & (v > 0) & (ops.log(ops.clamp(u, min=1e-300)) < bound)
+        found, waiting = ops.where(accepted, d * v, found), waiting & ~accepted
+    boost = noise(alpha, alpha.shape, ops.rand) ** (1 / alpha)
+    return ops.where(small, found * boost, found)
+
+
+def gamma_slope(alpha: Any, x: Any) -> Any:
+    """How a gamma variable moves with alpha while its probability stays: -dP(alpha, x)/dalpha over the density.
+
+    P(alpha, x) is a sum over n of x^(alpha + n) exp(-x) / gamma(alpha + n + 1), whose terms and their derivatives
+    follow from the ones before.
+    """
+    term, log, psi, n = x / alpha, ops.log(x), ops.digamma(alpha + 1), 0
+    total = ops.zeros_like(x)
+    while True:
+        change = term * (log - psi)
+        total = total - change
+        n += 1
+        psi, term = psi + 1 / (alpha + n), term * x / (alpha + n)
+        is_past = alpha + n > x  # the terms grow up to here
+        if bool((is_past & (change.abs() <= 1e-17 * total.abs())).all()):
+            return total
+
+
+class StandardGamma(Function):
+    """A gamma variable of rate 1 as a function of its concentration."""
+
+    @staticmethod
+    def forward(ctx: Any, alpha: Any) -> Any:
+        with no_grad():
+            x = ops.clamp(drawn_gamma(alpha.double()), min=float(alpha._xp.finfo(alpha.dtype).tiny))
+            x = x.to(alpha.dtype)
+        ctx.save_for_backward(alpha, x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        alpha, x = ctx.saved_tensors
+        with no_grad():
+            slope = gamma_slope(alpha.double(), x.double()).to(alpha.dtype)
+        return grad * slope
+
+
+def standard_gamma(alpha: Any, shape: Any) -> Any:
+    return StandardGamma.apply(ops.broadcast_to(alpha, tuple(shape)))
+
+
+class Gamma(Distribution):
+    """x ** (concentration - 1) * exp(-rate * x), normalised.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Gamma(2.0, 4.0).mean.item()
+    0.5
+    """
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration / self.rate
+
+    @property
+    def mode(self) -> Any:
+        return ops.clamp((self.concentration - 1) / self.rate, min=0)
+
+    @property
+    def variance(self) -> Any:
+        return self.concentration / self.rate**2
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return standard_gamma(self.concentration, self._extended_shape(sample_shape)) / self.rate
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        a, b = self.concentration, self.rate
+        return ops.xlogy(a, b) + ops.xlogy(a - 1, value) - b * value - ops.lgamma(a)
+
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return ops.igamma(self.concentration, self.rate * value)
+
+    def entropy(self) -> Any:
+        a = self.concentration
+        return a - ops.log(self.rate) + ops.lgamma(a) + (1 - a) * ops.digamma(a)
+
+
+class Chi2(Gamma):
+    """The sum of the squares of `df` standard normal variables."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        (self.df,) = broadcast_all(df)
+        super().__init__(0.5 * self.df, 0.5, validate_args)
+
+
+class Dirichlet(Distribution):
+    """Probabilities of classes: products of powers, whose exponents are `concentration` - 1."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
+
+    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+        if concentration.dim() < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.simplex
+
+    def total(self) -> Any:
+        return self.concentration.sum(-1, True)
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration / self.total()
+
+    @property
+    def mode(self) -> Any:
+        above = ops.clamp(self.concentration - 1, min=0.0)
+        inner = above / above.sum(-1, True)
+        corner = ops.one_hot(ops.argmax(inner, -1), self.concentration.shape[-1]).to(inner.dtype)
+        return ops.where((self.concentration < 1).all(-1, True), corner, inner)
+
+    @property
+    def variance(self) -> Any:
+        a, total = self.concentration, self.total()
+        return a * (total - a) / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        drawn = standard_gamma(self.concentration, self._extended_shape(sample_shape))
+        return drawn / drawn.sum(-1, True)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        a = self.concentration
+        return ops.xlogy(a - 1, value).sum(-1) + ops.lgamma(a.sum(-1)) - ops.lgamma(a).sum(-1)
+
+    def entropy(self) -> Any:
+        a, total, k = self.concentration, self.concentration.sum(-1), self.concentration.shape[-1]
+        corner = ops.lgamma(a).sum(-1) - ops.lgamma(total)
+        return corner - (k - total) * ops.digamma(total) - ((a - 1) * ops.digamma(a)).sum(-1)
+
+
+class Beta(Distribution):
+    """A probability: x ** (concentration1 - 1) * (1 - x) ** (concentration0 - 1), normalised.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Beta(1.0, 3.0).mean.item()
+    0.25
+    """
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        both = ops.stack([self.concentration1, self.concentration0], -1)
+        self._dirichlet = Dirichlet(both, validate_args=False)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any) -> Any:
+        sizes = tuple(batch_shape)
+        return Beta(ops.expand(self.concentration1, sizes), ops.expand(self.concentration0, sizes), False)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.unit_interval
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def mode(self) -> Any:
+        return self._dirichlet.mode[..., 0]
+
+    @property
+    def variance(self) -> Any:
+        total = self.concentration1 + self.concentration0
+        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self._dirichlet.rsample(sample_shape)[..., 0]
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return self._dirichlet.log_prob(ops.stack([value, 1.0 - value], -1))
+
+    def entropy(self) -> Any:
+        return self._dirichlet.entropy()
+
+
+class StudentT(Distribution):
+    """Student's t with `df` degrees of freedom, moved and scaled."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "df": constraints.positive,
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        super().__init__(self.df.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real
+
+    @property
+    def mean(self) -> Any:
+        return ops.where(self.df <= 1, math.nan, self.loc)
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    @property
+    def variance(self) -> Any:
+        finite = self.scale**2 * self.df / ops.where(self.df > 2, self.df - 2, 1.0)
+        return ops.where(self.df > 2, finite, ops.where(self.df > 1, math.inf, math.nan))
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        shape = self._extended_shape(sample_shape)
+        squares = 2 * standard_gamma(0.5 * self.df, shape)
+        return self.loc + self.scale * noise(self.loc, shape) * ops.rsqrt(squares / self.df)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        y, df = (value - self.loc) / self.scale, self.df
+        norm = ops.log(self.scale) + 0.5 * ops.log(df) + 0.5 * math.log(math.pi)
+        norm = norm + ops.lgamma(0.5 * df) - ops.lgamma(0.5 * (df + 1))
+        return -0.5 * (df + 1) * ops.log1p(y**2 / df) - norm
+
+    def entropy(self) -> Any:
+        df, more = self.df, 0.5 * (self.df + 1)
+        log_beta = ops.lgamma(0.5 * df) + math.lgamma(0.5) - ops.lgamma(more)
+        return ops.log(self.scale) + more * (ops.digamma(more) - ops.digamma(0.5 * df)) + 0.5 * ops.log(df) + log_beta

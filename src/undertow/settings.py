@@ -1,0 +1,61 @@
+"""Switches that PyTorch's programs set at their top: defaults of dtype and device, precision, threads."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from undertow.backend import Device, dtypes
+from undertow.backend.threads import get_num_threads as get_num_threads
+from undertow.backend.threads import set_num_threads as set_num_threads
+from undertow.ops.conversions import dtype_of_type_name
+from undertow.ops.typed_tensors import TensorType
+
+PRECISIONS = ("highest", "high", "medium")
+
+_precision = "highest"
+
+
+def get_float32_matmul_precision() -> str:
+    return _precision
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """How far products of float32 may be rounded. They are always computed in full precision, which all values allow.
+
+    >>> import undertow as ut
+    >>> ut.set_float32_matmul_precision("high")
+    >>> ut.get_float32_matmul_precision()
+    'high'
+    >>> ut.set_float32_matmul_precision("highest")
+    """
+    global _precision
+    if precision not in PRECISIONS:
+        warnings.warn(f"{precision} is not one of {PRECISIONS}; the call has no effect.", stacklevel=2)
+        return
+    _precision = precision
+
+
+def get_default_device() -> Device:
+    """The device of tensors that are made without `device=`: the CPU."""
+    return Device("cpu")
+
+
+def set_default_device(device: Any) -> None:
+    """Where tensors are made without `device=`: the CPU can be asked for, and nothing else."""
+    if device is not None and Device(device).type != "cpu":
+        raise RuntimeError(
+            f"set_default_device({str(device)!r}): the default device is the CPU. Pass device= where tensors are made."
+        )
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """`set_default_dtype`, by an old name of a type: FloatTensor, or "undertow.DoubleTensor"."""
+    warnings.warn(
+        "undertow.set_default_tensor_type() is deprecated, please use undertow.set_default_dtype() instead.",
+        stacklevel=2,
+    )
+    dtype = t.dtype if isinstance(t, TensorType) else dtype_of_type_name(t)
+    if not dtypes.is_floating(dtype):
+        raise TypeError("only floating-point types are supported as the default type")
+    dtypes.set_default_dtype(dtype)

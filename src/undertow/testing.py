@@ -1,0 +1,96 @@
+"""`assert_close`, for tests of programs: tensors, arrays and numbers, alone or in lists, tuples and dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.backend import cpu, dtypes
+from undertow.tensor import Tensor
+
+#: how far values may be apart, relatively and absolutely, by the name of their dtype; others not at all
+TOLERANCES = {
+    "bfloat16": (1.6e-2, 1e-5), "float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_dtype: bool = True,
+    msg: str | None = None,
+) -> None:
+    """Raise an AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+
+    >>> import undertow as ut
+    >>> ut.testing.assert_close(ut.ones(2), ut.ones(2) + 1e-7)
+    >>> ut.testing.assert_close({"loss": 1.0}, {"loss": 1.1})
+    Traceback (most recent call last):
+    AssertionError: Scalars are not close!
+    <BLANKLINE>
+    Expected 1.1 but got 1.0: absolute difference 0.1 (up to 1e-07 allowed), at ['loss']
+    """
+    if (rtol is None) != (atol is None):
+        missing = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+    _compare(actual, expected, "", (rtol, atol, equal_nan, check_dtype, msg))
+
+
+def _compare(actual: Any, expected: Any, place: str, rules: Any) -> None:
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        _check(actual.keys() == expected.keys(), f"The keys differ: {[*actual]} and {[*expected]}", place, rules)
+        for key in expected:
+            _compare(actual[key], expected[key], f"{place}[{key!r}]", rules)
+    elif isinstance(expected, Sequence) and isinstance(actual, Sequence):
+        _check(len(actual) == len(expected), f"The lengths differ: {len(actual)} and {len(expected)}", place, rules)
+        for n, pair in enumerate(zip(actual, expected, strict=True)):
+            _compare(*pair, f"{place}[{n}]", rules)
+    else:
+        _compare_values(actual, expected, place, rules)
+
+
+def _check(fine: bool, problem: str, place: str, rules: Any) -> None:
+    if not fine:
+        where = f", at {place}" if place else ""
+        raise AssertionError(f"{problem}{where}" if rules[-1] is None else rules[-1])
+
+
+def _compare_values(actual: Any, expected: Any, place: str, rules: Any) -> None:
+    rtol, atol, equal_nan, check_dtype, _ = rules
+    a, b = (ops.as_tensor(value, dtype=_number_dtype(value)) for value in (actual, expected))
+    _check(a.shape == b.shape, f"The values for attribute 'shape' do not match: {a.shape} != {b.shape}.", place, rules)
+    same = a.dtype == b.dtype or not check_dtype
+    _check(same, f"The values for attribute 'dtype' do not match: {a.dtype} != {b.dtype}.", place, rules)
+    if rtol is None:
+        pairs = [TOLERANCES.get(str(t.dtype), (0.0, 0.0)) for t in (a, b)]
+        rtol, atol = map(max, zip(*pairs, strict=True))
+    common = dtypes.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else dtypes.float64
+    x, y = (t.detach().cpu().to(common)._array for t in (a, b))
+    close = cpu.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    _check(bool(close.all()), _difference(x, y, close, atol), place, rules)
+
+
+def _number_dtype(value: Any) -> Any:
+    return dtypes.float64 if isinstance(value, float) and not isinstance(value, Tensor) else None
+
+
+def _difference(x: Any, y: Any, close: Any, atol: float) -> str:
+    with cpu.errstate(invalid="ignore"):
+        apart = cpu.abs(x - y)
+    if x.ndim == 0:
+        return (
+            f"Scalars are not close!\n\nExpected {y} but got {x}: absolute difference {apart:.6g} "
+            f"(up to {atol:g} allowed)"
+        )
+    wrong = int((~close).sum())
+    place = tuple(int(n) for n in cpu.unravel_index(int(cpu.argmax(cpu.where(close, 0, apart))), x.shape))
+    return (
+        f"Tensor-likes are not close!\n\nMismatched elements: {wrong} / {x.size} ({100 * wrong / x.size:.1f}%)\n"
+        f"Greatest absolute difference: {apart[place]:.6g} at index {place} (up to {atol:g} allowed)"
+    )
