@@ -220,6 +220,21 @@ referent(PyObject *reference)
 #endif
 }
 
+/* An int as a size; whether it is one, and not too large. */
+static inline int
+read_size(PyObject *object, npy_intp *size)
+{
+    if (!PyLong_CheckExact(object)) {
+        return 0;
+    }
+    *size = PyLong_AsSsize_t(object);
+    if (*size == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return 1;
+}
+
 /* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/narrow.py). */
 static inline int
 is_narrow(PyObject *value)

@@ -139,7 +139,8 @@ call_ufunc(const InPlace *self, const Change *change, PyObject *const *arguments
 static int
 copy_into(PyArrayObject *target, PyArrayObject *result)
 {
-    if (PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) && !PyDataType_REFCHK(PyArray_DESCR(target))) {
+    if (PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
+        !PyDataType_REFCHK(PyArray_DESCR(target))) {
         memmove(PyArray_DATA(target), PyArray_DATA(result), PyArray_NBYTES(target));
         return 0;
     }

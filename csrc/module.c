@@ -26,7 +26,8 @@ static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
-    OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history), OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
+    OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
+    OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(current_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(internal), OBJECT(cpu), OBJECT(recorded), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(pause)};
@@ -202,7 +203,8 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
+    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 ||
+        PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
         PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {

@@ -309,7 +309,8 @@ static PyObject *
 in_order(PyObject *input, PyObject *dim, npy_intp k, int descending)
 {
     Slices slices;
-    if (!PyLong_CheckExact(dim) || !read_slices(&slices, input, dim, Py_True) || slices.n > MOST_SORTED || k > slices.n) {
+    if (!PyLong_CheckExact(dim) || !read_slices(&slices, input, dim, Py_True) || slices.n > MOST_SORTED ||
+        k > slices.n) {
         return NULL;
     }
     k = k < 0 ? slices.n : k;

@@ -10,7 +10,8 @@ typedef struct Shortcut Shortcut;
 
 /* The result for the arguments (as of a vectorcall), or NULL without an exception: Python has to deal with them. The state
  * has no interceptor, and nobody who is shown changes. */
-typedef PyObject *(*Way)(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+typedef PyObject *(*Way)(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count,
+                         PyObject *names);
 
 struct Shortcut {
     Operation operation; /* for the type's sake: only `function` is used */
@@ -34,21 +35,6 @@ usual_array(PyObject *tensor)
     }
     PyObject *array = SLOT(tensor, core.t_array);
     return PyArray_CheckExact(array) && !is_narrow(array) ? (PyArrayObject *)array : NULL;
-}
-
-/* An int as a size; whether it is one, and not too large. */
-static inline int
-read_size(PyObject *object, npy_intp *size)
-{
-    if (!PyLong_CheckExact(object)) {
-        return 0;
-    }
-    *size = PyLong_AsSsize_t(object);
-    if (*size == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return 0;
-    }
-    return 1;
 }
 
 #endif

@@ -68,27 +68,12 @@ as_array(PyObject *object)
     return PyArray_CheckExact(object) ? (PyArrayObject *)object : NULL;
 }
 
-/* An int; whether it is one, and not too large. */
-static int
-as_size(PyObject *object, npy_intp *size)
-{
-    if (!PyLong_CheckExact(object)) {
-        return 0;
-    }
-    *size = PyLong_AsSsize_t(object);
-    if (*size == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return 0;
-    }
-    return 1;
-}
-
 /* A dimension of an array of `ndim`, counted from the front; -1 if there is no such one. */
 static int
 as_dim(PyObject *object, int ndim)
 {
     npy_intp dim;
-    if (!as_size(object, &dim) || dim < -ndim || dim >= ndim) {
+    if (!read_size(object, &dim) || dim < -ndim || dim >= ndim) {
         return -1;
     }
     return (int)(dim < 0 ? dim + ndim : dim);
@@ -102,7 +87,7 @@ as_sizes(PyObject *tuple, npy_intp *sizes)
         return -1;
     }
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
-        if (!as_size(PyTuple_GET_ITEM(tuple, k), &sizes[k])) {
+        if (!read_size(PyTuple_GET_ITEM(tuple, k), &sizes[k])) {
             return -1;
         }
     }
@@ -116,7 +101,7 @@ as_slice(PyObject *from, PyObject *to, PyObject *by, npy_intp length, npy_intp *
 {
     npy_intp end = PY_SSIZE_T_MAX;
     *start = 0;
-    if ((from != Py_None && !as_size(from, start)) || (to != Py_None && !as_size(to, &end)) || !as_size(by, step) ||
+    if ((from != Py_None && !read_size(from, start)) || (to != Py_None && !read_size(to, &end)) || !read_size(by, step) ||
         *step <= 0) {
         return 0;
     }
@@ -133,7 +118,7 @@ select_array(PyObject *const *arguments)
     PyArrayObject *input = as_array(arguments[1]);
     npy_intp index;
     int dim = input == NULL ? -1 : as_dim(arguments[2], PyArray_NDIM(input));
-    if (dim < 0 || !as_size(arguments[3], &index)) {
+    if (dim < 0 || !read_size(arguments[3], &index)) {
         return NULL;
     }
     npy_intp size = PyArray_DIM(input, dim);
@@ -186,7 +171,7 @@ cut_evenly(PyObject *const *arguments)
     PyArrayObject *input = as_array(arguments[1]);
     npy_intp size;
     int dim = input == NULL ? -1 : as_dim(arguments[3], PyArray_NDIM(input));
-    if (dim < 0 || !as_size(arguments[2], &size) || size <= 0 || PyArray_DIM(input, dim) == 0) {
+    if (dim < 0 || !read_size(arguments[2], &size) || size <= 0 || PyArray_DIM(input, dim) == 0) {
         return NULL;
     }
     npy_intp length = PyArray_DIM(input, dim), count = 1 + (length - 1) / size;
@@ -404,7 +389,8 @@ expand_array(PyObject *const *arguments)
 {
     npy_intp sizes[NPY_MAXDIMS], count = 1;
     PyArrayObject *input = as_array(arguments[1]);
-    int ndim = input == NULL ? -1 : as_sizes(arguments[2], sizes), lead = input == NULL ? 0 : ndim - PyArray_NDIM(input);
+    int ndim = input == NULL ? -1 : as_sizes(arguments[2], sizes);
+    int lead = input == NULL ? 0 : ndim - PyArray_NDIM(input);
     if (ndim < 0 || lead < 0) {
         return NULL;
     }

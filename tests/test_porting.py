@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 import textwrap
 from pathlib import Path
 
@@ -191,15 +192,15 @@ def test_threads() -> None:
     ut.set_num_threads(ut.get_num_threads())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("threadpoolctl") is not None, reason="threadpoolctl is installed")
-def test_threads_cannot_be_set_without_threadpoolctl() -> None:
-    with pytest.warns(UserWarning, match="without threadpoolctl: install it, or set OMP_NUM_THREADS=77"):
+def test_threads_cannot_be_set_without_threadpoolctl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # as if it were not installed
+    with pytest.warns(UserWarning, match=r"without threadpoolctl: .*undertow\[threads\].*, or set OMP_NUM_THREADS=77"):
         ut.set_num_threads(77)
     ut.set_num_threads(ut.get_num_threads())  # kernels of the compiled core do follow
 
 
-@pytest.mark.skipif(importlib.util.find_spec("threadpoolctl") is None, reason="threadpoolctl is not installed")
 def test_threads_can_be_set_with_threadpoolctl() -> None:
+    pytest.importorskip("threadpoolctl")
     before = ut.get_num_threads()
     ut.set_num_threads(1)
     assert ut.get_num_threads() == 1

@@ -36,8 +36,8 @@ def set_num_threads(number: int) -> None:
         library.threadpool_limits(limits=int(number), user_api="blas")
     elif number != get_num_threads():
         warnings.warn(
-            f"set_num_threads({number}) has no effect on matrix products without threadpoolctl: install it, or set "
-            f"OMP_NUM_THREADS={number} before Python starts.",
+            f"set_num_threads({number}) has no effect on matrix products without threadpoolctl: pip install "
+            f"'undertow[threads]', or set OMP_NUM_THREADS={number} before Python starts.",
             stacklevel=2,
         )
 

@@ -305,8 +305,8 @@ class Gumbel(Located):
         return ops.log(self.scale) + (1 + EULER)
 
 
-class HalfNormal(Distribution):
-    """The absolute value of a normal number around zero."""
+class AbsoluteValue(Distribution):
+    """What absolute values of variables around zero have in common: a scale."""
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
@@ -318,6 +318,10 @@ class HalfNormal(Distribution):
     @property
     def support(self) -> Constraint:
         return constraints.nonnegative
+
+
+class HalfNormal(AbsoluteValue):
+    """The absolute value of a normal number around zero."""
 
     @property
     def mean(self) -> Any:

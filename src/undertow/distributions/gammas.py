@@ -72,13 +72,8 @@ def standard_gamma(alpha: Any, shape: Any) -> Any:
     return StandardGamma.apply(ops.broadcast_to(alpha, tuple(shape)))
 
 
-class Gamma(Distribution):
-    """x ** (concentration - 1) * exp(-rate * x), normalised.
-
-    >>> import undertow as ut
-    >>> ut.distributions.Gamma(2.0, 4.0).mean.item()
-    0.5
-    """
+class GammaFamily(Distribution):
+    """What distributions with a concentration and a rate have in common."""
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -89,6 +84,15 @@ class Gamma(Distribution):
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
+
+
+class Gamma(GammaFamily):
+    """x ** (concentration - 1) * exp(-rate * x), normalised.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Gamma(2.0, 4.0).mean.item()
+    0.5
+    """
 
     @property
     def support(self) -> Constraint:

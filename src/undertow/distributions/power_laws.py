@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
-from undertow.distributions.continuous import noise
+from undertow.distributions.continuous import AbsoluteValue, noise
 from undertow.distributions.distribution import Distribution, broadcast_all
-from undertow.distributions.gammas import standard_gamma
+from undertow.distributions.gammas import GammaFamily, standard_gamma
 
 EULER = 0.57721566490153286060
 
@@ -189,18 +189,8 @@ class Kumaraswamy(ByQuantiles):
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - ops.log(a) - ops.log(b)
 
 
-class InverseGamma(Distribution):
+class InverseGamma(GammaFamily):
     """One over a gamma variable."""
-
-    has_rsample = True
-    arg_constraints: ClassVar[dict[str, Constraint]] = {
-        "concentration": constraints.positive,
-        "rate": constraints.positive,
-    }
-
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(self.concentration.shape, validate_args=validate_args)
 
     @property
     def support(self) -> Constraint:
@@ -234,19 +224,8 @@ class InverseGamma(Distribution):
         return a + ops.log(self.rate) + ops.lgamma(a) - (1 + a) * ops.digamma(a)
 
 
-class HalfCauchy(Distribution):
+class HalfCauchy(AbsoluteValue):
     """The absolute value of a Cauchy variable around 0."""
-
-    has_rsample = True
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = broadcast_all(scale)
-        super().__init__(self.scale.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
 
     @property
     def mean(self) -> Any:
