@@ -1,8 +1,8 @@
 """Answers `import torch` with undertow, so that PyTorch's own autograd tests run on it unchanged.
 
 Public names are undertow's, looked up when they are used: what undertow lacks fails the test that uses
-it, with an AttributeError that says so, and no other. PyTorch's private spellings, its test tools and a
-small `optim` live here alone; `nn` is undertow's, but for two layers whose graph the tests look at.
+it, with an AttributeError that says so, and no other. PyTorch's private spellings and its test tools live here
+alone; `nn` and `optim` are undertow's, but for two layers whose graph the tests look at.
 """
 
 from __future__ import annotations
