@@ -9,9 +9,9 @@ setup(
     ext_modules=[
         Extension(
             "undertow._core",
-            sources=sorted(glob.glob("csrc/*.c")),
-            depends=sorted(glob.glob("csrc/*.h")),
-            include_dirs=[numpy.get_include()],
+            sources=sorted(glob.glob("csrc/**/*.c", recursive=True)),
+            depends=sorted(glob.glob("csrc/**/*.h", recursive=True)),
+            include_dirs=["csrc", numpy.get_include()],
             define_macros=[
                 ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),

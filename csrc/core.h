@@ -1,4 +1,4 @@
-/* The compiled core: the hot paths of ops/templates.py and engine/engine.py, in C.
+/* The compiled core: the hot paths of ops/declare/templates.py and engine/engine.py, in C.
  *
  * Everything it does, the Python code does too: whatever is out of the ordinary (another device than the CPU, an
  * interceptor, operands to promote, hooks, ...) is handed to the Python function that it stands in for. The classes are
@@ -91,7 +91,7 @@ int find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset);
 
 typedef struct Expression Expression;
 
-/* Compile the nested tuples that ops/compiled.py makes of a formula. */
+/* Compile the nested tuples that ops/declare/core_plan.py makes of a formula. */
 Expression *expression_new(PyObject *description);
 void expression_free(Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
@@ -133,7 +133,7 @@ PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
 PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
-/* ---- twins.c */
+/* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
 
@@ -235,7 +235,7 @@ read_size(PyObject *object, npy_intp *size)
     return 1;
 }
 
-/* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/narrow.py). */
+/* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/arguments/bfloat16.py). */
 static inline int
 is_narrow(PyObject *value)
 {

@@ -1,8 +1,8 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
-#include "crew.h"
-#include "kernels.h"
+#include "loops/threads.h"
+#include "kernels/kernels.h"
 
 Core core;
 

@@ -10,10 +10,7 @@ tensor([ 1.3818,  0.0770, -2.8289])
 
 from typing import TYPE_CHECKING, Any
 
-from undertow import absent as _absent
-from undertow import accelerator as accelerator
 from undertow import amp as amp
-from undertow import backends as backends
 from undertow import cuda as cuda
 from undertow import data as data
 from undertow import distributed as distributed
@@ -24,17 +21,14 @@ from undertow import methods as _methods  # attaches the operators to Tensor
 from undertow import nn as nn
 from undertow import ops as _ops
 from undertow import optim as optim
-from undertow import places as _places  # modules under the names that PyTorch has for them
-from undertow import random as random
 from undertow import testing as testing
-from undertow import utils as utils
 from undertow import version as version
 from undertow.amp import GradScaler
 from undertow.autograd import graph as _graph
 from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
-from undertow.autograd.autocast import autocast, get_autocast_dtype, is_autocast_enabled
-from undertow.autograd.leaves import is_inference
-from undertow.autograd.op_mode import Operation, OpMode
+from undertow.autograd.interceptors.autocast import autocast, get_autocast_dtype, is_autocast_enabled
+from undertow.autograd.interceptors.op_mode import Operation, OpMode
+from undertow.autograd.tensor_attributes import is_inference
 from undertow.autograd.vmap import vmap
 from undertow.backend import Device as device
 from undertow.backend import simulated as sim
@@ -63,7 +57,7 @@ from undertow.backend.dtypes import (
     uint64,
 )  # fmt: skip
 from undertow.backend.limits import finfo, iinfo
-from undertow.engine.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
 from undertow.interop.files import load, save
@@ -75,15 +69,17 @@ from undertow.modes import (
     no_grad,
     set_grad_enabled,
 )  # fmt: skip
-from undertow.ops import fft_namespace as fft
-from undertow.ops import foreach as _foreach
-from undertow.ops import functional_namespace as functional
-from undertow.ops import linalg_namespace as linalg
-from undertow.ops import out_variants as _out_variants
-from undertow.ops import return_types
-from undertow.ops import sparse_namespace as sparse
-from undertow.ops import special_namespace as special
-from undertow.ops.generator import (
+from undertow.ops.arguments.operands import result_type
+from undertow.ops.arguments.sizes import common_shape as broadcast_shapes
+from undertow.ops.declare import out_argument as _out_variants
+from undertow.ops.declare import return_types
+from undertow.ops.inplace import foreach as _foreach
+from undertow.ops.namespaces import fft as fft
+from undertow.ops.namespaces import functional as functional
+from undertow.ops.namespaces import linalg as linalg
+from undertow.ops.namespaces import sparse as sparse
+from undertow.ops.namespaces import special as special
+from undertow.ops.random.generator import (
     Generator,
     default_generator,
     get_rng_state,
@@ -91,19 +87,6 @@ from undertow.ops.generator import (
     manual_seed,
     seed,
     set_rng_state,
-)
-from undertow.ops.operands import result_type
-from undertow.ops.sizes import common_shape as broadcast_shapes
-from undertow.ops.typed_tensors import (
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
 )
 from undertow.settings import (
     get_default_device,
@@ -115,7 +98,8 @@ from undertow.settings import (
     set_num_threads,
 )
 from undertow.tensor import Size, Tensor
-from undertow.tensor.conversions import (
+from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
+from undertow.tensor.facts import (  # fmt: skip
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -128,10 +112,26 @@ from undertow.tensor.conversions import (
     memory_format,
     numel,
     preserve_format,
-)  # fmt: skip
-from undertow.tensor.conversions import to_bool as is_nonzero
-from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
+)
+from undertow.tensor.facts import to_bool as is_nonzero
 from undertow.tensor.layouts import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from undertow.torch_names import accelerator as accelerator
+from undertow.torch_names import backends as backends
+from undertow.torch_names import missing as _absent
+from undertow.torch_names import module_aliases as _places  # modules under the names that PyTorch has for them
+from undertow.torch_names import random as random
+from undertow.torch_names import utils as utils
+from undertow.torch_names.typed_tensors import (
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from undertow.version import __version__
 
 if TYPE_CHECKING:
@@ -155,10 +155,10 @@ inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.7182818284590
 
 
 def _register_own_code() -> None:
-    """Let error messages pass over undertow's own frames. See graph/sites.py."""
+    """Let error messages pass over undertow's own frames. See graph/user_lines.py."""
     import sys
 
-    from undertow.graph.sites import register_internal
+    from undertow.graph.user_lines import register_internal
 
     for name, module in list(sys.modules.items()):
         if name.startswith("undertow.") and module is not None:

@@ -38,7 +38,7 @@ core: Any = _load()
 
 
 def twin(function: Any) -> Any:
-    """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins.c).
+    """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins/table.c).
 
     The twin serves the usual case, and leaves everything else to the function.
     """

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.autograd import forward_ad, graph, leaves
+from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
-from undertow.interop import array_api, dlpack, numpy_protocol, pickling
-from undertow.ops import (
-    REGISTRY,
-    conversions,
-    indexing,
-    inplace,
-    likeness,
-    shape,
-    sparse,
-    sparse_compressed,
-    sparse_conversions,
-    view_inplace,
-    writing,
-)
-from undertow.ops import random as random_ops
+from undertow.interop import array_api, dlpack, pickling
+from undertow.interop.numpy import protocol
+from undertow.ops import REGISTRY
+from undertow.ops.create import like, to_dtype_and_device
+from undertow.ops.index import getitem
+from undertow.ops.inplace import forms, methods
+from undertow.ops.random import tensors as random_ops
+from undertow.ops.shape import rearranging
+from undertow.ops.sparse import compressed, coo
+from undertow.ops.sparse import layouts as sparse_conversions
+from undertow.ops.views import in_place
 from undertow.tensor import Tensor, display, layouts
-from undertow.tensor import conversions as facts
+from undertow.tensor import facts as facts
 
 METHODS = """
 abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin aminmax angle any
@@ -88,26 +84,30 @@ AUGMENTED = {
 }  # fmt: skip
 
 AUTOGRAD: dict[str, Any] = {
-    "_backward_hooks": property(leaves.get_backward_hooks, leaves.set_backward_hooks, leaves.refuse_deletion),
-    "_base": property(leaves.get_base),
-    "_grad_fn": property(leaves.get_grad_fn, None, leaves.refuse_deletion),
-    "_is_view": leaves.is_view,
-    "_post_accumulate_grad_hooks": property(leaves.get_post_accumulate_hooks),
-    "backward": leaves.backward,
-    "data": property(leaves.get_data, leaves.set_data, leaves.refuse_deletion),
-    "detach": leaves.detach,
-    "detach_": leaves.detach_,
-    "grad": property(leaves.get_grad, leaves.set_grad, leaves.delete_grad),
-    "grad_dtype": property(leaves.get_grad_dtype, leaves.set_grad_dtype),
-    "grad_fn": property(leaves.get_grad_fn),
-    "is_inference": leaves.is_inference,
-    "register_hook": leaves.register_hook,
-    "register_post_accumulate_grad_hook": leaves.register_post_accumulate_grad_hook,
-    "requires_grad": property(leaves.get_requires_grad, leaves.set_requires_grad, leaves.refuse_deletion),
-    "requires_grad_": leaves.requires_grad_,
-    "retain_grad": leaves.retain_grad,
-    "retains_grad": property(leaves.get_retains_grad),
-    "volatile": property(leaves.get_volatile),
+    "_backward_hooks": property(
+        tensor_attributes.get_backward_hooks, tensor_attributes.set_backward_hooks, tensor_attributes.refuse_deletion
+    ),
+    "_base": property(tensor_attributes.get_base),
+    "_grad_fn": property(tensor_attributes.get_grad_fn, None, tensor_attributes.refuse_deletion),
+    "_is_view": tensor_attributes.is_view,
+    "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
+    "backward": tensor_attributes.backward,
+    "data": property(tensor_attributes.get_data, tensor_attributes.set_data, tensor_attributes.refuse_deletion),
+    "detach": tensor_attributes.detach,
+    "detach_": tensor_attributes.detach_,
+    "grad": property(tensor_attributes.get_grad, tensor_attributes.set_grad, tensor_attributes.delete_grad),
+    "grad_dtype": property(tensor_attributes.get_grad_dtype, tensor_attributes.set_grad_dtype),
+    "grad_fn": property(tensor_attributes.get_grad_fn),
+    "is_inference": tensor_attributes.is_inference,
+    "register_hook": tensor_attributes.register_hook,
+    "register_post_accumulate_grad_hook": tensor_attributes.register_post_accumulate_grad_hook,
+    "requires_grad": property(
+        tensor_attributes.get_requires_grad, tensor_attributes.set_requires_grad, tensor_attributes.refuse_deletion
+    ),
+    "requires_grad_": tensor_attributes.requires_grad_,
+    "retain_grad": tensor_attributes.retain_grad,
+    "retains_grad": property(tensor_attributes.get_retains_grad),
+    "volatile": property(tensor_attributes.get_volatile),
 }
 
 
@@ -139,7 +139,7 @@ def part(name: str, setter: bool) -> property:
     function = REGISTRY[name].function
 
     def assign(self: Tensor, value: Any) -> None:
-        inplace.copy_(function(self), value)
+        forms.copy_(function(self), value)
 
     return property(function, assign if setter else None)
 
@@ -147,7 +147,7 @@ def part(name: str, setter: bool) -> property:
 def in_place_function(name: str) -> Any:
     """`relu_(tensor)`: the method as a function, or the in-place form of an operation that has none."""
     method = getattr(Tensor, name, None)
-    return inplace.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method
+    return forms.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method
 
 
 def attach(names: dict[str, Any]) -> None:
@@ -156,14 +156,14 @@ def attach(names: dict[str, Any]) -> None:
 
 
 attach({name: REGISTRY[name].function for name in METHODS if name in REGISTRY})
-attach({name + "_": inplace.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
-attach({name: inplace.division(name[:-1]) for name in ("div_", "divide_")})
-attach({name: inplace.absolute(name[:-1]) for name in ("abs_", "absolute_")})
-attach({name: inplace.clamping(name[:-1]) for name in ("clamp_", "clip_")})
-attach({"masked_fill_": inplace.masked_filling("masked_fill")})
-attach(writing.METHODS)
-attach({"copy_": inplace.copy_, "fill_": inplace.fill_, "zero_": inplace.zero_})
-attach({"__delitem__": indexing.delitem, "__reversed__": shape.backwards, "__setitem__": indexing.setitem})
+attach({name + "_": forms.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
+attach({name: forms.division(name[:-1]) for name in ("div_", "divide_")})
+attach({name: forms.absolute(name[:-1]) for name in ("abs_", "absolute_")})
+attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
+attach({"masked_fill_": forms.masked_filling("masked_fill")})
+attach(methods.METHODS)
+attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
+attach({"__delitem__": getitem.delitem, "__reversed__": rearranging.backwards, "__setitem__": getitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
@@ -174,23 +174,23 @@ attach({n: property(REGISTRY[f].function) for n, f in
 # whose tensor comes second
 attach({"polygamma": lambda self, n: REGISTRY["polygamma"].function(n, self),
         "where": lambda self, condition, other: REGISTRY["where"].function(condition, self, other)})  # fmt: skip
-attach(view_inplace.METHODS)
+attach(in_place.METHODS)
 attach(facts.METHODS)
-attach(conversions.METHODS)
-attach(likeness.METHODS)
+attach(to_dtype_and_device.METHODS)
+attach(like.METHODS)
 attach(random_ops.METHODS)
 attach(layouts.METHODS)
-attach(sparse.METHODS)
+attach(coo.METHODS)
 attach(sparse_conversions.METHODS)
-attach(sparse_compressed.METHODS)
+attach(compressed.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
-attach(numpy_protocol.METHODS)
+attach(protocol.METHODS)
 attach(array_api.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
-Node._register_hook_dict = leaves.register_node_hook_dict  # type: ignore[attr-defined]
-Node.register_hook = leaves.register_node_hook  # type: ignore[attr-defined]
-Node.register_prehook = leaves.register_node_prehook  # type: ignore[attr-defined]
+Node._register_hook_dict = tensor_attributes.register_node_hook_dict  # type: ignore[attr-defined]
+Node.register_hook = tensor_attributes.register_node_hook  # type: ignore[attr-defined]
+Node.register_prehook = tensor_attributes.register_node_prehook  # type: ignore[attr-defined]

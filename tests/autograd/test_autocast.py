@@ -453,7 +453,7 @@ def test_a_model_trains() -> None:
 
 
 def test_every_name_in_the_lists_is_an_operation() -> None:
-    from undertow.autograd.autocast import FLOAT32, LOWER
+    from undertow.autograd.interceptors.autocast import FLOAT32, LOWER
     from undertow.ops import REGISTRY
 
     assert sorted(name for name in LOWER | FLOAT32 if name not in REGISTRY) == []

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.autograd import functional, pytree
+from undertow import pytree
+from undertow.autograd import functional
 
 
 def two_outputs(x: Any, y: Any) -> Any:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.autograd import budget as budgets
 from undertow.autograd import forward_ad as fwAD
 from undertow.autograd.checkpoint import (
     CheckpointError,
@@ -21,8 +20,9 @@ from undertow.autograd.checkpoint import (
     checkpoint_sequential,
     create_selective_checkpoint_contexts,
 )
-from undertow.autograd.keeping import operation_name
-from undertow.autograd.transforms import call_op
+from undertow.autograd.checkpoint import memory_budget as budgets
+from undertow.autograd.checkpoint.kept_results import operation_name
+from undertow.autograd.interceptors.stack import call_op
 from undertow.modes import current, set_state
 from undertow.ops import REGISTRY
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import undertow as ut
 from undertow.autograd import functional
-from undertow.autograd.functional.colouring import colour_lines, lines_of, star_colours
-from undertow.autograd.functional.patterns import read_pattern
-from undertow.autograd.functional.sparse import plan_rows_or_columns, plan_symmetric
+from undertow.autograd.functional.sparse.colouring import colour_lines, lines_of, star_colours
+from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns, plan_symmetric
+from undertow.autograd.functional.sparse.patterns import read_pattern
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 

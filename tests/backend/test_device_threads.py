@@ -23,9 +23,9 @@ import pytest
 import undertow as ut
 from undertow import sim
 from undertow.backend import namespace_of
-from undertow.backend.sim.arrays import send
-from undertow.backend.sim.operations import Operation
-from undertow.backend.sim.threads import DeviceThread, end_threads
+from undertow.backend.simulated.arrays import send
+from undertow.backend.simulated.operations import Operation
+from undertow.backend.simulated.threads import DeviceThread, end_threads
 
 xp, other_xp = namespace_of("sim:0"), namespace_of("sim:1")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from undertow.backend.cpu import sum_to
-from undertow.backend.sim.plans import filling, plan
+from undertow.backend.simulated.plans import filling, plan
 
 RNG = np.random.default_rng(0)
 

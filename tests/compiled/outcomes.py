@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import undertow as ut
-from undertow.graph.sites import Site
+from undertow.graph.user_lines import Site
 from undertow.tensor import Tensor
 
 

@@ -9,25 +9,22 @@ import pytest
 
 from undertow.backend import cpu
 from undertow.compiled import core
-from undertow.ops.activations import (
+from undertow.ops.arguments.dims import restore
+from undertow.ops.index.masks import masked_fill_array
+from undertow.ops.pointwise.activations import (
     elu_gradient,
     exponential_linear,
     log_one_plus_exp,
     sigmoid_linear,
     silu_gradient,
 )
-from undertow.ops.choices import clamp_to_numbers_rule, clamped_to_numbers
-from undertow.ops.dims import restore
-from undertow.ops.elementwise import logistic, sigmoid_gradient
-from undertow.ops.extrema import max_dim, min_dim, scatter_selected
-from undertow.ops.masking import masked_fill_array
-from undertow.ops.parts import select_array, select_gradient, slice_array, slice_gradient
-from undertow.ops.reductions import mean_forward, sum_dims_forward
-from undertow.ops.reshaping import view_array
-from undertow.ops.sorting import sort_forward, topk_forward
-from undertow.ops.splitting import cut_evenly, unbind_array
-from undertow.ops.statistics import var_forward
-from undertow.ops.views import (
+from undertow.ops.pointwise.elementary import logistic, sigmoid_gradient
+from undertow.ops.pointwise.where_clamp import clamp_to_numbers_rule, clamped_to_numbers
+from undertow.ops.reduce.extrema import max_dim, min_dim, scatter_selected
+from undertow.ops.reduce.sorting import sort_forward, topk_forward
+from undertow.ops.reduce.statistics import var_forward
+from undertow.ops.reduce.sums_and_products import mean_forward, sum_dims_forward
+from undertow.ops.views.dimensions import (
     expand_array,
     inverse,
     permute_array,
@@ -36,6 +33,9 @@ from undertow.ops.views import (
     swap,
     unsqueeze_array,
 )
+from undertow.ops.views.reshape import view_array
+from undertow.ops.views.slices import select_array, select_gradient, slice_array, slice_gradient
+from undertow.ops.views.splitting import cut_evenly, unbind_array
 
 if core is None:
     pytest.skip("undertow runs as pure Python here", allow_module_level=True)

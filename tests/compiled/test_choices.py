@@ -12,7 +12,8 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu, kernels
 from undertow.compiled import core
-from undertow.ops import activations, scattering
+from undertow.ops.index import gather_scatter
+from undertow.ops.pointwise import activations
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 
@@ -41,7 +42,7 @@ def test_gather_and_scatter_add(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     found = core.gather(x, dim, index)
     np.testing.assert_array_equal(found, np.take_along_axis(x, index, dim))
     assert found.dtype == dtype
-    expected = by_numpy(monkeypatch, scattering.scatter_add_array, x, dim, index, src)
+    expected = by_numpy(monkeypatch, gather_scatter.scatter_add_array, x, dim, index, src)
     out = x.copy()
     assert core.scatter_add(out, dim, index, src) is True
     np.testing.assert_allclose(out, expected, rtol=0, atol=3e-6 if dtype == "f" else 1e-14)

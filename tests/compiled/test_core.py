@@ -20,10 +20,10 @@ import pytest
 
 import undertow as ut
 from undertow.compiled import core
-from undertow.graph.sites import set_site_recording
-from undertow.ops.compiled import describe, describe_pull, tree
+from undertow.graph.user_lines import set_site_recording
 from undertow.ops.declare import REGISTRY
-from undertow.ops.templates import Build
+from undertow.ops.declare.core_plan import describe, describe_pull, tree
+from undertow.ops.declare.templates import Build
 
 if core is None:
     pytest.skip("undertow runs as pure Python here", allow_module_level=True)
@@ -422,7 +422,7 @@ def test_threads_that_share_leaves_lose_no_gradient() -> None:
 PROGRAM = """
 import undertow as ut, numpy as np
 from undertow.compiled import core
-from undertow.graph.sites import set_site_recording
+from undertow.graph.user_lines import set_site_recording
 ut.manual_seed(0)
 model = ut.nn.Sequential(ut.nn.Linear(5, 7), ut.nn.Tanh(), ut.nn.LayerNorm(7), ut.nn.Linear(7, 3))
 optimizer = ut.optim.Adam(model.parameters(), lr=0.1)

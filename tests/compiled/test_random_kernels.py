@@ -11,7 +11,7 @@ import pytest
 import undertow as ut
 from undertow.backend import kernels
 from undertow.compiled import core
-from undertow.ops.mersenne import Mersenne
+from undertow.ops.random.mersenne_twister import Mersenne
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 

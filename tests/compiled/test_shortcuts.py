@@ -14,7 +14,7 @@ import pytest
 import undertow as ut
 from tests.compiled.outcomes import outcome
 from undertow.compiled import core
-from undertow.graph.sites import register_code
+from undertow.graph.user_lines import register_code
 from undertow.ops.declare import REGISTRY
 
 if core is None:

@@ -10,7 +10,7 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu
 from undertow.compiled import core
-from undertow.nn import lstm
+from undertow.nn.functions.rnn import lstm_node
 from undertow.optim import adam
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
@@ -33,7 +33,7 @@ def random(seed: int, *shape: int, dtype: str = "f") -> Any:
 def test_step_of_an_lstm(shape: tuple[int, int], dtype: str) -> None:
     gates, cell = 3 * random(1, 4 * shape[0], shape[1], dtype=dtype), random(2, *shape, dtype=dtype)
     results = []
-    for step in (core.lstm_step, lambda *arrays: lstm.step(cpu, *arrays)):
+    for step in (core.lstm_step, lambda *arrays: lstm_node.step(cpu, *arrays)):
         arrays = [gates.copy(), cell.copy(), *[np.full(shape, np.nan, dtype) for _ in range(3)]]
         step(*arrays)
         results.append(arrays)
@@ -47,7 +47,7 @@ def test_gradient_of_a_step(shape: tuple[int, int], dtype: str) -> None:
     gates = 1 / (1 + np.exp(-random(1, 4 * shape[0], shape[1], dtype=dtype)))
     cell, tanh_cell, d_hidden, d_cell = (random(seed, *shape, dtype=dtype) for seed in (2, 3, 4, 5))
     results = []
-    for step in (core.lstm_step_gradient, lambda *arrays: lstm.step_gradient(cpu, *arrays)):
+    for step in (core.lstm_step_gradient, lambda *arrays: lstm_node.step_gradient(cpu, *arrays)):
         arrays = [a.copy() for a in (gates, gates * np.nan, cell, np.tanh(tanh_cell), d_hidden, d_cell)]
         step(*arrays)
         results.append(arrays)
@@ -86,8 +86,8 @@ def test_steps_refuse_what_they_do_not_know() -> None:
 def gradients_of_an_lstm(dtype: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch, compiled: bool) -> list[Any]:
     with monkeypatch.context() as patch:
         if not compiled:
-            patch.setattr(lstm, "lstm_step", lambda *arguments: None)
-            patch.setattr(lstm, "lstm_step_gradient", lambda *arguments: None)
+            patch.setattr(lstm_node, "lstm_step", lambda *arguments: None)
+            patch.setattr(lstm_node, "lstm_step_gradient", lambda *arguments: None)
         ut.manual_seed(0)
         layer = ut.nn.LSTM(3, 5, bidirectional=reverse, dtype=dtype)
         x = ut.randn(6, 4, 3, dtype=dtype, requires_grad=True)

@@ -12,12 +12,17 @@ import pytest
 from undertow.backend import cpu
 from undertow.backend.cpu import broadcast_to, sum_to
 from undertow.compiled import core
-from undertow.ops.activations import positive_part, threshold_gradient
-from undertow.ops.classification import cross_entropy_forward, softmax_minus_target, target_coefficients
-from undertow.ops.joining import join, pile
-from undertow.ops.matmul import multiply_matrices
-from undertow.ops.softmax import log_softmax_gradient, logs_of_softmax, normalized_exponentials, softmax_gradient
-from undertow.ops.views import transpose_matrix
+from undertow.ops.linalg.matmul import multiply_matrices
+from undertow.ops.network.cross_entropy import cross_entropy_forward, softmax_minus_target, target_coefficients
+from undertow.ops.network.softmax import (
+    log_softmax_gradient,
+    logs_of_softmax,
+    normalized_exponentials,
+    softmax_gradient,
+)
+from undertow.ops.pointwise.activations import positive_part, threshold_gradient
+from undertow.ops.shape.joining import join, pile
+from undertow.ops.views.dimensions import transpose_matrix
 from undertow.optim.sgd import descend
 
 if core is None:

@@ -14,9 +14,10 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu, kernels
 from undertow.compiled import core
-from undertow.ops import pooling, positions
-from undertow.ops.convolution import convolve, convolve_transposed, convolve_weight
-from undertow.ops.spatial import Sizes, window_counts
+from undertow.ops.index import positions
+from undertow.ops.network import pool_kernels
+from undertow.ops.network.conv_kernels import convolve, convolve_transposed, convolve_weight
+from undertow.ops.network.sliding_windows import Sizes, window_counts
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 
@@ -189,13 +190,13 @@ def test_pooling(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = tuple([max(n, d * (k - 1) + 1) for n, k, d in zip(some([3, 6, 11, 24]), kernel, dilation, strict=True)])
     x = image(seed, dtype, 2, 3, *sizes)
     arguments = (x, kernel, stride, padding, dilation, choose.random() < 0.5)
-    values, indices = pooling.largest(cpu, *arguments)
-    for mine, theirs in zip((values, indices), by_numpy(monkeypatch, pooling.largest, *arguments), strict=True):
+    values, indices = pool_kernels.largest(cpu, *arguments)
+    for mine, theirs in zip((values, indices), by_numpy(monkeypatch, pool_kernels.largest, *arguments), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
     g = normal(seed + 1, *values.shape, dtype=dtype)
     found = core.max_pool_gradient(g, indices, sizes)
-    assert_close(found, by_numpy(monkeypatch, pooling.put_back, g, indices, sizes), dtype)
+    assert_close(found, by_numpy(monkeypatch, pool_kernels.put_back, g, indices, sizes), dtype)
 
 
 @pytest.mark.parametrize("side", [2, 3])
@@ -205,8 +206,8 @@ def test_whole_windows(stride: int, side: int, monkeypatch: pytest.MonkeyPatch) 
     for width in [*range(side, 30), 64]:
         for x in (image(width, "f", 2, 7, width), image(width, "d", 2, 7, width)):
             arguments = (x, (side, side), (stride, stride), (0, 0), (1, 1), False)
-            expected = by_numpy(monkeypatch, pooling.largest, *arguments)
-            for mine, theirs in zip(pooling.largest(cpu, *arguments), expected, strict=True):
+            expected = by_numpy(monkeypatch, pool_kernels.largest, *arguments)
+            for mine, theirs in zip(pool_kernels.largest(cpu, *arguments), expected, strict=True):
                 np.testing.assert_array_equal(mine, theirs)
 
 
@@ -227,11 +228,11 @@ def test_means(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         choose.choice([None, None, 3, -2]),
     )
     x = normal(seed, 3, *sizes, dtype=dtype)
-    out = pooling.mean_of_windows(cpu, x, *windows)
-    assert_close(out, by_numpy(monkeypatch, pooling.mean_of_windows, x, *windows), dtype, 10)
+    out = pool_kernels.mean_of_windows(cpu, x, *windows)
+    assert_close(out, by_numpy(monkeypatch, pool_kernels.mean_of_windows, x, *windows), dtype, 10)
     g = normal(seed, *out.shape, dtype=dtype)
-    found = pooling.spread_means(cpu, g, sizes, *windows)
-    assert_close(found, by_numpy(monkeypatch, pooling.spread_means, g, sizes, *windows), dtype, 10)
+    found = pool_kernels.spread_means(cpu, g, sizes, *windows)
+    assert_close(found, by_numpy(monkeypatch, pool_kernels.spread_means, g, sizes, *windows), dtype, 10)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -240,7 +241,7 @@ def test_adaptive_largest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dims, dtype = choose.choice([2, 3]), choose.choice("fd")
     sizes, counts = [tuple([choose.choice([1, 2, 3, 7]) for _ in range(dims)]) for _ in "ab"]
     x = image(seed, dtype, 2, *sizes)
-    expected = by_numpy(monkeypatch, pooling.adaptive_largest, x, counts)
+    expected = by_numpy(monkeypatch, pool_kernels.adaptive_largest, x, counts)
     for mine, theirs in zip(core.adaptive_max_pool(x, counts), expected, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)

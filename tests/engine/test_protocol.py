@@ -21,7 +21,7 @@ from tests.engine import schedules
 from tests.engine.schedules import AtomicLock, Cell, Count, Deadlock, ModelLock, ModelThread, QueueUse, Shared, explore
 from undertow import sim
 from undertow.backend import cpu
-from undertow.backend.sim.threads import DeviceThread, end_threads
+from undertow.backend.simulated.threads import DeviceThread, end_threads
 from undertow.engine import devices, tasks
 from undertow.engine import engine as engine_module
 from undertow.engine.engine import Engine

@@ -14,8 +14,8 @@ import undertow as ut
 from tests.samples import Array, Sample, all_samples
 from undertow import sim
 from undertow.backend import namespace_of
-from undertow.backend.sim.arrays import SimArray
 from undertow.backend.simulated import StreamOrderError
+from undertow.backend.simulated.arrays import SimArray
 from undertow.compiled import core
 
 xp = namespace_of("sim:0")

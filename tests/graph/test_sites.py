@@ -14,7 +14,7 @@ import pytest
 import undertow as ut
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.node import site_of
-from undertow.graph.sites import is_site_recording_enabled, set_site_recording
+from undertow.graph.user_lines import is_site_recording_enabled, set_site_recording
 
 HERE = __file__
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.interop.torch_files import FileFormatError, _rebuild_tensor
+from undertow.interop.files.read_torch import FileFormatError, _rebuild_tensor
 
 KEYS = ["a", "b", "a.b", "1", 1, 0, "0", "file", "allow_pickle", "x/y", "../z", "", ".", "undertow.structure", "ü"]
 DTYPES = ["f2", "f4", "f8", "c8", "c16", "i1", "i8", "u1", "bool"]

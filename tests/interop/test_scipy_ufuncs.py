@@ -11,7 +11,7 @@ import pytest
 import undertow as ut
 from undertow.autograd import gradcheck, gradgradcheck
 from undertow.func import grad, jvp, vmap
-from undertow.interop.scipy_ufuncs import FLAT, PARTIALS, SPECIAL
+from undertow.interop.scipy.ufuncs import FLAT, PARTIALS, SPECIAL
 from undertow.ops import REGISTRY
 
 special = pytest.importorskip("scipy.special")

@@ -16,7 +16,7 @@ from tests.ops.systems import Case, all_cases, assert_same
 from undertow.autograd.checkpoint import checkpoint
 from undertow.masked import nan_safe
 from undertow.ops.declare import REGISTRY
-from undertow.ops.rules import ELEMENTWISE
+from undertow.ops.declare.rules import ELEMENTWISE
 
 NAN, INF = float("nan"), float("inf")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import undertow as ut
-from undertow.nn import calling
+from undertow.nn.module import calling
 
 
 def double(L: ModuleType) -> Any:

@@ -125,7 +125,7 @@ def test_what_cannot_be_done_before_the_first_call() -> None:
 
 
 def test_lazy_modules_of_ones_own() -> None:
-    from undertow.nn.lazy import LazyModule
+    from undertow.nn.module.lazy_parameters import LazyModule
 
     class Scale(LazyModule):
         def __init__(self) -> None:

@@ -23,7 +23,7 @@ from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.modes import current, no_grad, set_state
 from undertow.ops.declare import Op
-from undertow.ops.rules.calls import by_name
+from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 NumpyArray = np.ndarray[Any, Any]

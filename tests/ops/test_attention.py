@@ -9,7 +9,7 @@ import pytest
 
 import undertow as ut
 from undertow.backend import kernels
-from undertow.ops import attention
+from undertow.ops.network import attention
 
 SHAPES = [((5, 3), (7, 3), (7, 2)), ((2, 3, 40, 4), (2, 3, 40, 4), (2, 3, 40, 4)), ((3, 50, 2), (3, 20, 2), (3, 20, 5)),
           ((1, 1, 20, 3), (1, 1, 50, 3), (1, 1, 50, 3))]  # fmt: skip

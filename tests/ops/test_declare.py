@@ -15,20 +15,20 @@ from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import ArrayNamespace, cpu
 from undertow.modes import current, no_grad, set_state
-from undertow.ops import compiled
 from undertow.ops.declare import (
     REGISTRY,
     Joint,
     adapter,
     composite,
+    core_plan,
     nondifferentiable,
     primitive,
     variadic,
     view,
 )
-from undertow.ops.recorded import recorded
-from undertow.ops.rules import ELEMENTWISE, LINEAR, LOOP
-from undertow.ops.rules.calls import by_name
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR, LOOP
+from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 
@@ -511,7 +511,7 @@ def test_the_source_can_be_read() -> None:
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_tracebacks_show_where_it_happened(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_compiled:
-        monkeypatch.setattr(compiled, "core", None)
+        monkeypatch.setattr(core_plan, "core", None)
 
     def broken(xp: Any, g: Any) -> Any:
         raise ZeroDivisionError("in the rule")
@@ -524,9 +524,9 @@ def test_tracebacks_show_where_it_happened(is_compiled: bool, monkeypatch: pytes
         gradient(function(x := leaf([1.0])), x)
     lines = "".join(traceback.format_tb(caught.tb))
     assert "in broken" in lines
-    assert compiled.core is not None or "rule_input(xp, g" in lines
+    assert core_plan.core is not None or "rule_input(xp, g" in lines
     with pytest.raises(ZeroDivisionError) as caught:
         declare(fails, {"input": lambda xp, g: g}, name="tested_too")(leaf([1.0]))
     lines = "".join(traceback.format_tb(caught.tb))
     assert "in fails" in lines
-    assert compiled.core is not None or "forward(_xp, input_array" in lines
+    assert core_plan.core is not None or "forward(_xp, input_array" in lines

@@ -14,8 +14,8 @@ import pytest
 import undertow as ut
 from undertow.autograd.gradcheck import gradcheck, gradgradcheck
 from undertow.graph.saved import SavedTensor
-from undertow.ops import positions
-from undertow.ops.positions import ALL
+from undertow.ops.index import positions
+from undertow.ops.index.positions import ALL
 
 
 class Index:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.ops import REGISTRY, compiled, inline, templates
+from undertow.ops import REGISTRY
+from undertow.ops.declare import core_plan, inline, templates
 
 OFFSET = 3.0
 
@@ -93,7 +94,7 @@ def test_called_or_written_out_the_result_is_the_same(name: str, monkeypatch: py
 
     written_out = run(REGISTRY[name].function)
     monkeypatch.setattr(templates, "formula", lambda *args: None)
-    monkeypatch.setattr(compiled, "core", None)
+    monkeypatch.setattr(core_plan, "core", None)
     op = REGISTRY[name]
     kept = op.function, op.node_class
     try:

@@ -12,7 +12,8 @@ import pytest
 import undertow as ut
 from undertow.backend import kernels
 from undertow.compiled import core
-from undertow.ops import gaussian, rows
+from undertow.ops.network import row_kernels
+from undertow.ops.pointwise import gelu
 
 PLAIN = 10**12  # no array has so many elements
 
@@ -31,15 +32,15 @@ def without_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every array is long enough, and takes several blocks."""
-    monkeypatch.setattr(rows, "FEW", 0)
-    monkeypatch.setattr(rows, "BLOCK", 400)
-    monkeypatch.setattr(gaussian, "FEW", 0)
-    monkeypatch.setattr(gaussian, "BLOCK", 32)
+    monkeypatch.setattr(row_kernels, "FEW", 0)
+    monkeypatch.setattr(row_kernels, "BLOCK", 400)
+    monkeypatch.setattr(gelu, "FEW", 0)
+    monkeypatch.setattr(gelu, "BLOCK", 32)
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "FEW", PLAIN)
-    monkeypatch.setattr(gaussian, "FEW", PLAIN)
+    monkeypatch.setattr(row_kernels, "FEW", PLAIN)
+    monkeypatch.setattr(gelu, "FEW", PLAIN)
 
 
 RNG = np.random.default_rng(0)
@@ -93,8 +94,8 @@ def test_they_agree_with_the_plain_kernels(
 def test_they_are_used_for_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     for name in ("softmax", "softmax_gradient", "layer_norm", "layer_norm_gradient"):
-        kernel = getattr(rows, name)
-        monkeypatch.setattr(rows, name, lambda *a, _k=kernel, _n=name: (used.append(_n), _k(*a))[1])
+        kernel = getattr(row_kernels, name)
+        monkeypatch.setattr(row_kernels, name, lambda *a, _k=kernel, _n=name: (used.append(_n), _k(*a))[1])
     x = ut.randn(100, 100, requires_grad=True)
     ut.softmax(ut.layer_norm(x, (100,)), -1).sum().backward()
     assert used == ["layer_norm", "softmax", "softmax_gradient", "layer_norm_gradient"]
@@ -125,10 +126,10 @@ def test_results_own_their_memory() -> None:
     """Or else a leaf would copy its gradient."""
     x = np.ones((3, 4, 5), np.float32)
     made = [
-        rows.softmax(x),
-        rows.softmax_gradient(x, x),
-        rows.layer_norm(x, 5, None, None, 1.0)[0],
-        gaussian.fast_gelu(x),
+        row_kernels.softmax(x),
+        row_kernels.softmax_gradient(x, x),
+        row_kernels.layer_norm(x, 5, None, None, 1.0)[0],
+        gelu.fast_gelu(x),
     ]
     assert [a.base for a in made] == [None] * 4 and {a.shape for a in made} == {(3, 4, 5)}
 

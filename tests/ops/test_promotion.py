@@ -13,7 +13,7 @@ import pytest
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
-from undertow.ops.operands import result_type
+from undertow.ops.arguments.operands import result_type
 from undertow.tensor import LEAF, Tensor
 
 NAMES = [

@@ -12,11 +12,11 @@ from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.ops.declare import REGISTRY, Joint, nondifferentiable, variadic
-from undertow.ops.recorded import recorded
-from undertow.ops.rules import BILINEAR, ELEMENTWISE, LINEAR, LOOP, REDUCTION
-from undertow.ops.rules.batching import apply_batch
-from undertow.ops.rules.calls import bind
-from undertow.ops.rules.jvp import apply_jvp
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR, LOOP, REDUCTION
+from undertow.ops.declare.rules.apply_batching import apply_batch
+from undertow.ops.declare.rules.apply_jvp import apply_jvp
+from undertow.ops.declare.rules.call_arguments import bind
 from undertow.tensor import Tensor
 
 __all__ = ["clean_registry"]  # a fixture: this module declares operations too

@@ -15,7 +15,7 @@ import undertow as ut
 from undertow import ops
 from undertow.backend import cpu
 from undertow.ops.declare import REGISTRY
-from undertow.ops.special_namespace import SHARED
+from undertow.ops.namespaces.special import SHARED
 from undertow.tensor import Tensor
 
 RNG = np.random.default_rng(0)

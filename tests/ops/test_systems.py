@@ -35,9 +35,9 @@ from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.errors import NotDifferentiableError
 from undertow.ops.declare import REGISTRY, Joint
-from undertow.ops.recorded import recorded
-from undertow.ops.rules.batching import apply_batch
-from undertow.ops.rules.jvp import apply_jvp
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.apply_batching import apply_batch
+from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.tensor import Tensor
 
 CASES = all_cases()

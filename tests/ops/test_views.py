@@ -14,11 +14,11 @@ from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
 from undertow.errors import IncompatibleViewError
-from undertow.ops.inplace import in_place
-from undertow.ops.reshaping import is_viewable
-from undertow.ops.strided import geometry_of, layout_of
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.views.as_strided import geometry_of, layout_of
+from undertow.ops.views.reshape import is_viewable
 from undertow.tensor import LEAF, Tensor
-from undertow.tensor.conversions import channels_last
+from undertow.tensor.facts import channels_last
 
 mul_ = in_place("mul", ops.mul)
 

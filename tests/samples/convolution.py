@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.convolution."""
+"""Rows for undertow.ops.network.conv_kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.eigen.
+"""Rows for undertow.ops.linalg.eigen.
 
 The vectors of a factorisation are free up to a factor of length 1: rows look at what does not depend on it.
 """

@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.extrema."""
+"""Rows for undertow.ops.reduce.extrema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for ops/ldl.py, reflections.py and low_rank.py."""
+"""Rows for ops/linalg/ldl.py, reflections.py and low_rank.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.norms."""
+"""Rows for undertow.ops.reduce.vector_norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.reductions."""
+"""Rows for undertow.ops.reduce.sums_and_products."""
 
 from __future__ import annotations
 

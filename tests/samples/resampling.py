@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.resampling."""
+"""Rows for undertow.ops.network.interpolate."""
 
 from __future__ import annotations
 

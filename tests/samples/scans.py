@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.scans."""
+"""Rows for undertow.ops.reduce.cumulative."""
 
 from __future__ import annotations
 

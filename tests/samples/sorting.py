@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.sorting."""
+"""Rows for undertow.ops.reduce.sorting."""
 
 from __future__ import annotations
 

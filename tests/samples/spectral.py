@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.spectral."""
+"""Rows for undertow.ops.fourier.transforms."""
 
 from __future__ import annotations
 

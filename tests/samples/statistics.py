@@ -1,4 +1,4 @@
-"""Rows for undertow.ops.statistics."""
+"""Rows for undertow.ops.reduce.statistics."""
 
 from __future__ import annotations
 

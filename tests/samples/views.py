@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.samples import Array, Sample, normal
-from undertow.ops.strided import Geometry
+from undertow.ops.views.as_strided import Geometry
 
 
 def strided(ut: Any, x: Any, *args: Any) -> Any:

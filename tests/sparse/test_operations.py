@@ -14,7 +14,7 @@ from tests.samples.sparse import SPARSE_OPERATIONS, SPARSE_ROWS, SparseRow
 from undertow.autograd.gradcheck import gradcheck
 from undertow.modes import current, set_state
 from undertow.ops.declare import REGISTRY
-from undertow.ops.rules.calls import by_name
+from undertow.ops.declare.rules.call_arguments import by_name
 
 CASES = [(row, complex_) for row in SPARSE_ROWS for complex_ in (False, True) if not (complex_ and row.real)]
 

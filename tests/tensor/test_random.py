@@ -65,7 +65,7 @@ def test_states() -> None:
 
 
 def test_the_default_generator_is_put_back_after_a_fork() -> None:
-    from undertow.ops.generator import fork_rng
+    from undertow.ops.random.generator import fork_rng
 
     ut.manual_seed(2)
     with fork_rng():

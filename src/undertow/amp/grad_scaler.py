@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from undertow import ops
-from undertow.autograd.autocast import has_device
+from undertow.autograd.interceptors.autocast import has_device
 from undertow.backend.dtypes import float16
 from undertow.modes import no_grad
 from undertow.tensor import Tensor

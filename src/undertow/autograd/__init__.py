@@ -14,7 +14,6 @@ from undertow.autograd.function import Function as Function
 from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
-from undertow.autograd.variable import Variable as Variable
 from undertow.modes import enable_grad as enable_grad
 from undertow.modes import enforce_grad_layout_policy as enforce_grad_layout_policy
 from undertow.modes import force_original_view_tracking as force_original_view_tracking
@@ -24,3 +23,4 @@ from undertow.modes import is_view_replay_enabled as is_view_replay_enabled
 from undertow.modes import no_grad as no_grad
 from undertow.modes import set_grad_enabled as set_grad_enabled
 from undertow.modes import set_multithreading_enabled as set_multithreading_enabled
+from undertow.torch_names.variable import Variable as Variable

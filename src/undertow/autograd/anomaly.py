@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from undertow.autograd.ledger import saved_numbers, saved_values
-from undertow.autograd.perturbation import dense
+from undertow.autograd.gradcheck.perturbation import dense
+from undertow.autograd.saved_tensors.ledger import saved_numbers, saved_values
 from undertow.backend import dtypes
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import is_expandable_to
@@ -26,7 +26,7 @@ from undertow.engine.watch import Watch, install_watcher
 from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
-from undertow.graph.sites import INTERNAL, warn_user
+from undertow.graph.user_lines import INTERNAL, warn_user
 from undertow.modes import Anomaly, anomaly, install_recorder, set_anomaly
 from undertow.tensor import Tensor
 

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow import ops
-from undertow.autograd.batched import VmapError
-from undertow.autograd.edges import GradientEdge
-from undertow.autograd.transforms import active, under, with_beneath
-from undertow.autograd.unreachable import not_differentiated, unreachable
+from undertow.autograd.batched_tensor import VmapError
+from undertow.autograd.gradient_edge import GradientEdge
+from undertow.autograd.interceptors.stack import active, under, with_beneath
 from undertow.autograd.vmap import vmap
+from undertow.autograd.why_unreachable import not_differentiated, unreachable
 from undertow.backend import dtypes, namespace_of_array
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
@@ -21,7 +21,7 @@ from undertow.graph.history import recorded_edge
 from undertow.graph.hooks import retain_at
 from undertow.graph.node import Node, OutputEdge, space_of
 from undertow.modes import current
-from undertow.ops.recorded import recorded
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Size, Tensor
 
 

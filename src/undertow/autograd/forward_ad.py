@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from undertow.autograd import dual as _dual
-from undertow.autograd.aliases import on_memory
-from undertow.autograd.batched import BatchedTensor
-from undertow.autograd.dual import DualLevel
-from undertow.autograd.tangents import laid_out_as, same_layout, set_tangent, tangent_of
-from undertow.autograd.transforms import active, enter, leave, under
-from undertow.autograd.unknown_tangent import UnknownTangent, known
+from undertow.autograd.alias import on_memory
+from undertow.autograd.batched_tensor import BatchedTensor
+from undertow.autograd.forward import level as _dual
+from undertow.autograd.forward.level import DualLevel
+from undertow.autograd.forward.tangents import laid_out_as, same_layout, set_tangent, tangent_of
+from undertow.autograd.forward.unknown_tangent import UnknownTangent, known
+from undertow.autograd.interceptors.stack import active, enter, leave, under
 from undertow.backend import dtypes
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor, display

@@ -8,32 +8,34 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.autograd.edges import GradientEdge as GradientEdge
-from undertow.autograd.edges import get_gradient_edge as get_gradient_edge
-from undertow.autograd.ledger import SavedTensorsReport as SavedTensorsReport
-from undertow.autograd.ledger import saved_tensors_report as saved_tensors_report
-from undertow.autograd.mutation import MutationContext as MutationContext
-from undertow.autograd.mutation import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
+from undertow.autograd.gradient_edge import GradientEdge as GradientEdge
+from undertow.autograd.gradient_edge import get_gradient_edge as get_gradient_edge
 from undertow.autograd.saved_tensors import are_saved_tensors_hooks_enabled as are_saved_tensors_hooks_enabled
 from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
-from undertow.autograd.saving import compress_saved as compress_saved
-from undertow.autograd.saving import save_on_disk as save_on_disk
-from undertow.autograd.versions import increment_version as increment_version
-from undertow.autograd.versions import unsafe_preserve_version_counter as unsafe_preserve_version_counter
-from undertow.autograd.versions import unsafe_set_version_counter as unsafe_set_version_counter
-from undertow.engine.branches import set_parallel_branches
+from undertow.autograd.saved_tensors.allow_mutation import MutationContext as MutationContext
+from undertow.autograd.saved_tensors.allow_mutation import (
+    allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
+)
+from undertow.autograd.saved_tensors.ledger import SavedTensorsReport as SavedTensorsReport
+from undertow.autograd.saved_tensors.ledger import saved_tensors_report as saved_tensors_report
+from undertow.autograd.saved_tensors.to_disk_or_compressed import compress_saved as compress_saved
+from undertow.autograd.saved_tensors.to_disk_or_compressed import save_on_disk as save_on_disk
+from undertow.autograd.version_counters import increment_version as increment_version
+from undertow.autograd.version_counters import unsafe_preserve_version_counter as unsafe_preserve_version_counter
+from undertow.autograd.version_counters import unsafe_set_version_counter as unsafe_set_version_counter
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
 from undertow.engine.engine import engine, execution_order
+from undertow.engine.parallel_branches import set_parallel_branches
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.saved import SavedTensor as SavedTensor
 from undertow.modes import current
-from undertow.ops.recorded import recorded
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import Tensor
 
 

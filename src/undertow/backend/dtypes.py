@@ -6,7 +6,7 @@ real < complex) is higher.
 
 bfloat16 comes from the package ml_dtypes, which is imported when it is first asked for. NumPy can store it, copy it and
 cast it; its kind is "V", as of everything NumPy does not know, and no other dtype of that kind becomes a tensor's.
-Operations compute it in float32 (see ops/narrow.py).
+Operations compute it in float32 (see ops/arguments/bfloat16.py).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
-#: (capsule of a bit generator, count) -> array; what ops/mersenne.py makes of its words
+#: (capsule of a bit generator, count) -> array; what ops/random/mersenne_twister.py makes of its words
 random_words = kernel("random_words")
 random_singles = kernel("random_singles")
 random_doubles = kernel("random_doubles")

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from undertow import absent as _absent
 from undertow.data.collate import default_collate, default_convert
 from undertow.data.datasets import (
     ChainDataset,
@@ -25,6 +24,7 @@ from undertow.data.samplers import (
     WeightedRandomSampler,
 )
 from undertow.data.workers import WorkerInfo, get_worker_info
+from undertow.torch_names import missing as _absent
 
 __all__ = [
     # where examples come from

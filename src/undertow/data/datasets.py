@@ -10,7 +10,7 @@ from types import GenericAlias
 from typing import Any
 
 from undertow import ops
-from undertow.ops.generator import Generator
+from undertow.ops.random.generator import Generator
 from undertow.tensor import Tensor
 
 

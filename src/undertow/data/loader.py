@@ -17,7 +17,7 @@ from undertow.data.datasets import IterableDataset, examples, rows
 from undertow.data.progress import Progress
 from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler, drawn_seed
 from undertow.data.workers import Workers
-from undertow.ops.generator import Generator
+from undertow.ops.random.generator import Generator
 
 #: batches that each worker prepares ahead, as in PyTorch
 PREFETCH = 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import dtypes
-from undertow.ops.generator import Generator
+from undertow.ops.random.generator import Generator
 
 #: numbers that a sampler with replacement draws together
 DRAWN_AT_ONCE = 32

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from undertow.ops.generator import Generator, stand_in
+from undertow.ops.random.generator import Generator, stand_in
 
 GRACE = 5.0
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from undertow import absent as _absent
 from undertow.distributions import constraints as constraints
 from undertow.distributions import transforms as transforms
 from undertow.distributions.continuous import (
@@ -39,6 +38,7 @@ from undertow.distributions.transforms import (
     Transform,
     TransformedDistribution,
 )
+from undertow.torch_names import missing as _absent
 
 __all__ = [
     # of numbers

@@ -30,7 +30,7 @@ from typing import Any
 
 from undertow.backend import cpu, namespace_of_array
 from undertow.backend.streams import choose_streams, working
-from undertow.engine import branches
+from undertow.engine import parallel_branches
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
@@ -91,12 +91,12 @@ class DeviceThreads:
 
     def _helper_for(self, node: Node) -> Any:
         """The helping thread that takes a CPU node of a pass whose branches run in parallel; None for the caller's."""
-        if not branches.is_large(node):
+        if not parallel_branches.is_large(node):
             return None
         if not this_thread.goes_on:
             this_thread.goes_on = True  # the first branch stays with the thread that has just run the node above
             return this_thread.device
-        return next(branches.setting.turns, None)
+        return next(parallel_branches.setting.turns, None)
 
     def start_device_thread(self, task: DeviceGraphTask, device: Any) -> ReadyQueue:
         with self._start_lock:

@@ -25,8 +25,8 @@ from typing import Any
 
 from undertow.backend import cpu, devices_in_use
 from undertow.compiled import core
-from undertow.engine import branches
-from undertow.engine.determinism import are_deterministic_algorithms_enabled
+from undertow.engine import parallel_branches
+from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
 from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
 from undertow.engine.failures import describe_failure
 from undertow.engine.input_buffer import InputBuffer
@@ -115,7 +115,7 @@ class Engine(DeviceThreads):
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         task.root = root
         run: Callable[[Any, Any], None] = _run if core is None or task.watches else _run_compiled
-        parallel = bool(branches.setting.helpers) and branches.has_branches(task)
+        parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
         if parallel or (devices_in_use() and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel)

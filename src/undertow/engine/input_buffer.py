@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import namespace_of_array
-from undertow.backend.sparse import AnySparse
+from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.streams import stream
 
 

@@ -19,7 +19,7 @@ from undertow.engine.ready_queue import ReadyQueue
 from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
 from undertow.graph.saved import Freed
-from undertow.graph.sites import caller_site, is_site_recording_enabled
+from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
@@ -125,7 +125,7 @@ class DeviceGraphTask(GraphTask):
     owner              the device whose worker thread started it; None if it was no worker (constant)
     multithreading     whether devices' nodes run on their threads, or all on the caller's (constant)
     deterministic      whether gradients are summed in one order, whatever order they come in (constant)
-    branches           whether large nodes on the CPU may run on helping threads; see branches.py (constant)
+    branches           whether large nodes on the CPU may run on helping threads (constant); see parallel_branches.py
     thread_locals      the caller's context (modes, current task, floating-point errors), copied for every node
     leaf_streams       the streams on which gradients were accumulated or captured; the caller's wait for them
     running            the threads that are inside one of its nodes; each adds and discards itself

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import DeviceArray, cpu, namespace_of_array
-from undertow.backend.sparse import AnySparse
-from undertow.backend.sparse_kernels import sum_to
+from undertow.backend.sparse.coo import AnySparse
+from undertow.backend.sparse.kernels import sum_to
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
 

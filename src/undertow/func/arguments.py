@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.autograd import pytree
-from undertow.autograd.batched import physical
-from undertow.autograd.leaves import detached, get_requires_grad
+from undertow import pytree
+from undertow.autograd.batched_tensor import physical
+from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.node import Node
 from undertow.modes import current, no_grad

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from undertow.autograd import forward_ad, pytree
+from undertow import pytree
+from undertow.autograd import forward_ad
 from undertow.autograd.functional.jacobians import standard_basis
-from undertow.autograd.functional.sparse import plan_rows_or_columns, plan_symmetric, with_mirror_images
+from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns, plan_symmetric, with_mirror_images
 from undertow.autograd.vmap import vmap
 from undertow.func.arguments import (
     Argnums,
@@ -19,7 +20,7 @@ from undertow.func.arguments import (
     split_aux,
     zeros_like,
 )
-from undertow.func.complexity import as_one_complex, imaginary
+from undertow.func.complex_jacobians import as_one_complex, imaginary
 from undertow.func.reverse import grad, jacrev
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
 from undertow.ops import REGISTRY

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from undertow.autograd.aliases import differentiable_alias
-from undertow.autograd.leaves import get_requires_grad
+from undertow.autograd.alias import differentiable_alias
+from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.modes import no_grad
-from undertow.nn.norms import BatchNorm
+from undertow.nn.layers.normalization import BatchNorm
 from undertow.nn.utils import stateless
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor

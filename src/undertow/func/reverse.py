@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.autograd import pytree
-from undertow.autograd.aliases import differentiable_alias
+from undertow import pytree
+from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.backward import grad as backward_pass
 from undertow.autograd.functional.jacobians import standard_basis
-from undertow.autograd.functional.sparse import plan_rows_or_columns
-from undertow.autograd.leaves import get_requires_grad
-from undertow.autograd.recording import recording
+from undertow.autograd.functional.recording import recording
+from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns
+from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.func.arguments import (
     Argnums,
@@ -25,7 +25,7 @@ from undertow.func.arguments import (
     split_aux,
     zeros_like,
 )
-from undertow.func.complexity import as_one_complex, imaginary
+from undertow.func.complex_jacobians import as_one_complex, imaginary
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
 from undertow.modes import is_grad_enabled, set_grad_enabled
 from undertow.ops import REGISTRY
@@ -193,7 +193,7 @@ def jacrev(
     arguments in `argnums`, with tensors of shape (*output.shape, *input.shape).
 
     Complex tensors: if both sides are complex, the function must be holomorphic, and the result is df/dz; else see
-    complexity.py.
+    func/complex_jacobians.py.
 
     sparsity  where the Jacobian, as a matrix with a row for each element of all outputs and a column for each of all
               chosen arguments, may have entries: as in `autograd.functional.jacobian`. Then rows without a common

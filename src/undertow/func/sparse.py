@@ -1,6 +1,6 @@
 """Sparse Jacobians and Hessians of functions of trees: what jacrev, jacfwd and hessian do with a `sparsity`.
 
-Lines that have no entry in the same place share a pass: see autograd/functional/sparse.py.
+Lines that have no entry in the same place share a pass: see autograd/functional/sparse/jacobians.py.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from undertow.autograd.batched import BatchedTensor, VmapError
-from undertow.autograd.functional.lines import joined, shaped, size_of
-from undertow.autograd.functional.patterns import SparsityPattern
-from undertow.autograd.functional.sparse import (
+from undertow.autograd.batched_tensor import BatchedTensor, VmapError
+from undertow.autograd.functional.rows_and_columns import joined, shaped, size_of
+from undertow.autograd.functional.sparse.jacobians import (
     Plan,
     check_entries,
     part_of,
@@ -20,14 +19,15 @@ from undertow.autograd.functional.sparse import (
     seeds_of,
     with_starts,
 )
-from undertow.autograd.leaves import detached, get_requires_grad
-from undertow.autograd.transforms import active
+from undertow.autograd.functional.sparse.patterns import SparsityPattern
+from undertow.autograd.interceptors.stack import active
+from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.backend import cpu
-from undertow.func.complexity import as_one_complex
-from undertow.interop.sparse import sparse_array
+from undertow.func.complex_jacobians import as_one_complex
+from undertow.interop.scipy.sparse import sparse_array
 from undertow.ops import REGISTRY
-from undertow.ops.conversions import to
+from undertow.ops.create.to_dtype_and_device import to
 from undertow.tensor import Tensor
 
 

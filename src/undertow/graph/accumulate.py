@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
-from undertow.backend.sparse import AnySparse, SparseConversionError
+from undertow.backend.sparse.coo import AnySparse, SparseConversionError
 from undertow.graph.node import LAST, Node, extra_on, install_leaf_edge, next_sequence_nr
 from undertow.modes import current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
@@ -84,7 +84,7 @@ class AccumulateGrad(Node):
                 else:
                     extra.grad = first
             elif _add_exactly is not None and _add_exactly(variable, old, grad):
-                pass  # see engine/determinism.py
+                pass  # see engine/deterministic_sums.py
             elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
                 try:
                     variable._xp.add(old._array, grad, out=old._array)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
 from undertow.errors import GraphFreedError
-from undertow.graph.sites import Site
+from undertow.graph.user_lines import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
 #: process-wide, so that a node's number is always above those of the nodes it leads to
@@ -91,7 +91,7 @@ class Node:
     shape,dtype  what the gradient it receives must look like, if it has one output; if it has several, `_shapes` and
                  `_dtypes` are lists (a custom Function has several, and may well set `ctx.shape`)
     extra        None, or the NodeExtra
-    code,lasti   where in the program it was recorded (see sites.py); code is None if that was not taken
+    code,lasti   where in the program it was recorded (see graph/user_lines.py); code is None if that was not taken
     """
 
     __slots__ = ("__weakref__", "code", "dtype", "extra", "lasti", "params", "recorded_edges", "saved",

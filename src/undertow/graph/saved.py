@@ -16,7 +16,7 @@ from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.history import operation_name
 from undertow.graph.node import InputMetadata, Node, freed_error, install_saved_attribute, node_extra, site_of
-from undertow.graph.sites import Site
+from undertow.graph.user_lines import Site
 from undertow.modes import current, install_recorder, set_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
@@ -72,7 +72,7 @@ class CompiledNode(Node):
 
     saved_slots: tuple[str, ...] = ()
     #: names beyond `saved_names` -> another name, or a function that reads the value off the node; see
-    #: ops/saved_names.py
+    #: ops/declare/saved_attributes.py
     further_names: dict[str, str | Callable[[Any], Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
     #: how many outputs a user sees gradients of, if the last ones (indices) have none
     shown_outputs: int | None = None

@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from undertow.interop.optimize import FlatFunction as FlatFunction
-    from undertow.interop.optimize import value_and_jac as value_and_jac
+    from undertow.interop.scipy.optimize import FlatFunction as FlatFunction
+    from undertow.interop.scipy.optimize import value_and_jac as value_and_jac
 
 #: public names and their modules, loaded when first asked for: parts of autograd use other modules of this package
-NAMES = {"FlatFunction": "optimize", "value_and_jac": "optimize"}
+NAMES = {"FlatFunction": "scipy.optimize", "value_and_jac": "scipy.optimize"}
 
 
 def __getattr__(name: str) -> Any:

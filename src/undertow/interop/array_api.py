@@ -1,7 +1,7 @@
 """The Python array API standard (2024.12) on tensors: what `tensor.__array_namespace__()` returns.
 
 Most functions are NumPy's, which follow the standard and become recorded operations when they are given tensors (see
-numpy_protocol.py). Here are the functions that make tensors, and those for which the standard and PyTorch's rules
+numpy/protocol.py). Here are the functions that make tensors, and those for which the standard and PyTorch's rules
 differ: dtypes of two arrays are promoted alike whatever their number of dimensions.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from undertow.backend import Device, dtypes
 from undertow.interop.dlpack import from_dlpack as from_dlpack
-from undertow.interop.numpy_functions import FUNCTIONS, NONDIFFERENTIABLE, ops, unwrapped
+from undertow.interop.numpy.functions import FUNCTIONS, NONDIFFERENTIABLE, ops, unwrapped
 from undertow.modes import current
 from undertow.tensor import Tensor
 

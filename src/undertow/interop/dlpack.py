@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import cpu
-from undertow.ops.creation import leaf
-from undertow.ops.data import adopt
+from undertow.ops.arguments.nested_data import adopt
+from undertow.ops.create.creation import leaf
 from undertow.tensor import Tensor, current_edge
 
 

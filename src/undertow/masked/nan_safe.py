@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.autograd.backward import around_pass
-from undertow.autograd.transforms import beneath, plainly, run_function, under, with_beneath
-from undertow.autograd.watch import Watch as Following
+from undertow.autograd.function.input_tracking import Watch as Following
+from undertow.autograd.interceptors.stack import beneath, plainly, run_function, under, with_beneath
 from undertow.backend import cpu, dtypes
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
@@ -23,8 +23,8 @@ from undertow.graph.saved import CompiledNode
 from undertow.masked.supports import is_bilinear, is_linear, reached_by_infinities, support_of_result
 from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY
-from undertow.ops.rules import ELEMENTWISE
-from undertow.ops.rules.calls import by_name
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import Tensor, current_edge
 
 #: operations that choose: what their rules put elsewhere is nothing. (Those that read or write places do so, too, but

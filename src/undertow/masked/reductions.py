@@ -12,7 +12,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
-from undertow.ops.dims import reduced_axes
+from undertow.ops.arguments.dims import reduced_axes
 from undertow.tensor import Tensor
 
 

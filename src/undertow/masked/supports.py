@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.ops.rules import BILINEAR, ELEMENTWISE, LINEAR
-from undertow.ops.rules.calls import by_name
+from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import Tensor
 
 #: finds the support of an argument: a bool array, or None for all of it

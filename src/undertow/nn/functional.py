@@ -8,32 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from undertow import absent as _absent
 from undertow import ops
-from undertow.graph.sites import warn_user
+from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
-from undertow.nn.attention import multi_head_attention_forward as multi_head_attention_forward
-from undertow.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from undertow.nn.ctc import ctc_loss as ctc_loss
-from undertow.nn.dropping import alpha_dropout as alpha_dropout
-from undertow.nn.dropping import dropout as dropout
-from undertow.nn.dropping import dropout1d as dropout1d
-from undertow.nn.dropping import dropout2d as dropout2d
-from undertow.nn.dropping import dropout3d as dropout3d
-from undertow.nn.dropping import feature_alpha_dropout as feature_alpha_dropout
-from undertow.nn.fractional import fractional_max_pool2d as fractional_max_pool2d
-from undertow.nn.fractional import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
-from undertow.nn.fractional import fractional_max_pool3d as fractional_max_pool3d
-from undertow.nn.fractional import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
-from undertow.nn.linear_loss import linear_cross_entropy as linear_cross_entropy
-from undertow.nn.margins import multi_margin_loss, multilabel_margin_loss
-from undertow.nn.margins import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
-from undertow.nn.old_arguments import takes_old_arguments
-from undertow.nn.sampling import affine_grid as affine_grid
-from undertow.nn.sampling import grid_sample as grid_sample
-from undertow.ops import folding
-from undertow.ops.inplace import in_place
-from undertow.ops.out_variants import public_function
+from undertow.nn.functions.attention import multi_head_attention_forward as multi_head_attention_forward
+from undertow.nn.functions.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from undertow.nn.functions.ctc import ctc_loss as ctc_loss
+from undertow.nn.functions.dropout import alpha_dropout as alpha_dropout
+from undertow.nn.functions.dropout import dropout as dropout
+from undertow.nn.functions.dropout import dropout1d as dropout1d
+from undertow.nn.functions.dropout import dropout2d as dropout2d
+from undertow.nn.functions.dropout import dropout3d as dropout3d
+from undertow.nn.functions.dropout import feature_alpha_dropout as feature_alpha_dropout
+from undertow.nn.functions.grid_sample import affine_grid as affine_grid
+from undertow.nn.functions.grid_sample import grid_sample as grid_sample
+from undertow.nn.functions.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
+from undertow.nn.functions.margin_losses import multi_margin_loss, multilabel_margin_loss
+from undertow.nn.functions.margin_losses import (
+    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
+)
+from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
+from undertow.nn.layers.fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
+from undertow.nn.layers.fractional_pooling import (
+    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
+)
+from undertow.nn.layers.fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
+from undertow.nn.layers.fractional_pooling import (
+    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
+)
+from undertow.ops.declare.out_argument import public_function
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.network import im2col
+from undertow.torch_names import missing as _absent
 
 #: operations whose own arguments are those of torch.nn.functional
 OPERATIONS = """
@@ -228,12 +234,12 @@ def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -
 
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """The windows of images, each as a column."""
-    return folding.im2col(input, kernel_size, dilation, padding, stride)
+    return im2col.im2col(input, kernel_size, dilation, padding, stride)
 
 
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Images as the sum of their windows, given as columns."""
-    return folding.col2im(input, output_size, kernel_size, dilation, padding, stride)
+    return im2col.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def upsample(

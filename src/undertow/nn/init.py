@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow import absent as _absent
 from undertow import ops
 from undertow.backend import dtypes
-from undertow.graph.sites import warn_user
+from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.torch_names import missing as _absent
 
 #: factors that keep the variance from layer to layer, by the activation behind it
 GAINS = {

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow import absent as _absent
 from undertow import ops
-from undertow.autograd.autocast import Autocasts
+from undertow.autograd.interceptors.autocast import Autocasts
 from undertow.backend import Device
 from undertow.modes import inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from undertow.nn.module import Module
-from undertow.nn.registry import KINDS, Members
+from undertow.nn.module.registry import KINDS, Members
 from undertow.tensor import Tensor
+from undertow.torch_names import missing as _absent
 
 
 def as_device(device: Any) -> Device:

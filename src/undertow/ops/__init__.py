@@ -7,52 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.graph.accumulate import install_recorded
 from undertow.graph.copy_slices import install_in_place
-from undertow.ops import inplace
 from undertow.ops.declare import REGISTRY
+from undertow.ops.inplace import forms
 
-#: the op tables, in reading order; a module joins by being named here
-TABLES = (
-    # numbers
-    *(
-        "arithmetic",
-        "elementwise",
-        "powers",
-        "special",
-        "gamma",
-        "bessel",
-        "normal_tails",
-        "zeta",
-        "polynomials",
-        "cylinder",
-        "number_parts",
-        "complex",
-        "choices",
-    ),
-    *("comparison",),
-    # along dimensions
-    *("reductions", "extrema", "scans", "sorting", "statistics", "norms"),
-    # shapes
-    *("views", "parts", "splitting", "reshaping", "strided", "joining", "shape", "padding", "slopes"),
-    # places
-    *("index_family", "indexing", "selecting", "masking", "scattering", "scatter_reduction"),
-    # products and matrices
-    *("einsum", "matmul", "addmm", "linalg", "decompositions", "eigen", "matrix_norms"),
-    *("covariance", "least_squares", "triangular", "lu", "matrix_exp", "tensor_equations", "spectral", "frequencies"),
-    *("ldl", "reflections"),
-    # networks
-    *("activations", "gaussian", "softmax", "normalization", "channel_norms", "losses", "classification", "similarity"),
-    *("attention",),
-    *("convolution", "conv", "folding", "pooling", "pool", "resampling", "grids", "shuffling", "bags"),
-    # new tensors
-    *("creation", "ranges", "likeness", "random"),
-    # made of the others
-    *("copies", "windows", "bounds", "checked", "partial_eigen", "low_rank", "histograms", "segments", "older_forms"),
-    # only what is not zero
-    *("sparse", "sparse_conversions", "sparse_compressed", "sparse_products", "sparse_softmax"),
-)
+#: the families, in reading order, and their tables; a module joins by being named here
+FAMILIES = {
+    "pointwise": "arithmetic elementary powers complex where_clamp comparison float_parts activations gelu",
+    "pointwise.special": "error_functions gamma bessel_i normal_distribution zeta polynomials bessel_scipy",
+    "reduce": "sums_and_products extrema cumulative sorting statistics vector_norms gradient covariance histograms "
+    "segments",
+    "views": "dimensions slices splitting reshape as_strided copies",
+    "shape": "joining rearranging padding pixel_shuffle",
+    "index": "index_tensors getitem index_select masks gather_scatter scatter_reduce",
+    "linalg": "einsum matmul addmm products factorizations eigen matrix_norms least_squares triangular lu matrix_exp "
+    "tensor_equations ldl householder bounds ex_variants lobpcg low_rank",
+    "fourier": "transforms frequencies stft",
+    "network": "softmax layer_norm batch_norm losses cross_entropy embedding_losses attention conv_kernels conv im2col "
+    "pool_kernels pool interpolate grid_sample embedding_bag",
+    "create": "creation ranges like",
+    "random": "tensors",
+    "sparse": "coo layouts compressed products softmax",
+}
 
-for _table in TABLES:
-    import_module(f"undertow.ops.{_table}")
+for _family, _tables in FAMILIES.items():
+    for _table in _tables.split():
+        import_module(f"undertow.ops.{_family}.{_table}")
+import_module("undertow.ops.older_forms")
 
 # plain module attributes, because a module's __getattr__ costs a microsecond a call
 globals().update({name: op.function for name, op in REGISTRY.items()})
@@ -62,13 +42,16 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-from undertow.ops import out_variants, saved_names, strided, view_inplace  # noqa: E402, F401  (they need the tables)
+# they need the tables
+from undertow.ops.declare import out_argument, saved_attributes  # noqa: E402, F401
+from undertow.ops.views import as_strided as _strided  # noqa: E402
+from undertow.ops.views import in_place as _view_in_place  # noqa: E402
 
-install_recorded(clone=inplace.copy_into_new, add=REGISTRY["add"].function)
+install_recorded(clone=forms.copy_into_new, add=REGISTRY["add"].function)
 install_in_place(
-    layout_for=view_inplace.layout_for,
-    lay_out=strided.lay_out,
-    clone_as=strided.clone_as,
-    copy_in_place=inplace.copy_,
-    zero_in_place=inplace.zero_,
+    layout_for=_view_in_place.layout_for,
+    lay_out=_strided.lay_out,
+    clone_as=_strided.clone_as,
+    copy_in_place=forms.copy_,
+    zero_in_place=forms.zero_,
 )

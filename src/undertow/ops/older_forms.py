@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import REGISTRY, composite
-from undertow.ops.examples import example_by_example
-from undertow.ops.operands import as_operand
 from undertow.tensor import Tensor
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from undertow import absent as _absent
 from undertow.optim import lr_scheduler as lr_scheduler
 from undertow.optim import swa_utils as swa_utils
+from undertow.optim.adafactor_muon import Adafactor as Adafactor
+from undertow.optim.adafactor_muon import Muon as Muon
 from undertow.optim.adam import Adam as Adam
 from undertow.optim.adam import Adamax as Adamax
 from undertow.optim.adam import AdamW as AdamW
@@ -31,10 +32,9 @@ from undertow.optim.adaptive import Adagrad as Adagrad
 from undertow.optim.adaptive import RMSprop as RMSprop
 from undertow.optim.adaptive import Rprop as Rprop
 from undertow.optim.lbfgs import LBFGS as LBFGS
-from undertow.optim.matrices import Adafactor as Adafactor
-from undertow.optim.matrices import Muon as Muon
 from undertow.optim.optimizer import Optimizer as Optimizer
 from undertow.optim.sgd import SGD as SGD
+from undertow.torch_names import missing as _absent
 
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("optim")

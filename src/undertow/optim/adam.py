@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from undertow.backend.kernels import adam_update
-from undertow.backend.sparse_places import coalesced
+from undertow.backend.sparse.places import coalesced
+from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import (
     Optimizer,
     check_at_least_zero,
@@ -17,7 +18,6 @@ from undertow.optim.optimizer import (
     refuse,
     slot,
 )
-from undertow.optim.real_parts import RealOptimizer
 
 
 class MomentOptimizer(RealOptimizer):

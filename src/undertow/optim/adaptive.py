@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from undertow.backend.sparse_places import coalesced
+from undertow.backend.sparse.places import coalesced
 from undertow.optim.adam import square_mean_towards
+from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import check_at_least_zero, count_step, decayed, refuse, slot
-from undertow.optim.real_parts import RealOptimizer
 from undertow.tensor import Tensor
 
 

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.optim.combined_schedulers import ChainedScheduler as ChainedScheduler
-from undertow.optim.combined_schedulers import SequentialLR as SequentialLR
-from undertow.optim.cycles import CyclicLR as CyclicLR
-from undertow.optim.cycles import OneCycleLR as OneCycleLR
 from undertow.optim.optimizer import Optimizer
-from undertow.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau
-from undertow.optim.scheduler import LRScheduler as LRScheduler
+from undertow.optim.schedulers.base import LRScheduler as LRScheduler
+from undertow.optim.schedulers.combined import ChainedScheduler as ChainedScheduler
+from undertow.optim.schedulers.combined import SequentialLR as SequentialLR
+from undertow.optim.schedulers.cyclic import CyclicLR as CyclicLR
+from undertow.optim.schedulers.cyclic import OneCycleLR as OneCycleLR
+from undertow.optim.schedulers.plateau import ReduceLROnPlateau as ReduceLROnPlateau
 
 #: the name that schedulers of users often inherit from
 _LRScheduler = LRScheduler

@@ -14,9 +14,9 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from undertow.autograd.leaves import get_requires_grad
+from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend.dtypes import kind_of
-from undertow.graph.sites import user_frame, warn_user
+from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through
 from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook

@@ -10,10 +10,10 @@ from typing import Any
 from undertow import ops
 from undertow.backend import dtypes
 from undertow.modes import no_grad
+from undertow.nn.layers.normalization import BatchNorm
 from undertow.nn.module import Module
-from undertow.nn.norms import BatchNorm
 from undertow.optim.optimizer import Optimizer
-from undertow.optim.scheduler import LRScheduler, one_per_group
+from undertow.optim.schedulers.base import LRScheduler, one_per_group
 
 
 def _check_decay(decay: float) -> None:

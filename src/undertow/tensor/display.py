@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.backend.sparse import AnySparse
+from undertow.backend.sparse.coo import AnySparse
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 

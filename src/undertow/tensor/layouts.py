@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend.sparse import AnySparse, SparseArray
+from undertow.backend.sparse.coo import AnySparse, SparseArray
 from undertow.tensor.tensor import Tensor
 
 

@@ -50,7 +50,7 @@ class Size(tuple[int, ...]):
 # look finds the place still empty. CPython switches threads only at calls and at jumps back, of which there are none
 # between that look and the store, so no lock is needed.
 
-#: ids of undertow's own code objects, over whose frames `bump` passes; graph/sites.py fills it
+#: ids of undertow's own code objects, over whose frames `bump` passes; graph/user_lines.py fills it
 OWN_CODE: set[int] = set()
 
 

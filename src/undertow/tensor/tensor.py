@@ -85,7 +85,7 @@ class Tensor:
 
 
 def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
-    """Set by ops/creation.py: array, namespace and edge for `Tensor(2, 3)` and `Tensor([1.0, 2.0])`."""
+    """Set by ops/create/creation.py: array, namespace and edge for `Tensor(2, 3)` and `Tensor([1.0, 2.0])`."""
     raise NotImplementedError("the operations are not loaded")
 
 

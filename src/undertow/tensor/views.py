@@ -115,7 +115,7 @@ def current_replay(tensor: Tensor) -> Replay:
 
 
 def by_memory(tensor: Tensor) -> Replay:
-    """Set by ops/strided.py: the replay that finds the tensor's elements by their places in memory."""
+    """Set by ops/views/as_strided.py: the replay that finds the tensor's elements by their places in memory."""
     raise NotImplementedError("the operations are not loaded")
 
 

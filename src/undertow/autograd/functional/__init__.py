@@ -10,12 +10,12 @@ tensor([[2., 0.],
 from undertow.autograd.functional.jacobians import hessian as hessian
 from undertow.autograd.functional.jacobians import jacobian as jacobian
 from undertow.autograd.functional.jacobians import standard_basis
-from undertow.autograd.functional.patterns import SparsityPattern as SparsityPattern
-from undertow.autograd.functional.patterns import sparsity_pattern as sparsity_pattern
 from undertow.autograd.functional.products import hvp as hvp
 from undertow.autograd.functional.products import jvp as jvp
 from undertow.autograd.functional.products import vhp as vhp
 from undertow.autograd.functional.products import vjp as vjp
-from undertow.autograd.functional.sparse import SparsityError as SparsityError
+from undertow.autograd.functional.sparse.jacobians import SparsityError as SparsityError
+from undertow.autograd.functional.sparse.patterns import SparsityPattern as SparsityPattern
+from undertow.autograd.functional.sparse.patterns import sparsity_pattern as sparsity_pattern
 
 _construct_standard_basis_for = standard_basis

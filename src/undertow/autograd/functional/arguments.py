@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.autograd.aliases import differentiable_alias
+from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.backward import grad
-from undertow.autograd.leaves import detached, get_requires_grad
+from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd import forward_ad
-from undertow.autograd.aliases import differentiable_alias
+from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.functional.arguments import (
     INDEPENDENT_JACOBIAN,
     Tensors,
@@ -19,9 +19,9 @@ from undertow.autograd.functional.arguments import (
     unpacked,
 )
 from undertow.autograd.functional.products import OUTPUTS, check_scalar
-from undertow.autograd.functional.sparse import Wanted, sparse_hessian, sparse_jacobian
-from undertow.autograd.leaves import get_requires_grad
-from undertow.autograd.recording import recording
+from undertow.autograd.functional.recording import recording
+from undertow.autograd.functional.sparse.jacobians import Wanted, sparse_hessian, sparse_jacobian
+from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor

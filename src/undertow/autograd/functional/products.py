@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.aliases import differentiable_alias
+from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.functional.arguments import (
     INDEPENDENT_GRADIENT,
     INDEPENDENT_JACOBIAN,
@@ -20,7 +20,7 @@ from undertow.autograd.functional.arguments import (
     unpacked,
     vector_for,
 )
-from undertow.autograd.recording import recording
+from undertow.autograd.functional.recording import recording
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 

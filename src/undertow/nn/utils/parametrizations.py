@@ -9,7 +9,7 @@ from undertow.modes import no_grad
 from undertow.nn.module import Module
 from undertow.nn.utils.orthogonal import orthogonal as orthogonal
 from undertow.nn.utils.parametrize import register_parametrization
-from undertow.ops.norms import vector_norm
+from undertow.ops.reduce.vector_norms import vector_norm
 
 
 def norm_except(weight: Any, dim: int) -> Any:

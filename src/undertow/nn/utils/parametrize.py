@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from undertow.modes import no_grad
-from undertow.nn.containers import ModuleDict, ModuleList
+from undertow.nn.layers.containers import ModuleDict, ModuleList
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
 from undertow.tensor import Tensor

@@ -13,7 +13,7 @@ from typing import Any
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module import Module
-from undertow.nn.utils.vectors import parameters_to_vector
+from undertow.nn.utils.convert_parameters import parameters_to_vector
 
 
 class BasePruningMethod:

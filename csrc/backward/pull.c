@@ -1,0 +1,410 @@
+/* Pull: the method `pull` of compiled nodes (ops/declare/templates.py), in C for gradients that are arrays of the CPU, and for
+ * those of a recorded pass, which are tensors.
+ *
+ * In every other case the Python function is called that it stands in for.
+ */
+#include "core.h"
+
+#define MOST_VALUES 16
+
+typedef struct {
+    PyObject *name;
+    Py_ssize_t slot, version; /* version: 0 for an output */
+    int output;               /* its number, if it is one; -1 */
+} Kept;
+
+typedef struct {
+    Expression *joint;             /* the rule for all edges at once, if there is one */
+    Expression *edges[MOST_EDGES]; /* that of each edge; NULL: it never has a gradient */
+} Rules;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function; /* Python's */
+    PyObject *plan;     /* a function that describes the rules (see ops/declare/core_plan.py), until it has been called */
+    int edge_count;     /* 0 until the plan is made */
+    int several;        /* whether the node has several outputs, and their gradients come in a list */
+    int only;           /* the one of them that has a gradient, which the rules get; -1: they get the list */
+    int kept_count, value_count;
+    Kept kept[MOST_EDGES];
+    Rules rules[2]; /* for arrays, and for tensors in a recorded pass */
+} Pull;
+
+/* ---- reading the plan */
+
+static int
+read_rules(Rules *rules, PyObject *joint, PyObject *edges)
+{
+    if (joint != Py_None && (rules->joint = expression_new(joint)) == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(edges); k++) {
+        PyObject *rule = PyTuple_GET_ITEM(edges, k);
+        if (rule != Py_None && (rules->edges[k] = expression_new(rule)) == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+read_plan(Pull *self, PyObject *description)
+{
+    PyObject *type, *kept, *joint[2], *edges[2];
+    int values;
+    if (!PyArg_ParseTuple(description, "O!O!iO!OO!Oii", &PyType_Type, &type, &PyTuple_Type, &kept, &values,
+                          &PyTuple_Type, &edges[0], &joint[0], &PyTuple_Type, &edges[1], &joint[1], &self->several,
+                          &self->only)) {
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(edges[0]);
+    if (PyTuple_GET_SIZE(kept) > MOST_EDGES || count > MOST_EDGES || PyTuple_GET_SIZE(edges[1]) != count ||
+        PyTuple_GET_SIZE(kept) + values + 2 > MOST_VALUES) {
+        PyErr_SetString(PyExc_ValueError, "a node has too many inputs");
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kept); k++) {
+        Kept *item = &self->kept[k];
+        PyObject *slot, *version;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(kept, k), "UUOi", &item->name, &slot, &version, &item->output)) {
+            item->name = NULL;
+            return -1;
+        }
+        Py_INCREF(item->name);
+        self->kept_count++;
+        if (find_slot((PyTypeObject *)type, slot, &item->slot) < 0 ||
+            (version != Py_None && find_slot((PyTypeObject *)type, version, &item->version) < 0)) {
+            return -1;
+        }
+    }
+    if (read_rules(&self->rules[0], joint[0], edges[0]) < 0 || read_rules(&self->rules[1], joint[1], edges[1]) < 0) {
+        return -1;
+    }
+    self->value_count = values;
+    self->edge_count = (int)count; /* last: it says that the plan is made */
+    return 0;
+}
+
+/* How many edges the nodes have; 0 if pull_gradients cannot be used, -1 with an exception. */
+static int
+pull_size(Pull *self)
+{
+    if (self->edge_count == 0 && self->plan != NULL) {
+        PyObject *plan = self->plan;
+        self->plan = NULL;
+        PyObject *description = PyObject_CallNoArgs(plan);
+        Py_DECREF(plan);
+        if (description == NULL || (description != Py_None && read_plan(self, description) < 0)) {
+            Py_XDECREF(description);
+            return -1;
+        }
+        Py_DECREF(description);
+    }
+    return self->edge_count;
+}
+
+/* ---- running */
+
+/* A kept input, if it is still what it was: the tensor (a new reference) or None. */
+static PyObject *
+unpack_input(const Kept *kept, PyObject *node, PyObject *value)
+{
+    if (is_tensor(value)) {
+        PyObject *extra = SLOT(value, core.t_extra);
+        if (extra == Py_None || (SLOT(extra, core.e_counter) == Py_None && SLOT(extra, core.e_view) == Py_None)) {
+            return Py_NewRef(value);
+        }
+    }
+    PyObject *version = SLOT(node, kept->version);
+    return PyObject_CallFunctionObjArgs(core.unpack_input, node, kept->name, value,
+                                        version == NULL ? Py_None : version, NULL);
+}
+
+/* A kept output, if it is still what it was: its array (a new reference) or None. */
+static PyObject *
+unpack_output(const Kept *kept, PyObject *node, PyObject *value, PyObject *number)
+{
+    if (SLOT(node, core.n_extra) == Py_None && Py_TYPE(value) != core.Freed) {
+        return Py_NewRef(value);
+    }
+    return PyObject_CallFunctionObjArgs(core.unpack_output, node, number, kept->name, value, NULL);
+}
+
+/* What a slot of the node keeps (a new reference): an array, or in a recorded pass a tensor; or None. */
+static PyObject *
+unpack(const Kept *kept, PyObject *node, int recorded)
+{
+    PyObject *value = SLOT(node, kept->slot);
+    if (value == NULL) {
+        PyErr_Format(PyExc_AttributeError, "saved_%U", kept->name);
+        return NULL;
+    }
+    if (value == Py_None) {
+        return Py_NewRef(value);
+    }
+    if (kept->version) {
+        PyObject *tensor = unpack_input(kept, node, value);
+        if (tensor == NULL || tensor == Py_None || recorded) {
+            return tensor;
+        }
+        PyObject *array = is_tensor(tensor) ? Py_NewRef(SLOT(tensor, core.t_array))
+                                            : PyObject_GetAttrString(tensor, "_array");
+        Py_DECREF(tensor);
+        return array;
+    }
+    PyObject *number = PyLong_FromLong(kept->output);
+    PyObject *array = number == NULL ? NULL : unpack_output(kept, node, value, number);
+    if (recorded && array != NULL && array != Py_None) {
+        Py_SETREF(array, PyObject_CallMethod(node, "output_tensor", "OOO", number, array, core.cpu));
+    }
+    Py_XDECREF(number);
+    return array;
+}
+
+static PyObject *
+needs_of(PyObject **edges, int count)
+{
+    PyObject *needs = PyTuple_New(count);
+    for (int k = 0; needs != NULL && k < count; k++) {
+        PyTuple_SET_ITEM(needs, k, PyBool_FromLong(edges[k] != Py_None));
+    }
+    return needs;
+}
+
+static int
+joint_gradients(Pull *self, const Expression *rule, PyObject *const *arguments, PyObject **gradients)
+{
+    PyObject *returned = expression_value(rule, arguments);
+    PyObject *sequence = returned == NULL ? NULL : PySequence_Fast(returned, "a rule returns its gradients in a list");
+    Py_XDECREF(returned);
+    if (sequence == NULL) {
+        return -1;
+    }
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+    for (int k = 0; k < self->edge_count; k++) {
+        PyObject *grad = k < count ? PySequence_Fast_GET_ITEM(sequence, k) : Py_None;
+        gradients[k] = grad == Py_None ? NULL : Py_NewRef(grad);
+    }
+    Py_DECREF(sequence);
+    return 0;
+}
+
+/* A value (taken over) that rules compute with: arrays of bfloat16 in float32. */
+static PyObject *
+widened(PyObject *value)
+{
+    if (value == NULL || !is_narrow(value)) {
+        return value;
+    }
+    PyObject *wide = PyArray_CastToType((PyArrayObject *)value, PyArray_DescrFromType(NPY_FLOAT), 0);
+    Py_DECREF(value);
+    return wide;
+}
+
+/* The arguments of the rules are: gradient, kept tensors, values, needs. */
+int
+pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
+               PyObject **gradients)
+{
+    Pull *self = (Pull *)pull;
+    const Rules *rules = &self->rules[recorded];
+    PyObject *arguments[MOST_VALUES + MOST_EDGES], **items;
+    int owned = 0, status = -1;
+    memset(gradients, 0, self->edge_count * sizeof(PyObject *));
+    if (PyTuple_Check(edges)) {
+        items = &PyTuple_GET_ITEM(edges, 0);
+    }
+    else {
+        items = PySequence_Fast_ITEMS(edges);
+    }
+    if (self->several && self->only >= 0) {
+        grad = PyList_GET_ITEM(grad, self->only);
+    }
+    arguments[owned] = widened(Py_NewRef(grad));
+    if (arguments[owned++] == NULL) {
+        return -1;
+    }
+    for (int k = 0; k < self->kept_count; k++) {
+        PyObject *value = widened(unpack(&self->kept[k], node, recorded));
+        if (value == NULL) {
+            goto done;
+        }
+        arguments[owned++] = value;
+    }
+    PyObject *params = SLOT(node, core.n_params);
+    for (int k = 0; k < self->value_count; k++) {
+        arguments[owned++] = Py_NewRef(PyTuple_GET_ITEM(params, k));
+    }
+    if (keep != Py_True) { /* See Note [When saved values die] */
+        for (int k = 0; k < self->kept_count; k++) {
+            set_slot(node, self->kept[k].slot, Py_NewRef(keep));
+        }
+    }
+    if (rules->joint != NULL) {
+        PyObject *needs = needs_of(items, self->edge_count);
+        if (needs != NULL) {
+            arguments[owned++] = needs;
+            status = joint_gradients(self, rules->joint, arguments, gradients);
+        }
+        goto done;
+    }
+    status = 0;
+    for (int k = 0; k < self->edge_count && status == 0; k++) {
+        if (items[k] != Py_None && rules->edges[k] != NULL) {
+            gradients[k] = expression_value(rules->edges[k], arguments);
+            if (gradients[k] == Py_None) {
+                Py_CLEAR(gradients[k]);
+            }
+            else if (gradients[k] == NULL) {
+                status = -1;
+            }
+        }
+    }
+done:
+    while (owned > 0) {
+        Py_DECREF(arguments[--owned]);
+    }
+    if (status < 0) {
+        for (int k = 0; k < self->edge_count; k++) {
+            Py_CLEAR(gradients[k]);
+        }
+    }
+    return status;
+}
+
+/* Whether the gradients of several outputs are a list of arrays, and None where there is none: not of the only one. */
+static int
+are_gradients(const Pull *self, PyObject *list)
+{
+    if (!PyList_CheckExact(list) || self->only >= PyList_GET_SIZE(list) ||
+        (self->only >= 0 && PyList_GET_ITEM(list, self->only) == Py_None)) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyObject *grad = PyList_GET_ITEM(list, k);
+        if (grad != Py_None && (!PyArray_CheckExact(grad) || is_narrow(grad))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int
+pull_applies(PyObject *pull, PyObject *xp, PyObject *grad)
+{
+    Pull *self = (Pull *)pull;
+    int size = pull_size(self);
+    if (size <= 0) {
+        return size;
+    }
+    if (self->several) {
+        return xp == core.cpu && are_gradients(self, grad) ? size : 0;
+    }
+    return (xp == core.cpu ? PyArray_CheckExact(grad) : xp == core.recorded && is_tensor(grad)) ? size : 0;
+}
+
+/* pull(node, xp, grad, edges, keep) */
+static PyObject *
+pull_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Pull *self = (Pull *)callable;
+    PyObject *gradients[MOST_EDGES];
+    Py_ssize_t count = PyVectorcall_NARGS(flagged);
+    int size = names != NULL || count != 5 ? 0 : pull_applies(callable, given[1], given[2]);
+    if (size < 0) {
+        return NULL;
+    }
+    PyObject *edges = size == 0 ? NULL : given[3];
+    if (size == 0 || !(PyTuple_Check(edges) || PyList_Check(edges)) || PySequence_Fast_GET_SIZE(edges) != size) {
+        return PyObject_Vectorcall(self->function, given, flagged, names);
+    }
+    if (pull_gradients(callable, given[0], given[2], edges, given[4], given[1] != core.cpu,
+                       gradients) < 0) {
+        return NULL;
+    }
+    PyObject *results = PyList_New(size);
+    for (int k = 0; k < size; k++) {
+        PyObject *grad = gradients[k] == NULL ? Py_NewRef(Py_None) : gradients[k];
+        if (results == NULL) {
+            Py_DECREF(grad);
+        }
+        else {
+            PyList_SET_ITEM(results, k, grad);
+        }
+    }
+    return results;
+}
+
+/* ---- the type */
+
+static PyObject *
+pull_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"function", "plan", NULL};
+    PyObject *function, *plan;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", keywords, &function, &plan)) {
+        return NULL;
+    }
+    Pull *self = (Pull *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = pull_call;
+        self->function = Py_NewRef(function);
+        self->plan = Py_NewRef(plan);
+    }
+    return (PyObject *)self;
+}
+
+static int
+pull_traverse(Pull *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->plan);
+    return 0; /* what the rules refer to lives as long as the process */
+}
+
+static int
+pull_clear(Pull *self)
+{
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->plan);
+    return 0;
+}
+
+static void
+pull_dealloc(Pull *self)
+{
+    PyObject_GC_UnTrack(self);
+    pull_clear(self);
+    for (int k = 0; k < MOST_EDGES; k++) {
+        Py_XDECREF(self->kept[k].name);
+        expression_free(self->rules[0].edges[k]);
+        expression_free(self->rules[1].edges[k]);
+    }
+    expression_free(self->rules[0].joint);
+    expression_free(self->rules[1].joint);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *
+pull_getattr(Pull *self, PyObject *name)
+{
+    return attribute_of((PyObject *)self, self->function, name);
+}
+
+static PyMemberDef pull_members[] = {{"function", T_OBJECT, offsetof(Pull, function), READONLY}, {NULL}};
+
+PyTypeObject Pull_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Pull",
+    .tp_basicsize = sizeof(Pull),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = pull_new,
+    .tp_dealloc = (destructor)pull_dealloc,
+    .tp_traverse = (traverseproc)pull_traverse,
+    .tp_clear = (inquiry)pull_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Pull, vectorcall),
+    .tp_descr_get = bind_method,
+    .tp_getattro = (getattrofunc)pull_getattr,
+    .tp_members = pull_members,
+};

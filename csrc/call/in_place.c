@@ -1,0 +1,448 @@
+/* InPlace: the in-place form of an operation (ops/declare/inplace_templates.py), with its usual case in C.
+ *
+ * The usual case: tensors on the CPU whose dtypes need no promotion, a result that fits, no interceptor and nobody who
+ * is shown nodes or changes. Everything else goes to the Python function, also if it is found out late: until the memory
+ * is written to, nothing has happened.
+ */
+#include "call/operation.h"
+
+#define MOST_CONSTANTS 2
+
+/* How a form writes its result. */
+typedef struct {
+    PyObject *ufunc; /* writes it into the memory itself; NULL: the form's result is copied */
+    PyObject *constants[MOST_CONSTANTS]; /* the ufunc's arguments behind the operation's */
+    int constant_count;
+    int alpha; /* the argument that the second operand is to be multiplied by; -1: none */
+} Change;
+
+typedef struct {
+    Operation operation;
+    PyObject *shown; /* its name, as errors tell it */
+    PyObject *check_history, *times_alpha;
+    Change changes[2];
+} InPlace;
+
+/* ---- reading the plan */
+
+static int
+read_change(Change *change, PyObject *description)
+{
+    PyObject *ufunc, *constants;
+    if (!PyArg_ParseTuple(description, "OO!i", &ufunc, &PyTuple_Type, &constants, &change->alpha)) {
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(constants) > MOST_CONSTANTS) {
+        PyErr_SetString(PyExc_ValueError, "an operation in place has too many constants");
+        return -1;
+    }
+    change->ufunc = ufunc == Py_None ? NULL : Py_NewRef(ufunc);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); k++) {
+        change->constants[change->constant_count++] = Py_NewRef(PyTuple_GET_ITEM(constants, k));
+    }
+    return 0;
+}
+
+/* (the operation's description, its name, check_history, times_alpha, how each form writes) */
+static int
+read_in_place(Operation *operation, PyObject *description)
+{
+    InPlace *self = (InPlace *)operation;
+    PyObject *described, *changes[2];
+    if (!PyArg_ParseTuple(description, "OUOOOO", &described, &self->shown, &self->check_history, &self->times_alpha,
+                          &changes[0], &changes[1])) {
+        self->shown = self->check_history = self->times_alpha = NULL;
+        return -1;
+    }
+    Py_INCREF(self->shown);
+    Py_INCREF(self->check_history);
+    Py_INCREF(self->times_alpha);
+    if (read_change(&self->changes[0], changes[0]) < 0 ||
+        (changes[1] != Py_None && read_change(&self->changes[1], changes[1]) < 0)) {
+        return -1;
+    }
+    return read_description(operation, described);
+}
+
+/* ---- the result */
+
+/* Whether the exception is one that the general way meets too, and explains; if so, it is forgotten. */
+static int
+is_explained(void)
+{
+    int explained = PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+                    PyErr_ExceptionMatches(PyExc_OverflowError);
+    if (explained) {
+        PyErr_Clear();
+    }
+    return explained;
+}
+
+/* The result of a form, if it fits into the memory (a new reference); NULL without an exception: leave it to Python. */
+static PyObject *
+fitting_result(const Form *form, PyObject *const *arguments)
+{
+    PyArrayObject *target = (PyArrayObject *)arguments[0];
+    PyObject *result = expression_value(form->forward, arguments);
+    result = result == NULL ? NULL : as_cpu_array(result);
+    if (result == NULL) {
+        is_explained();
+        return NULL;
+    }
+    PyArrayObject *array = (PyArrayObject *)result;
+    if (!PyArray_CheckExact(result) || !PyArray_SAMESHAPE(array, target) ||
+        PyArray_DESCR(array) != PyArray_DESCR(target) || !PyArray_ISWRITEABLE(target)) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+/* Let a ufunc write into the memory; -1 with an exception. */
+static int
+call_ufunc(const InPlace *self, const Change *change, PyObject *const *arguments)
+{
+    PyObject *operands[MOST_ARGUMENTS + MOST_CONSTANTS + 1], *scaled = NULL, *written;
+    int count = 0;
+    for (int k = 0; k < self->operation.count; k++) {
+        if (self->operation.inputs[k]) {
+            operands[count++] = arguments[k];
+        }
+    }
+    if (change->alpha >= 0) {
+        PyObject *alpha = arguments[change->alpha];
+        int is_one = PyLong_CheckExact(alpha) ? PyLong_AsLong(alpha) == 1
+                                              : PyFloat_CheckExact(alpha) && PyFloat_AS_DOUBLE(alpha) == 1;
+        PyErr_Clear();
+        int added = is_one ? 0 : add_multiple(change->ufunc, arguments[0], operands[1], alpha);
+        if (added != 0) {
+            return added < 0 ? -1 : 0;
+        }
+        if (!is_one) {
+            scaled = PyObject_CallFunctionObjArgs(self->times_alpha, arguments[0], operands[1], alpha, NULL);
+            if (scaled == NULL) {
+                return -1;
+            }
+            operands[1] = scaled;
+        }
+    }
+    int done = count == 2 && change_small(change->ufunc, (PyArrayObject *)arguments[0], operands[1]);
+    for (int k = 0; k < change->constant_count; k++) {
+        operands[count++] = change->constants[k];
+    }
+    operands[count++] = arguments[0];
+    written = done ? Py_NewRef(Py_None) : PyObject_Vectorcall(change->ufunc, operands, count, NULL);
+    Py_XDECREF(scaled);
+    Py_XDECREF(written);
+    return written == NULL ? -1 : 0;
+}
+
+static int
+copy_into(PyArrayObject *target, PyArrayObject *result)
+{
+    if (PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
+        !PyDataType_REFCHK(PyArray_DESCR(target))) {
+        memmove(PyArray_DATA(target), PyArray_DATA(result), PyArray_NBYTES(target));
+        return 0;
+    }
+    return PyArray_CopyInto(target, result);
+}
+
+/* Write into the memory and count a version: the counter (borrowed). NULL without an exception: leave it to Python. */
+static PyObject *
+write_change(const InPlace *self, const Change *change, PyObject *tensor, PyObject *const *arguments,
+             PyObject *result)
+{
+    if (change->ufunc == NULL) {
+        if (copy_into((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
+            return NULL;
+        }
+    }
+    else if (call_ufunc(self, change, arguments) < 0) {
+        if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) { /* raised after the memory was changed */
+            PyObject *type, *value, *traceback;
+            PyErr_Fetch(&type, &value, &traceback);
+            if (count_change(tensor, self->shown) == NULL) {
+                PyErr_Clear();
+            }
+            PyErr_Restore(type, value, traceback);
+        }
+        else {
+            is_explained();
+        }
+        return NULL;
+    }
+    return count_change(tensor, self->shown);
+}
+
+/* ---- recording */
+
+/* The edges of the arguments (new references), as the operation records them; those that are not None, as bits. The
+ * first is the changed tensor's own. -1: an exception. */
+static int
+edges_of_change(const InPlace *self, const Form *form, PyObject *const *values, PyObject **edges)
+{
+    int wanted = 0;
+    for (int k = 0; k < form->edge_count; k++) {
+        PyObject *tensor = form->edges[k] < 0 ? Py_None : values[form->edges[k]];
+        edges[k] = tensor == Py_None ? Py_NewRef(Py_None)
+                   : k == 0          ? Py_NewRef(SLOT(tensor, core.t_edge))
+                                     : edge_of(tensor);
+        if (edges[k] == NULL) {
+            while (k > 0) {
+                Py_DECREF(edges[--k]);
+            }
+            return -1;
+        }
+        wanted |= (edges[k] != Py_None) << k;
+    }
+    return wanted;
+}
+
+static void
+forget_edges(const Form *form, PyObject **edges)
+{
+    for (int k = 0; k < form->edge_count; k++) {
+        Py_DECREF(edges[k]);
+    }
+}
+
+static int
+is_view(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    return extra != Py_None && SLOT(extra, core.e_view) != Py_None;
+}
+
+/* Refuse what cannot be followed, and bring the edge of a view up to date. */
+static int
+check_own_edge(const InPlace *self, PyObject *tensor, PyObject **edge, int *wanted)
+{
+    if (!is_view(tensor) && *edge != core.LEAF) {
+        return 0;
+    }
+    PyObject *nothing = PyObject_CallFunctionObjArgs(self->check_history, tensor, self->shown, NULL);
+    PyObject *current = nothing == NULL ? NULL : PyObject_CallOneArg(core.own_edge, tensor);
+    Py_XDECREF(nothing);
+    if (current == NULL) {
+        return -1;
+    }
+    *wanted = (*wanted & ~1) | (current != Py_None);
+    Py_SETREF(*edge, current);
+    return 0;
+}
+
+/* Whether a rule needs what the tensor was, or the tensor is its own operand, as in `x.mul_(x)`. */
+static int
+needs_former(const Form *form, PyObject *const *values, int wanted)
+{
+    for (int k = 0; k < form->saved_count; k++) {
+        const Saved *saved = &form->saved[k];
+        if (saved->argument == 0 ? saved->users & wanted : values[saved->argument] == values[0]) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The node of the change; edges are taken over. */
+static PyObject *
+node_of_change(const InPlace *self, const Form *form, PyObject *state, PyObject *const *values,
+               PyObject *const *arguments, PyObject **edges, int wanted)
+{
+    PyObject *seen[MOST_ARGUMENTS], *former = NULL;
+    memcpy(seen, values, self->operation.count * sizeof(PyObject *));
+    if (needs_former(form, values, wanted)) {
+        PyObject *copy = PyArray_NewCopy((PyArrayObject *)arguments[0], NPY_CORDER);
+        former = copy == NULL ? NULL : new_tensor(copy, edges[0], Py_None);
+        if (former == NULL) {
+            forget_edges(form, edges);
+            return NULL;
+        }
+        for (int k = 0; k < form->saved_count; k++) {
+            if (values[form->saved[k].argument] == values[0]) {
+                seen[form->saved[k].argument] = former;
+            }
+        }
+    }
+    PyObject *node = new_node(form, state, seen, arguments, arguments[0], edges, wanted);
+    Py_XDECREF(former);
+    return node;
+}
+
+/* Move the changed tensor to its new history. */
+static int
+move_history(PyObject *tensor, PyObject *node)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra == Py_None || (SLOT(extra, core.e_view) == Py_None && SLOT(extra, core.e_rare) == Py_None)) {
+        set_slot(tensor, core.t_edge, Py_NewRef(node));
+        return 0;
+    }
+    PyObject *nothing = PyObject_CallFunctionObjArgs(core.rebase_history, tensor, node, NULL);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* Let a node that keeps its output, which is the memory itself, notice when that is changed again. */
+static int
+watch_output(const Form *form, PyObject *node, PyObject *counter)
+{
+    if (form->output_count == 0 || SLOT(node, form->outputs[0].slot) == Py_None) {
+        return 0;
+    }
+    PyObject *nothing = PyObject_CallMethod(node, "watch_output", "iO", 0, counter);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* Change the tensor and record it; NULL without an exception: leave it to Python. Edges are taken over. */
+static PyObject *
+recorded_change(const InPlace *self, const Form *form, const Change *change, PyObject *state, PyObject *const *values,
+                PyObject *const *arguments, PyObject *result, PyObject **edges, int wanted)
+{
+    PyObject *tensor = values[0];
+    if (check_own_edge(self, tensor, &edges[0], &wanted) < 0) {
+        forget_edges(form, edges);
+        return NULL;
+    }
+    PyObject *node = node_of_change(self, form, state, values, arguments, edges, wanted);
+    if (node == NULL) {
+        return NULL;
+    }
+    PyObject *counter = write_change(self, change, tensor, arguments, result);
+    int done = counter != NULL && watch_output(form, node, counter) == 0 && move_history(tensor, node) == 0;
+    Py_DECREF(node);
+    return done ? Py_NewRef(tensor) : NULL;
+}
+
+/* ---- calling */
+
+/* Change the tensor, given its new value if that is not written by a ufunc. */
+static PyObject *
+apply_change(const InPlace *self, const Form *form, const Change *change, PyObject *state, PyObject *const *values,
+             PyObject *const *arguments, PyObject *result)
+{
+    PyObject *edges[MOST_EDGES], *tensor = values[0], *extra = SLOT(tensor, core.t_extra);
+    int wanted = 0, recording = 0;
+    if (extra != Py_None && SLOT(extra, core.e_counter) == core.NO_COUNTER &&
+        SLOT(state, core.s_inference) != Py_True) {
+        return NULL; /* refused */
+    }
+    if (SLOT(state, core.s_grad_enabled) == Py_True) {
+        wanted = edges_of_change(self, form, values, edges);
+        if (wanted < 0) {
+            return NULL;
+        }
+        recording = wanted || may_require_grad(tensor);
+        if (recording && form->node != NULL) {
+            return recorded_change(self, form, change, state, values, arguments, result, edges, wanted);
+        }
+        forget_edges(form, edges);
+    }
+    if (recording || write_change(self, change, tensor, arguments, result) == NULL) {
+        return NULL;
+    }
+    return Py_NewRef(tensor);
+}
+
+/* The changed tensor; NULL without an exception: leave it to Python. */
+static PyObject *
+usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
+{
+    const Operation *operation = &self->operation;
+    PyObject *arguments[MOST_ARGUMENTS], *result = NULL, *changed = NULL;
+    int is_number = is_given_number(operation, values);
+    const Form *form = operation->forms[is_number];
+    const Change *change = &self->changes[is_number];
+    if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
+        !find_arrays(operation, form, is_number ? operation->number : -1, values, arguments)) {
+        return NULL;
+    }
+    for (int k = 0; k < operation->count; k++) {
+        Py_INCREF(arguments[k]);
+    }
+    if (change->ufunc != NULL || (result = fitting_result(form, arguments)) != NULL) {
+        changed = apply_change(self, form, change, state, values, arguments, result);
+    }
+    Py_XDECREF(result);
+    for (int k = 0; k < operation->count; k++) {
+        Py_DECREF(arguments[k]);
+    }
+    return changed;
+}
+
+static PyObject *
+in_place_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    InPlace *self = (InPlace *)callable;
+    PyObject *values[MOST_ARGUMENTS], *state;
+    int made = has_plan(&self->operation);
+    if (made < 0) {
+        return NULL;
+    }
+    if (made && bind_arguments(&self->operation, given, PyVectorcall_NARGS(flagged), names, values, NULL)) {
+        if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
+            return NULL;
+        }
+        PyObject *changed = usual_change(self, state, values);
+        Py_DECREF(state);
+        if (changed != NULL || PyErr_Occurred()) {
+            return changed;
+        }
+    }
+    return PyObject_Vectorcall(self->operation.function, given, flagged, names);
+}
+
+/* ---- the type: all but this is Operation's */
+
+static PyObject *
+in_place_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *self = operation_new(type, args, kwargs);
+    if (self != NULL) {
+        ((Operation *)self)->vectorcall = in_place_call;
+        ((Operation *)self)->read = read_in_place;
+    }
+    return self;
+}
+
+static int
+in_place_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    return Operation_Type.tp_traverse(self, visit, arg);
+}
+
+static int
+in_place_clear(PyObject *self)
+{
+    return Operation_Type.tp_clear(self);
+}
+
+static void
+in_place_dealloc(InPlace *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->shown);
+    Py_CLEAR(self->check_history);
+    Py_CLEAR(self->times_alpha);
+    for (int k = 0; k < 2; k++) {
+        Py_CLEAR(self->changes[k].ufunc);
+        while (self->changes[k].constant_count > 0) {
+            Py_DECREF(self->changes[k].constants[--self->changes[k].constant_count]);
+        }
+    }
+    PyObject_GC_Track(self); /* as what follows expects it */
+    Operation_Type.tp_dealloc((PyObject *)self);
+}
+
+PyTypeObject InPlace_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.InPlace",
+    .tp_base = &Operation_Type,
+    .tp_basicsize = sizeof(InPlace),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = in_place_new,
+    .tp_dealloc = (destructor)in_place_dealloc,
+    .tp_traverse = in_place_traverse,
+    .tp_getset = operation_attributes,
+    .tp_clear = in_place_clear,
+};

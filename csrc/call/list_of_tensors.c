@@ -1,0 +1,260 @@
+/* Variadic: the usual case of an operation on a list of tensors; `run_variadic` of ops/declare/list_of_tensors.py, in C.
+ *
+ * variadic(state, tensors, params) is the result, or NotImplemented: then Python computes it.
+ */
+#include "call/operation.h"
+
+#define MOST_TENSORS 64
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *forward;
+    PyTypeObject *node;
+    PyObject *values; /* what the node keeps: the numbers of parameters, -1 for the shapes of the tensors */
+} Variadic;
+
+/* The arrays of the tensors, as a list; NULL, without an exception, if Python has to deal with them. */
+static PyObject *
+arrays_of(PyObject *const *tensors, Py_ssize_t count)
+{
+    PyObject *arrays = PyList_New(count);
+    for (Py_ssize_t k = 0; arrays != NULL && k < count; k++) {
+        PyObject *tensor = tensors[k];
+        PyObject *array = is_tensor(tensor) && SLOT(tensor, core.t_xp) == core.cpu ? SLOT(tensor, core.t_array) : NULL;
+        if (array == NULL || !PyArray_CheckExact(array) || is_narrow(array) ||
+            (k > 0 && PyArray_DESCR((PyArrayObject *)array) !=
+                          PyArray_DESCR((PyArrayObject *)PyList_GET_ITEM(arrays, 0)))) {
+            Py_CLEAR(arrays);
+        }
+        else {
+            PyList_SET_ITEM(arrays, k, Py_NewRef(array));
+        }
+    }
+    return arrays;
+}
+
+static PyObject *
+shapes_of(PyObject *arrays)
+{
+    PyObject *shapes = PyList_New(PyList_GET_SIZE(arrays));
+    for (Py_ssize_t k = 0; shapes != NULL && k < PyList_GET_SIZE(arrays); k++) {
+        PyObject *shape = shape_of((PyArrayObject *)PyList_GET_ITEM(arrays, k));
+        if (shape == NULL) {
+            Py_CLEAR(shapes);
+        }
+        else {
+            PyList_SET_ITEM(shapes, k, shape);
+        }
+    }
+    return shapes;
+}
+
+static PyObject *
+kept_values(Variadic *self, PyObject *arrays, PyObject *params)
+{
+    PyObject *kept = PyTuple_New(PyTuple_GET_SIZE(self->values));
+    for (Py_ssize_t k = 0; kept != NULL && k < PyTuple_GET_SIZE(self->values); k++) {
+        long number = PyLong_AsLong(PyTuple_GET_ITEM(self->values, k));
+        PyObject *value = number < 0 ? shapes_of(arrays) : Py_NewRef(PyTuple_GET_ITEM(params, number));
+        if (value == NULL) {
+            Py_CLEAR(kept);
+        }
+        else {
+            PyTuple_SET_ITEM(kept, k, value);
+        }
+    }
+    return kept;
+}
+
+/* The edges of the tensors (new references); how many want a gradient, or -1 with an exception. */
+static Py_ssize_t
+find_edges(PyObject *const *tensors, Py_ssize_t count, PyObject **edges)
+{
+    Py_ssize_t wanted = 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        edges[k] = edge_of(tensors[k]);
+        if (edges[k] == NULL) {
+            while (k > 0) {
+                Py_DECREF(edges[--k]);
+            }
+            return -1;
+        }
+        wanted += edges[k] != Py_None;
+    }
+    return wanted;
+}
+
+/* The node; edges (new references) are taken over. */
+static PyObject *
+new_variadic_node(Variadic *self, PyObject *state, PyObject *const *tensors, PyObject *arrays, PyObject *params,
+                  PyObject *out, PyObject **edges)
+{
+    Py_ssize_t count = PyList_GET_SIZE(arrays);
+    PyObject *node = self->node->tp_alloc(self->node, 0);
+    PyObject *recorded = PyList_New(count); /* a list, as leaves may stand for their nodes: Note [Edges to leaves] */
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (node != NULL && edges[k] == core.LEAF) {
+            Py_SETREF(edges[k], leaf_stands(tensors[k], node));
+        }
+        if (edges[k] == NULL || recorded == NULL) {
+            Py_XDECREF(edges[k]);
+            Py_CLEAR(node);
+        }
+        else {
+            PyList_SET_ITEM(recorded, k, edges[k]);
+        }
+    }
+    if (node == NULL || recorded == NULL) {
+        Py_XDECREF(node);
+        Py_XDECREF(recorded);
+        return NULL;
+    }
+    SLOT(node, core.n_recorded_edges) = recorded;
+    SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
+    SLOT(node, core.n_saved) = PyTuple_New(0);
+    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
+    SLOT(node, core.n_shape) = shape_of((PyArrayObject *)out);
+    SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
+    SLOT(node, core.n_params) = kept_values(self, arrays, params);
+    if (PyErr_Occurred() || take_site(node) < 0 || show_to_recorder(node, state) < 0) {
+        Py_CLEAR(node);
+    }
+    return node;
+}
+
+/* The tensor for an array (taken over) that the operation has computed. */
+static PyObject *
+variadic_result(Variadic *self, PyObject *state, PyObject *const *tensors, PyObject *arrays, PyObject *params,
+                PyObject *out)
+{
+    PyObject *edges[MOST_TENSORS];
+    Py_ssize_t count = PyList_GET_SIZE(arrays), wanted = 0;
+    if (SLOT(state, core.s_grad_enabled) == Py_True) {
+        wanted = find_edges(tensors, count, edges);
+        int differentiable = PyArray_ISFLOAT((PyArrayObject *)out) || PyArray_ISCOMPLEX((PyArrayObject *)out);
+        if (wanted < 0) {
+            Py_DECREF(out);
+            return NULL;
+        }
+        if (wanted > 0 && differentiable) {
+            PyObject *node = new_variadic_node(self, state, tensors, arrays, params, out, edges);
+            if (node == NULL) {
+                Py_DECREF(out);
+                return NULL;
+            }
+            PyObject *result = new_tensor(out, node, Py_None);
+            Py_DECREF(node);
+            return result;
+        }
+        for (Py_ssize_t k = 0; k < count; k++) {
+            Py_DECREF(edges[k]);
+        }
+    }
+    return new_tensor(out, Py_None, SLOT(state, core.s_extra));
+}
+
+static PyObject *
+call_forward(Variadic *self, PyObject *arrays, PyObject *params)
+{
+    PyObject *arguments[8] = {core.cpu, arrays};
+    Py_ssize_t count = PyTuple_GET_SIZE(params);
+    for (Py_ssize_t k = 0; k < count; k++) {
+        arguments[2 + k] = PyTuple_GET_ITEM(params, k);
+    }
+    PyObject *out = PyObject_Vectorcall(self->forward, arguments, 2 + count, NULL);
+    return out == NULL ? NULL : as_cpu_array(out);
+}
+
+static PyObject *
+variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Variadic *self = (Variadic *)callable;
+    if (names != NULL || PyVectorcall_NARGS(flagged) != 3 || !PyTuple_Check(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "variadic(state, tensors, params)");
+        return NULL;
+    }
+    PyObject *list = given[1];
+    if (!(PyList_CheckExact(list) || PyTuple_CheckExact(list)) || PyTuple_GET_SIZE(given[2]) > 6) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    PyObject *tensors = PySequence_Tuple(list); /* the list may be changed while we work with it */
+    if (tensors == NULL) {
+        return NULL;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(tensors);
+    PyObject *const *items = &PyTuple_GET_ITEM(tensors, 0);
+    PyObject *arrays = count > 0 && count <= MOST_TENSORS ? arrays_of(items, count) : NULL, *result = NULL;
+    if (arrays != NULL) {
+        PyObject *out = call_forward(self, arrays, given[2]);
+        if (out != NULL && PyArray_CheckExact(out)) {
+            result = variadic_result(self, given[0], items, arrays, given[2], out);
+        }
+        else if (out != NULL) {
+            Py_DECREF(out);
+            result = Py_NewRef(Py_NotImplemented);
+        }
+        Py_DECREF(arrays);
+    }
+    else if (!PyErr_Occurred()) {
+        result = Py_NewRef(Py_NotImplemented);
+    }
+    Py_DECREF(tensors);
+    return result;
+}
+
+/* ---- the type */
+
+static PyObject *
+variadic_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *forward, *node, *values;
+    if (!PyArg_ParseTuple(args, "OO!O!", &forward, &PyType_Type, &node, &PyTuple_Type, &values)) {
+        return NULL;
+    }
+    Variadic *self = (Variadic *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = variadic_call;
+        self->forward = Py_NewRef(forward);
+        self->node = (PyTypeObject *)Py_NewRef(node);
+        self->values = Py_NewRef(values);
+    }
+    return (PyObject *)self;
+}
+
+static int
+variadic_traverse(Variadic *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->forward);
+    Py_VISIT(self->node);
+    return 0;
+}
+
+static int
+variadic_clear(Variadic *self)
+{
+    Py_CLEAR(self->forward);
+    Py_CLEAR(self->node);
+    Py_CLEAR(self->values);
+    return 0;
+}
+
+static void
+variadic_dealloc(Variadic *self)
+{
+    PyObject_GC_UnTrack(self);
+    variadic_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+PyTypeObject Variadic_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Variadic",
+    .tp_basicsize = sizeof(Variadic),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = variadic_new,
+    .tp_dealloc = (destructor)variadic_dealloc,
+    .tp_traverse = (traverseproc)variadic_traverse,
+    .tp_clear = (inquiry)variadic_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Variadic, vectorcall),
+};

@@ -1,0 +1,556 @@
+/* Operation: the function of an operation (ops/declare/templates.py), with its usual case in C.
+ *
+ * The usual case: tensors on the CPU whose dtypes need no promotion, and no interceptor. Everything else goes to the
+ * Python function, which an Operation passes for (its attributes are that one's).
+ */
+#include "call/operation.h"
+
+static PyObject *name_out, *name_name;
+
+/* ---- reading the plan */
+
+static void
+form_free(Form *form)
+{
+    if (form != NULL) {
+        expression_free(form->forward);
+        Py_XDECREF(form->node);
+        for (int k = 0; k < form->value_count; k++) {
+            Py_XDECREF(form->values[k].constant);
+        }
+        PyMem_Free(form->values);
+        PyMem_Free(form);
+    }
+}
+
+/* Where the node keeps outputs, and what all of several are. */
+static int
+read_outputs(Form *form, PyObject *outputs)
+{
+    for (int k = 0; k < form->output_count; k++) {
+        SavedOutput *item = &form->outputs[k];
+        PyObject *slot;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(outputs, k), "iUI", &item->output, &slot, &item->users) ||
+            find_slot(form->node, slot, &item->slot) < 0) {
+            return -1;
+        }
+    }
+    if (!form->several || form->node == NULL) {
+        return 0;
+    }
+    PyObject *shapes = PyUnicode_FromString("_shapes"), *dtypes = PyUnicode_FromString("_dtypes");
+    int status = shapes == NULL || dtypes == NULL || find_slot(form->node, shapes, &form->shapes) < 0 ||
+                 find_slot(form->node, dtypes, &form->their_dtypes) < 0;
+    Py_XDECREF(shapes);
+    Py_XDECREF(dtypes);
+    return status ? -1 : 0;
+}
+
+/* A form from its description, the tuple of ops/declare/core_plan.py's `form`. */
+static Form *
+form_new(PyObject *description)
+{
+    PyObject *forward, *node, *edges, *saved, *values, *outputs;
+    Form *form = PyMem_Calloc(1, sizeof(Form));
+    if (form == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(description, "OOIiiiO!O!O!O!iI", &forward, &node, &form->dtypes, &form->first,
+                          &form->any_float, &form->check_output, &PyTuple_Type, &edges, &PyTuple_Type, &saved,
+                          &PyTuple_Type, &values, &PyTuple_Type, &outputs, &form->several, &form->constant)) {
+        goto failed;
+    }
+    form->forward = expression_new(forward);
+    if (form->forward == NULL) {
+        goto failed;
+    }
+    form->node = node == Py_None ? NULL : (PyTypeObject *)Py_NewRef(node);
+    form->edge_count = (int)PyTuple_GET_SIZE(edges);
+    form->saved_count = (int)PyTuple_GET_SIZE(saved);
+    form->output_count = (int)PyTuple_GET_SIZE(outputs);
+    if (form->edge_count > MOST_EDGES || form->saved_count > MOST_EDGES || form->output_count > MOST_SAVED_OUTPUTS) {
+        PyErr_SetString(PyExc_ValueError, "an operation has too many inputs or outputs");
+        goto failed;
+    }
+    for (int k = 0; k < form->edge_count; k++) {
+        form->edges[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(edges, k));
+    }
+    for (int k = 0; k < form->saved_count; k++) {
+        PyObject *slot, *version;
+        Saved *item = &form->saved[k];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(saved, k), "iUUI", &item->argument, &slot, &version, &item->users)) {
+            goto failed;
+        }
+        if (find_slot(form->node, slot, &item->slot) < 0 || find_slot(form->node, version, &item->version) < 0) {
+            goto failed;
+        }
+    }
+    if (read_outputs(form, outputs) < 0) {
+        goto failed;
+    }
+    form->values = PyMem_Calloc(PyTuple_GET_SIZE(values) + 1, sizeof(Value));
+    if (form->values == NULL) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    form->value_count = (int)PyTuple_GET_SIZE(values);
+    for (int k = 0; k < form->value_count; k++) {
+        Value *value = &form->values[k];
+        int kind;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(values, k), "iiO", &kind, &value->argument, &value->constant)) {
+            value->constant = NULL;
+            goto failed;
+        }
+        value->kind = kind;
+        Py_INCREF(value->constant);
+    }
+    if (!PyErr_Occurred()) {
+        return form;
+    }
+failed:
+    form_free(form);
+    return NULL;
+}
+
+int
+read_description(Operation *self, PyObject *description)
+{
+    PyObject *names, *defaults, *inputs, *form, *number_form;
+    int ok = PyArg_ParseTuple(description, "O!O!O!iiiiOO", &PyTuple_Type, &names, &PyTuple_Type, &defaults,
+                              &PyTuple_Type, &inputs, &self->positional, &self->number, &self->is_view,
+                              &self->elementwise, &form, &number_form) &&
+             PyTuple_GET_SIZE(names) <= MOST_ARGUMENTS;
+    for (Py_ssize_t k = 0; ok && k < PyTuple_GET_SIZE(names); k++) {
+        self->names[k] = Py_NewRef(PyTuple_GET_ITEM(names, k));
+        PyObject *given = PyTuple_GET_ITEM(defaults, k); /* () or (default,) */
+        self->defaults[k] = PyTuple_GET_SIZE(given) ? Py_NewRef(PyTuple_GET_ITEM(given, 0)) : NULL;
+        self->inputs[k] = (char)PyLong_AsLong(PyTuple_GET_ITEM(inputs, k));
+    }
+    if (ok) {
+        self->count = (int)PyTuple_GET_SIZE(names);
+        if (number_form != Py_None) {
+            self->forms[1] = form_new(number_form);
+        }
+        self->forms[0] = PyErr_Occurred() ? NULL : form_new(form); /* last: it says that the plan is made */
+    }
+    return PyErr_Occurred() ? -1 : ok;
+}
+
+/* Ask for the plan; 0 if there is none. A thread that comes second finds it made, or leaves it to Python. */
+static int
+make_plan(Operation *self)
+{
+    PyObject *plan = self->plan;
+    if (plan == NULL) {
+        return 0;
+    }
+    self->plan = NULL;
+    PyObject *description = PyObject_CallNoArgs(plan);
+    Py_DECREF(plan);
+    if (description == NULL) {
+        return -1;
+    }
+    if (description == Py_None) {
+        Py_DECREF(description);
+        return 0;
+    }
+    int made = self->read(self, description);
+    Py_DECREF(description);
+    return made;
+}
+
+/* ---- calling */
+
+int
+bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names, PyObject **values,
+               PyObject **out)
+{
+    if (count > self->positional) {
+        return 0;
+    }
+    memcpy(values, given, count * sizeof(PyObject *));
+    memset(values + count, 0, (self->count - count) * sizeof(PyObject *));
+    for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
+        PyObject *name = PyTuple_GET_ITEM(names, k);
+        int place = 0;
+        if (out != NULL && name == name_out) {
+            *out = given[count + k];
+            continue;
+        }
+        while (place < self->count && self->names[place] != name) { /* both are interned */
+            place++;
+        }
+        if (place == self->count || values[place] != NULL) {
+            return 0;
+        }
+        values[place] = given[count + k];
+    }
+    for (int k = 0; k < self->count; k++) {
+        if (values[k] == NULL) {
+            values[k] = self->defaults[k];
+            if (values[k] == NULL) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Whether an argument that is no tensor may be the dtype bfloat16, or its class. */
+static int
+may_be_narrow(PyObject *value)
+{
+    if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
+        return 0;
+    }
+    return PyType_Check(value) || (PyArray_DescrCheck(value) && ((PyArray_Descr *)value)->type_num >= NPY_USERDEF);
+}
+
+int
+find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments)
+{
+    PyArray_Descr *dtype = NULL;
+    for (int k = 0; k < self->count; k++) {
+        PyObject *value = arguments[k] = values[k];
+        if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
+            if (may_be_narrow(value)) {
+                return 0;
+            }
+            continue;
+        }
+        if (!is_tensor(value) || SLOT(value, core.t_xp) != core.cpu) {
+            return 0;
+        }
+        arguments[k] = SLOT(value, core.t_array);
+        if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->is_view)) {
+            return 0;
+        }
+        if (form->dtypes >> k & 1) {
+            PyArray_Descr *own = PyArray_DESCR((PyArrayObject *)arguments[k]);
+            if (dtype != NULL && own != dtype) {
+                return 0;
+            }
+            dtype = own;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+as_cpu_array(PyObject *value)
+{
+    if (PyArray_CheckExact(value)) {
+        return value;
+    }
+    PyObject *array;
+    if (PyArray_CheckScalar(value)) {
+        array = PyArray_FromScalar(value, NULL);
+    }
+    else {
+        PyObject *asarray = PyObject_GetAttrString(core.cpu, "asarray"); /* looked up: sparse arrays change it */
+        array = asarray == NULL ? NULL : PyObject_CallOneArg(asarray, value);
+        Py_XDECREF(asarray);
+    }
+    Py_DECREF(value);
+    return array;
+}
+
+/* Several results (taken over): a tuple of arrays. */
+static PyObject *
+as_arrays(PyObject *several)
+{
+    PyObject *sequence = PySequence_Fast(several, "an operation returns its results in a tuple");
+    Py_DECREF(several);
+    Py_ssize_t count = sequence == NULL ? 0 : PySequence_Fast_GET_SIZE(sequence);
+    PyObject *arrays = sequence == NULL ? NULL : PyTuple_New(count);
+    for (Py_ssize_t k = 0; arrays != NULL && k < count; k++) {
+        PyObject *array = as_cpu_array(Py_NewRef(PySequence_Fast_GET_ITEM(sequence, k)));
+        if (array == NULL) {
+            Py_CLEAR(arrays);
+        }
+        else {
+            PyTuple_SET_ITEM(arrays, k, array);
+        }
+    }
+    Py_XDECREF(sequence);
+    return arrays;
+}
+
+static int
+are_arrays(PyObject *several)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(several); k++) {
+        if (!PyArray_CheckExact(PyTuple_GET_ITEM(several, k))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Whether the result has the dtype that it should: otherwise Python converts the operands and computes it anew. */
+static int
+dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
+{
+    if (form->first < 0) {
+        return 1;
+    }
+    PyArrayObject *first = (PyArrayObject *)arguments[form->first];
+    return PyArray_DESCR((PyArrayObject *)out) == PyArray_DESCR(first) ||
+           (form->any_float && (PyArray_ISFLOAT(first) || PyArray_ISCOMPLEX(first)));
+}
+
+/* What a form computes, an array or a tuple of them; NULL without an exception: Python has to compute it. */
+static PyObject *
+compute(const Operation *self, const Form *form, PyObject *const *arguments)
+{
+    PyObject *out = expression_value(form->forward, arguments);
+    if (out != NULL) {
+        out = form->several ? as_arrays(out) : as_cpu_array(out);
+    }
+    if (out == NULL) {
+        if (self->elementwise &&
+            (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+             PyErr_ExceptionMatches(PyExc_OverflowError))) {
+            PyErr_Clear(); /* Python meets the same error, and explains it */
+        }
+        return NULL;
+    }
+    if (form->several ? !are_arrays(out) : !PyArray_CheckExact(out) || !dtype_is_right(form, arguments, out)) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* Whether the result can be written into `out` as it is, and nothing is to be recorded: write_out of
+ * ops/declare/out_argument.py refuses the rest, or makes it fit. */
+static int
+takes_result(const Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
+{
+    if (!is_tensor(out) || SLOT(out, core.t_xp) != core.cpu || SLOT(state, core.s_unusual) != Py_False ||
+        !is_free(out, state)) {
+        return 0;
+    }
+    for (int k = 0; SLOT(state, core.s_grad_enabled) == Py_True && k < self->count; k++) {
+        if (is_tensor(values[k]) && may_require_grad(values[k])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+write_result(const Operation *self, PyObject *result, PyObject *out)
+{
+    PyArrayObject *from = (PyArrayObject *)result, *to = (PyArrayObject *)SLOT(out, core.t_array);
+    PyObject *name = NULL;
+    Py_INCREF(to);
+    int status = PyArray_CheckExact(to) && PyArray_DESCR(from) == PyArray_DESCR(to) && PyArray_SAMESHAPE(from, to) &&
+                 PyArray_ISWRITEABLE(to);
+    if (status) {
+        name = PyObject_GetAttr(self->function, name_name);
+        status = name != NULL && PyArray_CopyInto(to, from) == 0 && count_change(out, name) != NULL;
+    }
+    Py_XDECREF(name);
+    Py_DECREF(from);
+    Py_DECREF(to);
+    return status ? Py_NewRef(out) : NULL;
+}
+
+int
+is_given_number(const Operation *self, PyObject *const *values)
+{
+    return self->number >= 0 &&
+           (PyFloat_CheckExact(values[self->number]) || PyLong_CheckExact(values[self->number]));
+}
+
+/* The result of the operation; NULL without an exception: Python has to compute it. */
+static PyObject *
+usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
+{
+    PyObject *arguments[MOST_ARGUMENTS];
+    int is_number = is_given_number(self, values);
+    const Form *form = self->forms[is_number];
+    if (SLOT(state, core.s_intercept) != Py_None || form == NULL ||
+        (out != NULL && (form->several || !takes_result(self, state, values, out))) ||
+        !find_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
+        return NULL;
+    }
+    for (int k = 0; k < self->count; k++) { /* a tensor may be given another array while we compute with this one */
+        Py_INCREF(arguments[k]);
+    }
+    PyObject *result = compute(self, form, arguments);
+    if (result != NULL && out != NULL) {
+        result = write_result(self, result, out);
+    }
+    else if (result != NULL) {
+        result = record_result(self, form, state, values, arguments, result);
+    }
+    for (int k = 0; k < self->count; k++) {
+        Py_DECREF(arguments[k]);
+    }
+    return result;
+}
+
+int
+has_plan(Operation *self)
+{
+    return self->forms[0] != NULL ? 1 : make_plan(self);
+}
+
+static PyObject *
+operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Operation *self = (Operation *)callable, *planned = self->of == NULL ? self : self->of;
+    PyObject *values[MOST_ARGUMENTS], *state, *out = Py_None;
+    int made = has_plan(planned);
+    if (made < 0) {
+        return NULL;
+    }
+    if (made && bind_arguments(planned, given, PyVectorcall_NARGS(flagged), names, values,
+                               self->of == NULL ? NULL : &out)) {
+        if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
+            return NULL;
+        }
+        PyObject *result = usual_result(planned, state, values, out == Py_None ? NULL : out);
+        Py_DECREF(state);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    return PyObject_Vectorcall(self->function, given, flagged, names);
+}
+
+/* ---- the type */
+
+/* Operation(function, plan): `plan` is a function, or the Operation that this one is with an argument `out` */
+PyObject *
+operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"function", "plan", NULL};
+    PyObject *function, *plan;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", keywords, &function, &plan)) {
+        return NULL;
+    }
+    if (name_out == NULL && ((name_out = PyUnicode_InternFromString("out")) == NULL ||
+                             (name_name = PyUnicode_InternFromString("__name__")) == NULL)) {
+        return NULL;
+    }
+    Operation *self = (Operation *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = operation_call;
+        self->function = Py_NewRef(function);
+        self->read = read_description;
+        self->number = -1;
+        if (Py_IS_TYPE(plan, &Operation_Type)) {
+            self->of = (Operation *)Py_NewRef(plan);
+        }
+        else {
+            self->plan = Py_NewRef(plan);
+        }
+    }
+    return (PyObject *)self;
+}
+
+static int
+operation_traverse(Operation *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->plan);
+    Py_VISIT(self->of);
+    for (int k = 0; k < MOST_ARGUMENTS; k++) {
+        Py_VISIT(self->defaults[k]);
+    }
+    return 0; /* what the forms refer to lives as long as the process */
+}
+
+static int
+operation_clear(Operation *self)
+{
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->plan);
+    Py_CLEAR(self->of);
+    return 0;
+}
+
+static void
+operation_dealloc(Operation *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weak_references != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    operation_clear(self);
+    for (int k = 0; k < MOST_ARGUMENTS; k++) {
+        Py_XDECREF(self->names[k]);
+        Py_XDECREF(self->defaults[k]);
+    }
+    form_free(self->forms[0]);
+    form_free(self->forms[1]);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *
+operation_getattr(Operation *self, PyObject *name)
+{
+    return attribute_of((PyObject *)self, self->function, name);
+}
+
+static int
+operation_setattr(Operation *self, PyObject *name, PyObject *value)
+{
+    return PyObject_SetAttr(self->function, name, value);
+}
+
+static PyObject *
+operation_repr(Operation *self)
+{
+    return PyObject_Repr(self->function);
+}
+
+static PyObject *
+operation_reduce(Operation *self, PyObject *nothing)
+{
+    return PyObject_GetAttrString(self->function, "__qualname__"); /* as functions are: by their name */
+}
+
+/* What type and object have too, and what must be the function's. */
+static PyObject *
+operation_documentation(Operation *self, void *closure)
+{
+    return PyObject_GetAttrString(self->function, "__doc__");
+}
+
+static PyObject *
+operation_module(Operation *self, void *closure)
+{
+    return PyObject_GetAttrString(self->function, "__module__");
+}
+
+PyGetSetDef operation_attributes[] = {{"__doc__", (getter)operation_documentation},
+                                             {"__module__", (getter)operation_module},
+                                             {NULL}};
+
+static PyMemberDef operation_members[] = {{"function", T_OBJECT, offsetof(Operation, function), READONLY}, {NULL}};
+
+static PyMethodDef operation_methods[] = {{"__reduce__", (PyCFunction)operation_reduce, METH_NOARGS}, {NULL}};
+
+PyTypeObject Operation_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Operation",
+    .tp_basicsize = sizeof(Operation),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = operation_new,
+    .tp_dealloc = (destructor)operation_dealloc,
+    .tp_traverse = (traverseproc)operation_traverse,
+    .tp_clear = (inquiry)operation_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Operation, vectorcall),
+    .tp_weaklistoffset = offsetof(Operation, weak_references),
+    .tp_descr_get = bind_method,
+    .tp_getattro = (getattrofunc)operation_getattr,
+    .tp_setattro = (setattrofunc)operation_setattr,
+    .tp_repr = (reprfunc)operation_repr,
+    .tp_getset = operation_attributes,
+    .tp_members = operation_members,
+    .tp_methods = operation_methods,
+};

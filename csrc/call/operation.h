@@ -1,0 +1,126 @@
+/* Operations: what operation.c and record.c share. */
+#ifndef UNDERTOW_OPERATION_H
+#define UNDERTOW_OPERATION_H
+
+#include "core.h"
+
+#define MOST_ARGUMENTS 12
+#define MOST_SAVED_OUTPUTS 4
+
+enum value_kind { ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS };
+
+typedef struct {
+    int argument;
+    Py_ssize_t slot, version; /* where the node keeps the tensor and its version */
+    unsigned users;           /* the edges (as bits) whose rules need it */
+} Saved;
+
+typedef struct {
+    int output;
+    Py_ssize_t slot;
+    unsigned users;
+} SavedOutput;
+
+typedef struct {
+    enum value_kind kind;
+    int argument;
+    PyObject *constant;
+} Value;
+
+/* One compiled form of an operation: that for tensors, or that for a Python number in the place of one. */
+typedef struct {
+    Expression *forward;
+    PyTypeObject *node; /* NULL: not differentiable */
+    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal */
+    int first;          /* the argument that the dtype of the result is compared with; -1: it is not */
+    int any_float;      /* whether a result of another dtype is right if that one is a float's */
+    int check_output;
+    int several;        /* whether there are several results, in a tuple */
+    unsigned constant;  /* those of them (as bits) that have no gradient */
+    Py_ssize_t shapes, their_dtypes; /* where the node of several keeps what they are */
+    int edge_count, saved_count, value_count, output_count;
+    int edges[MOST_EDGES]; /* the arguments; -1: always None */
+    Saved saved[MOST_EDGES];
+    SavedOutput outputs[MOST_SAVED_OUTPUTS];
+    Value *values;
+} Form;
+
+typedef struct Operation {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function;   /* Python's */
+    PyObject *plan;       /* a function that describes the forms (see ops/declare/core_plan.py), until it has been called */
+    int (*read)(struct Operation *, PyObject *); /* reads what the plan returns */
+    struct Operation *of; /* the operation whose forms it uses, and to whose arguments it adds `out`; or NULL */
+    PyObject *weak_references;
+    int count, positional; /* arguments; those that may be given by position */
+    int is_view, elementwise;
+    int number;            /* the argument that may be a number; -1: none */
+    PyObject *names[MOST_ARGUMENTS], *defaults[MOST_ARGUMENTS];
+    char inputs[MOST_ARGUMENTS]; /* 1: a tensor, 2: a tensor or None */
+    Form *forms[2];
+} Operation;
+
+/* ---- operation.c */
+
+/* Read the description of the arguments and forms; whether it is a good one, and -1 with an exception. */
+int read_description(Operation *self, PyObject *description);
+/* Whether the forms are there, made now if they can be; -1 with an exception. */
+int has_plan(Operation *self);
+/* Put what the function was called with in the order of its arguments; whether that can be done here.
+ *
+ * out  where the argument `out` goes, which need not be given; NULL if there is none */
+int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names,
+                   PyObject **values, PyObject **out);
+/* The arrays of the tensors, and everything else as it is; whether the form can compute with them. */
+int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
+/* Whether an argument is given as a number, and so the second form is the one to use. */
+int is_given_number(const Operation *self, PyObject *const *values);
+/* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
+ * it. */
+PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
+/* for the types that are made of Operation's */
+extern PyGetSetDef operation_attributes[];
+PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- record.c */
+
+/* The tensor for an array (taken over) that the operation has computed, recorded if the state says so; a tuple of them
+ * for a tuple.
+ *
+ * values     the arguments of the operation
+ * arguments  the same, but arrays in the place of tensors */
+PyObject *record_result(Operation *self, const Form *form, PyObject *state, PyObject *const *values,
+                        PyObject *const *arguments, PyObject *out);
+/* The node of an operation whose result is `out`. `edges` (new references) are taken over.
+ *
+ * wanted  the edges (as bits) that are not None */
+PyObject *new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments,
+                   PyObject *out, PyObject **edges, unsigned wanted);
+
+/* ---- pieces of it */
+
+/* The edge that an operation on the tensor records, a new reference. */
+PyObject *edge_of(PyObject *tensor);
+/* What stands in a node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
+PyObject *leaf_stands(PyObject *leaf, PyObject *node);
+/* Note in a node which line of the user's program made it. */
+int take_site(PyObject *node);
+/* Count a change of the tensor's memory by the operation `name`, as VersionCounter.bump does; the counter (borrowed), or
+ * NULL with an exception. */
+PyObject *count_change(PyObject *tensor, PyObject *name);
+/* Show a node to who wants to see all (State.record), if somebody does. */
+int show_to_recorder(PyObject *node, PyObject *state);
+
+/* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/forms.py, and it has no history itself. */
+int is_free(PyObject *tensor, PyObject *state);
+/* Whether a gradient is asked of the tensor, or may be, as of a view. */
+int may_require_grad(PyObject *tensor);
+
+static inline PyObject *
+shape_of(PyArrayObject *array)
+{
+    return PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
+}
+
+#endif

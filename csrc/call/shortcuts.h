@@ -1,0 +1,40 @@
+/* Shortcuts: functions of tensors that sort out their arguments and call operations, with the usual case in C. */
+#ifndef UNDERTOW_SHORTCUTS_H
+#define UNDERTOW_SHORTCUTS_H
+
+#include "call/operation.h"
+
+#define MOST_TARGETS 4
+
+typedef struct Shortcut Shortcut;
+
+/* The result for the arguments (as of a vectorcall), or NULL without an exception: Python has to deal with them. The state
+ * has no interceptor, and nobody who is shown changes. */
+typedef PyObject *(*Way)(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count,
+                         PyObject *names);
+
+struct Shortcut {
+    Operation operation; /* for the type's sake: only `function` is used */
+    Way way;
+    PyObject *targets[MOST_TARGETS]; /* what it calls */
+};
+
+/* ---- indexing.c */
+
+PyObject *getitem(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *setitem(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+
+/* ---- small things */
+
+/* The array of a tensor that is what most are: on the CPU, of a dtype that NumPy knows; or NULL. */
+static inline PyArrayObject *
+usual_array(PyObject *tensor)
+{
+    if (!is_tensor(tensor) || SLOT(tensor, core.t_xp) != core.cpu) {
+        return NULL;
+    }
+    PyObject *array = SLOT(tensor, core.t_array);
+    return PyArray_CheckExact(array) && !is_narrow(array) ? (PyArrayObject *)array : NULL;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Rows of attention scores, for the type REAL; see kernels/attention.c. */
+
+/* exp(x * factor - shift), where that is not above zero, but for rounding */
+INLINE void
+NAME(decay_row)(REAL *x, REAL factor, REAL shift, Py_ssize_t count)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        x[k] = NAME(decay)(x[k] * factor - shift);
+    }
+}
+
+CLONES static void
+NAME(softmax_scores)(const Scores *given)
+{
+    REAL *x = given->scores, *logs = given->logs, scale = (REAL)given->scale;
+    for (Py_ssize_t r = 0; r < given->rows; r++, x += given->columns) {
+        Py_ssize_t count = seen(given, r);
+        if (scale < 0) { /* the largest score would become the smallest */
+            NAME(multiply)(x, scale, count);
+        }
+        REAL factor = scale < 0 ? 1 : scale, most = NAME(largest)(x, count) * factor;
+        NAME(decay_row)(x, factor, most, count);
+        double sum = NAME(sum_of)(x, NULL, count);
+        NAME(multiply)(x, (REAL)(1 / sum), count);
+        memset(x + count, 0, (given->columns - count) * sizeof(REAL));
+        logs[r] = most + (REAL)log(sum);
+    }
+}
+
+CLONES static void
+NAME(weigh_scores)(const Scores *given)
+{
+    REAL *x = given->scores, *logs = given->logs;
+    for (Py_ssize_t r = 0; r < given->rows; r++, x += given->columns) {
+        Py_ssize_t count = seen(given, r);
+        NAME(decay_row)(x, (REAL)given->scale, logs[r], count);
+        memset(x + count, 0, (given->columns - count) * sizeof(REAL));
+    }
+}
+
+INLINE void
+NAME(slope_row)(const REAL *restrict p, REAL *restrict g, REAL along, REAL scale, Py_ssize_t count)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        g[k] = p[k] * (g[k] - along) * scale;
+    }
+}
+
+CLONES static void
+NAME(slope_scores)(const Scores *given)
+{
+    const REAL *p = given->weights;
+    REAL *g = given->scores;
+    for (Py_ssize_t r = 0; r < given->rows; r++, p += given->columns, g += given->columns) {
+        NAME(slope_row)(p, g, (REAL)NAME(sum_of)(p, g, given->columns), (REAL)given->scale, given->columns);
+    }
+}

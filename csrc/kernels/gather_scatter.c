@@ -1,0 +1,151 @@
+/* Rows, and single elements along a dimension, taken from where an index says or added there, as often as it does. */
+#include "kernels/kernels.h"
+#include "loops/compile.h"
+
+#define ADD_ROWS(REAL)                                                                                                \
+    CLONES static void add_rows_##REAL(REAL *out, const npy_int64 *index, const REAL *rows, Py_ssize_t count,         \
+                                       Py_ssize_t width)                                                              \
+    {                                                                                                                 \
+        for (Py_ssize_t k = 0; k < count; k++) {                                                                      \
+            REAL *restrict to = out + index[k] * width;                                                               \
+            const REAL *restrict from = rows + k * width;                                                             \
+            for (Py_ssize_t j = 0; j < width; j++) {                                                                  \
+                to[j] += from[j];                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+ADD_ROWS(float)
+ADD_ROWS(double)
+
+static int
+are_inside(const npy_int64 *index, Py_ssize_t count, Py_ssize_t size)
+{
+    npy_int64 least = 0, most = 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        least = index[k] < least ? index[k] : least;
+        most = index[k] > most ? index[k] : most;
+    }
+    return least >= 0 && most < size;
+}
+
+/* add_rows(out, index, rows) -> True; out[index[k]] += rows[k] for every k. Of all of them, only the sizes count: rows
+ * are as wide as those of `out`. */
+PyObject *
+add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 3 || !is_plain(arguments[0]) || !is_plain(arguments[2]) || !PyArray_CheckExact(arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *out = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[1];
+    PyArrayObject *rows = (PyArrayObject *)arguments[2];
+    if (PyArray_NDIM(out) == 0 || !PyArray_ISWRITEABLE(out) || PyArray_TYPE(out) != PyArray_TYPE(rows) ||
+        PyArray_TYPE(index) != NPY_INT64 || !PyArray_ISCARRAY_RO(index)) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t size = PyArray_DIM(out, 0), width = PyArray_SIZE(out) / size, number = PyArray_SIZE(index);
+    const npy_int64 *at = PyArray_DATA(index);
+    if (PyArray_SIZE(rows) != number * width || !are_inside(at, number, size)) {
+        Py_RETURN_NONE;
+    }
+    void *to = PyArray_DATA(out);
+    const void *from = PyArray_DATA(rows);
+    WORK(number * width, PyArray_TYPE(out) == NPY_FLOAT ? add_rows_float(to, at, from, number, width)
+                                                        : add_rows_double(to, at, from, number, width));
+    Py_RETURN_TRUE;
+}
+
+/* ---- elements along a dimension */
+
+typedef struct {
+    Py_ssize_t outer, inner; /* the sizes of what is before the dimension, and behind it */
+    Py_ssize_t size, count;  /* of the dimension: of the array, and of the index */
+} Along;
+
+#define ALONG(REAL)                                                                                                   \
+    static void gather_##REAL(const Along *a, const REAL *x, const npy_int64 *index, REAL *out)                       \
+    {                                                                                                                 \
+        for (Py_ssize_t o = 0; o < a->outer; o++, x += a->size * a->inner) {                                          \
+            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, out += a->inner) {                           \
+                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
+                    out[i] = x[index[i] * a->inner + i];                                                              \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }                                                                                                                 \
+    static void scatter_add_##REAL(const Along *a, REAL *out, const npy_int64 *index, const REAL *x)                  \
+    {                                                                                                                 \
+        for (Py_ssize_t o = 0; o < a->outer; o++, out += a->size * a->inner) {                                        \
+            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, x += a->inner) {                             \
+                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
+                    out[index[i] * a->inner + i] += x[i];                                                             \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+ALONG(float)
+ALONG(double)
+
+/* Whether the index is one along this dimension of the array, of the same sizes otherwise, and all inside. */
+static int
+take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *object)
+{
+    PyArrayObject *index = (PyArrayObject *)object;
+    Py_ssize_t dim = PyLong_AsSsize_t(number);
+    if (!PyArray_CheckExact(object) || PyArray_TYPE(index) != NPY_INT64 || !PyArray_ISCARRAY_RO(index) || dim < 0 ||
+        dim >= PyArray_NDIM(array) || PyArray_NDIM(index) != PyArray_NDIM(array)) {
+        PyErr_Clear();
+        return 0;
+    }
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        if (d != dim && PyArray_DIM(index, d) != PyArray_DIM(array, d)) {
+            return 0;
+        }
+    }
+    along->size = PyArray_DIM(array, dim);
+    along->count = PyArray_DIM(index, dim);
+    along->outer = PyArray_MultiplyList(PyArray_DIMS(array), (int)dim);
+    along->inner = PyArray_SIZE(array) / (along->outer * along->size);
+    return are_inside(PyArray_DATA(index), PyArray_SIZE(index), along->size);
+}
+
+/* gather(x, dim, index): the elements of x that the index names along a dimension */
+PyObject *
+gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Along along;
+    if (count != 3 || !is_plain(arguments[0]) ||
+        !take_along(&along, (PyArrayObject *)arguments[0], arguments[1], arguments[2])) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *x = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[2];
+    PyObject *out = new_array(PyArray_NDIM(index), PyArray_DIMS(index), PyArray_TYPE(x));
+    if (out != NULL) {
+        const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
+        WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? gather_float(&along, from, at, data_of(out))
+                                                               : gather_double(&along, from, at, data_of(out)));
+    }
+    return out;
+}
+
+/* scatter_add(out, dim, index, x) -> True; adds the elements of x, as many as the index has, where it says */
+PyObject *
+scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Along along;
+    if (count != 4 || !is_plain(arguments[0]) || !PyArray_ISWRITEABLE((PyArrayObject *)arguments[0]) ||
+        !take_along(&along, (PyArrayObject *)arguments[0], arguments[1], arguments[2]) || !is_plain(arguments[3])) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *out = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[2];
+    PyArrayObject *x = (PyArrayObject *)arguments[3];
+    if (PyArray_TYPE(x) != PyArray_TYPE(out) || !PyArray_SAMESHAPE(x, index)) {
+        Py_RETURN_NONE;
+    }
+    void *to = PyArray_DATA(out);
+    const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
+    WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? scatter_add_float(&along, to, at, from)
+                                                           : scatter_add_double(&along, to, at, from));
+    Py_RETURN_TRUE;
+}

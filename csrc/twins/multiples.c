@@ -1,0 +1,109 @@
+/* x.add_(y, alpha=a) and x.sub_(y, alpha=a) of large arrays, without an array of the products. */
+#include "kernels/kernels.h"
+#include "loops/compile.h"
+
+#define AT_ONCE 1024
+
+/* by way of `made`: if the processor notes something, NumPy computes a stretch anew */
+#define MULTIPLES(REAL)                                                                                               \
+    CLONES static void make_sums_##REAL(const REAL *x, const REAL *y, REAL factor, int minus, REAL *restrict made,    \
+                                        npy_intp n)                                                                   \
+    {                                                                                                                 \
+        if (minus) {                                                                                                  \
+            for (npy_intp i = 0; i < n; i++) {                                                                        \
+                made[i] = x[i] - y[i] * factor;                                                                       \
+            }                                                                                                         \
+        }                                                                                                             \
+        else {                                                                                                        \
+            for (npy_intp i = 0; i < n; i++) {                                                                        \
+                made[i] = x[i] + y[i] * factor;                                                                       \
+            }                                                                                                         \
+        }                                                                                                             \
+    }                                                                                                                 \
+    static npy_intp add_multiple_##REAL(REAL *x, const REAL *y, REAL factor, int minus, npy_intp count)               \
+    {                                                                                                                 \
+        REAL made[AT_ONCE];                                                                                           \
+        forget_exceptions();                                                                                          \
+        for (npy_intp start = 0; start < count; start += AT_ONCE) {                                                   \
+            npy_intp n = count - start < AT_ONCE ? count - start : AT_ONCE;                                           \
+            make_sums_##REAL(x + start, y + start, factor, minus, made, n);                                           \
+            if (exceptions_noted()) {                                                                                 \
+                return start;                                                                                         \
+            }                                                                                                         \
+            memcpy(x + start, made, n * sizeof(REAL));                                                                \
+        }                                                                                                             \
+        return count;                                                                                                 \
+    }
+
+MULTIPLES(float)
+MULTIPLES(double)
+
+/* 1 for subtract, 0 for add, -1 for others */
+static int
+is_minus(PyObject *ufunc)
+{
+    PyObject *name = PyObject_GetAttrString(ufunc, "__name__");
+    int found = name == NULL                                            ? -1
+                : PyUnicode_CompareWithASCIIString(name, "subtract") == 0 ? 1
+                : PyUnicode_CompareWithASCIIString(name, "add") == 0      ? 0
+                                                                          : -1;
+    Py_XDECREF(name);
+    PyErr_Clear();
+    return found;
+}
+
+/* Whether all of one lies before the other, or both are the same. */
+static int
+are_apart(PyArrayObject *x, PyArrayObject *y)
+{
+    const char *first = PyArray_BYTES(x), *second = PyArray_BYTES(y);
+    return first == second || first + PyArray_NBYTES(x) <= second || second + PyArray_NBYTES(y) <= first;
+}
+
+/* The elements from `start` on, as a vector. */
+static PyObject *
+rest_of(PyArrayObject *array, npy_intp start)
+{
+    npy_intp count = PyArray_SIZE(array) - start;
+    return PyArray_SimpleNewFromData(1, &count, PyArray_TYPE(array),
+                                     PyArray_BYTES(array) + start * PyArray_ITEMSIZE(array));
+}
+
+/* The same by NumPy, which warns or raises as np.errstate says; -1 with an exception. */
+static int
+add_rest(PyObject *ufunc, PyArrayObject *target, PyArrayObject *other, PyObject *alpha, npy_intp start)
+{
+    PyObject *x = rest_of(target, start), *y = rest_of(other, start), *written = NULL;
+    PyObject *scaled = x == NULL || y == NULL ? NULL : PyNumber_Multiply(y, alpha);
+    if (scaled != NULL) {
+        written = PyObject_CallFunctionObjArgs(ufunc, x, scaled, x, NULL);
+    }
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    Py_XDECREF(scaled);
+    Py_XDECREF(written);
+    return written == NULL ? -1 : 1;
+}
+
+/* target += alpha * other (or -=, by the ufunc), in place: 1 if it is done, 0 if it is left to NumPy, -1 with an
+ * exception */
+int
+add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *alpha)
+{
+    if (!PyFloat_CheckExact(alpha) || !is_plain(target) || !is_plain(other) ||
+        PyArray_SIZE((PyArrayObject *)target) <= AT_ONCE) {
+        return 0;
+    }
+    PyArrayObject *x = (PyArrayObject *)target, *y = (PyArrayObject *)other;
+    int minus = is_minus(ufunc);
+    double factor = PyFloat_AS_DOUBLE(alpha);
+    if (minus < 0 || PyArray_TYPE(x) != PyArray_TYPE(y) || !PyArray_SAMESHAPE(x, y) || !PyArray_ISWRITEABLE(x) ||
+        !are_apart(x, y) || (PyArray_TYPE(x) == NPY_FLOAT && !((float)factor - (float)factor == 0))) {
+        return 0;
+    }
+    npy_intp size = PyArray_SIZE(x), done;
+    void *to = PyArray_DATA(x), *from = PyArray_DATA(y);
+    WORK(size, done = PyArray_TYPE(x) == NPY_FLOAT ? add_multiple_float(to, from, (float)factor, minus, size)
+                                                   : add_multiple_double(to, from, factor, minus, size));
+    return done == size ? 1 : add_rest(ufunc, x, y, alpha, done);
+}

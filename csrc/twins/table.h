@@ -1,0 +1,54 @@
+/* Twins that are defined outside of twins/table.c. Each gets the arguments of its Python function, and returns NULL without an
+ * exception for what it leaves to that one. */
+#ifndef UNDERTOW_TWINS_H
+#define UNDERTOW_TWINS_H
+
+#include "core.h"
+
+/* ---- views.c */
+
+PyObject *select_array(PyObject *const *arguments);
+PyObject *slice_array(PyObject *const *arguments);
+PyObject *swap(PyObject *const *arguments);
+PyObject *permute_array(PyObject *const *arguments);
+PyObject *inverse(PyObject *const *arguments);
+PyObject *unsqueeze_array(PyObject *const *arguments);
+PyObject *squeeze_all(PyObject *const *arguments);
+PyObject *squeeze_one(PyObject *const *arguments);
+PyObject *expand_array(PyObject *const *arguments);
+PyObject *view_array(PyObject *const *arguments);
+PyObject *unbind_array(PyObject *const *arguments);
+PyObject *cut_evenly(PyObject *const *arguments);
+PyObject *select_gradient(PyObject *const *arguments);
+PyObject *slice_gradient(PyObject *const *arguments);
+
+/* ---- reductions.c */
+
+PyObject *sum_dims_forward(PyObject *const *arguments);
+PyObject *mean_forward(PyObject *const *arguments);
+PyObject *var_forward(PyObject *const *arguments);
+PyObject *max_along(PyObject *const *arguments);
+PyObject *min_along(PyObject *const *arguments);
+PyObject *sort_forward(PyObject *const *arguments);
+PyObject *topk_forward(PyObject *const *arguments);
+PyObject *scatter_selected(PyObject *const *arguments);
+PyObject *restore(PyObject *const *arguments);
+
+/* ---- activations.c */
+
+PyObject *clamped_to_numbers(PyObject *const *arguments);
+PyObject *clamp_to_numbers_rule(PyObject *const *arguments);
+PyObject *masked_fill_array(PyObject *const *arguments);
+PyObject *logistic(PyObject *const *arguments);
+PyObject *sigmoid_gradient(PyObject *const *arguments);
+PyObject *sigmoid_linear(PyObject *const *arguments);
+PyObject *slope_of_silu_twin(PyObject *const *arguments);
+PyObject *log_one_plus_exp(PyObject *const *arguments);
+PyObject *exponential_linear(PyObject *const *arguments);
+PyObject *elu_gradient(PyObject *const *arguments);
+
+/* ---- twins/table.c */
+
+PyObject *broadcast_to(PyObject *const *arguments);
+
+#endif

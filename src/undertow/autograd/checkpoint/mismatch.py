@@ -1,0 +1,61 @@
+"""When a recomputation is not what the forward run was: the error, and the operations of both runs to explain it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from undertow.autograd.interceptors.autocast import lifted
+from undertow.autograd.interceptors.stack import call_op
+from undertow.errors import AutogradError
+from undertow.modes import current, set_state
+from undertow.tensor import Tensor
+
+
+class CheckpointError(AutogradError):
+    """The recomputation did not save what the forward pass saved."""
+
+
+class Log:
+    """The operations of a run, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        outer = current()
+
+        def intercept(function: Any, args: tuple[Any, ...]) -> Any:
+            self.lines.append(f"{function.__name__}({', '.join(_shown(a) for a in args)})")
+            inner = current()
+            set_state(inner.replace(intercept=rest))
+            try:
+                return call_op(function.op, args)
+            finally:
+                set_state(inner)
+
+        casts, rest = lifted(outer.intercept, intercept)
+        set_state(outer.replace(intercept=casts))
+        try:
+            yield
+        finally:
+            set_state(current().replace(intercept=outer.intercept))
+
+
+def _shown(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def explained(error: CheckpointError, logs: tuple[Log, Log] | None) -> CheckpointError:
+    """The error, with the operations of both runs where they were logged."""
+    if logs is None:
+        return error
+    forward_log, again_log = ("\n".join(f"  {line}" for line in log.lines) for log in logs)
+    return CheckpointError(
+        "checkpoint: the recomputation did not do what the forward run did. You are seeing this error because you "
+        "passed `debug=True` to checkpoint and tensors to be saved during the original forward and differ between "
+        f"those saved during recomputation.\nOperations of the forward run:\n{forward_log}\n"
+        f"Operations of the recomputation:\n{again_log}\n{error}"
+    )

@@ -1,0 +1,1 @@
+"""Forward mode: levels, and tangents that travel with tensors."""

@@ -1,0 +1,301 @@
+"""DualLevel: one level of forward mode. What an operation, a change in place and a custom Function do to tangents.
+
+An operation on tensors with tangents runs as always (and is recorded as always), then its declared jvp is evaluated
+with recorded operations on tensors, so that tangents can be differentiated in every direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+from undertow.autograd.batched_tensor import physical
+from undertow.autograd.forward.tangents import (
+    fresh,
+    is_cut,
+    laid_out_as,
+    remember_for_node,
+    same_layout,
+    set_first_tangent,
+    set_tangent,
+    tangent_of,
+)
+from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_among
+from undertow.autograd.function.input_tracking import has_slope, slopes_of
+from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.backend import cpu, dtypes
+from undertow.modes import current, no_grad, set_state
+from undertow.ops import REGISTRY
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.apply_jvp import apply_jvp
+from undertow.ops.declare.rules.call_arguments import by_name
+from undertow.ops.inplace.forms import check_fit, copy, copy_
+from undertow.tensor import Tensor, version_of
+from undertow.tensor.metadata import Tangents
+
+#: whether operations compute tangents (see forward_ad.set_fwd_grad_enabled)
+enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)
+
+
+class DualLevel:
+    """One level.
+
+    number   how many levels it is nested in
+    tracked  whether what is computed for tangents is recorded, where something requires grad
+    holders  every Tangents that has a tangent of this level
+    """
+
+    __slots__ = ("holders", "number", "tracked")
+
+    def __init__(self, number: int, tracked: bool = True) -> None:
+        self.number = number
+        self.tracked = tracked
+        self.holders: WeakSet[Tangents] = WeakSet()
+
+    def close(self) -> None:
+        for holder in list(self.holders):
+            holder.pop(self, None)
+
+    def __repr__(self) -> str:
+        return f"<dual level {self.number}>"
+
+    # ---- which arguments have a tangent
+
+    def concerns(self, args: Any) -> bool:
+        return enabled.get() and any([self.has_tangent(a) for a in args])
+
+    def has_tangent(self, value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return value._extra is not None and tangent_of(value, self) is not None
+        if type(value) in (list, tuple):
+            return any([self.has_tangent(v) for v in value])
+        return False
+
+    def tangent(self, value: Any) -> Any:
+        """Of a tensor; for a list, a list."""
+        if isinstance(value, Tensor):
+            return tangent_of(value, self)
+        if type(value) in (list, tuple):
+            return [self.tangent(v) for v in value]
+        return None
+
+    def below(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function without this level."""
+        return under(active().without(self), function, *args)
+
+    # ---- operations
+
+    def run(self, function: Any, args: tuple[Any, ...], stack: Transforms) -> Any:
+        state = current()
+        set_state(state.with_intercept(stack.without(self)))
+        try:
+            return self.run_below(function.op, args)
+        finally:
+            set_state(state)
+
+    def run_below(self, op: Any, args: tuple[Any, ...]) -> Any:
+        result = call_op(op, args)
+        if op.kind == "nondifferentiable":
+            return result
+        values = {n: _as_tensor(op, n, v) for n, v in by_name(op, args).items()}
+        tangents = {n: self.tangent(values[n]) for n in op.edges}
+        unknown = unknown_among(tangents.values())
+        if unknown is not None:
+            return self.run_on_unknown(op, result, unknown)
+        with cpu.errstate(all="ignore"):  # as in a backward pass, the caller's errstate is for the values alone
+            found = self.computed(apply_jvp, op, recorded, values, tangents, result)
+        single = isinstance(result, Tensor)
+        given = [t for t in tangents.values() if isinstance(t, Tensor)]
+        given += [t for ts in tangents.values() if isinstance(ts, list) for t in ts if t is not None]
+        for out, tangent in zip([result] if single else result, [found] if single else found, strict=True):
+            if tangent is not None:
+                self.attach(out, tangent if op.kind == "view" else fresh(tangent, out, given))
+        return result
+
+    def run_on_unknown(self, op: Any, result: Any, unknown: UnknownTangent) -> Any:
+        """The tangents of the results are as unknown as that of an operand, where they have any."""
+        arguments, without = slopes_of(op)
+        for nr, out in enumerate((result,) if isinstance(result, Tensor) else result):
+            if arguments and nr not in without and has_slope(op, out):
+                self.attach(out, unknown.of(out))
+        return result
+
+    def computed(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that computes tangents."""
+        if self.tracked:
+            return function(*args)
+        with no_grad():
+            return function(*args)
+
+    def attach(self, tensor: Tensor, tangent: Tensor) -> None:
+        set_tangent(tensor, self, tangent)
+        remember_for_node(tensor, self)
+
+    def spread_cuts(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
+        """A view of a tensor that is cut off from its base's tangent is cut off, too."""
+        if function.op.kind == "view" and isinstance(args[0], Tensor) and is_cut(args[0], self):
+            for tensor in result if isinstance(result, tuple) else (result,):
+                set_tangent(tensor, self, None)
+
+    # ---- changes in place
+
+    def in_place(
+        self, name: str, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms
+    ) -> Any:
+        # what the operation saves must survive the change, so it works on a copy
+        result = function(REGISTRY["clone"].function(tensor), *args, **kwargs)
+        check_fit(tensor._array, tuple(result.shape), result.dtype, name)
+        if result.dtype != tensor.dtype:
+            result = copy(tensor, result)
+        old, new = tangent_of(tensor, self), tangent_of(result, self)
+        return under(stack.without(self), self.change, tensor, result, old, new)
+
+    def change(self, tensor: Tensor, result: Tensor, old: Any, new: Any) -> Tensor:
+        copy_(tensor, result)
+        if old is not None:
+            copy_(old, 0 if new is None else new)
+        elif new is not None:
+            set_first_tangent(tensor, self, new)
+        return tensor
+
+    def new_look(self, function: Any, tensor: Tensor, args: Any, kwargs: Any, stack: Transforms) -> Any:
+        """The tensor's tangent, looked at as an in-place view operation is going to look at the tensor."""
+        tangent = tangent_of(tensor, self)
+        outer = Transforms(stack.duals[: self.number], stack.vmaps)
+        return None if tangent is None else under(outer, function, tangent, *args, **kwargs)
+
+    def look_again(self, tensor: Tensor, tangent: Any) -> None:
+        if tangent is not None:
+            set_tangent(tensor, self, tangent)
+
+    def refuse_out(self, name: str) -> None:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name}_out that does not support it because it is an out= function: use "
+            "the form without out="
+        )
+
+    # ---- custom Functions
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
+        """Run forward without any dual level, then jvp once for each of them, outermost first."""
+        below = Transforms((), stack.vmaps) if stack.vmaps else None
+        call = under(below, cls._call, args, kwargs)
+        for place, level in enumerate(stack.duals):
+            outer = Transforms(stack.duals[:place], stack.vmaps) if place or stack.vmaps else None
+            if level.concerns(call.args):
+                under(outer, level.push, call)
+        return call.result
+
+    def push(self, call: Any) -> None:
+        """Call a custom Function's jvp, and give its outputs what it returns."""
+        inputs = [(k, a) for k, a in enumerate(call.args) if isinstance(a, Tensor)]
+        given = {k: tangent_of(a, self) for k, a in inputs}
+        versions = {k: version_of(physical(t)) for k, t in given.items() if t is not None}
+        tangents = [self.shown(call, k, a, given.get(k)) for k, a in enumerate(call.args)]
+        found = self.computed(call.jvp, tangents)
+        if len(found) != len(call.outputs):
+            raise RuntimeError(
+                "Function's jvp returned an invalid number of forward gradients (expected "
+                f"{len(call.outputs)} but got {len(found)})"
+            )
+        for nr, tangent in enumerate(found):
+            self.take(call, nr, tangent, given, versions)
+
+    def shown(self, call: Any, place: int, value: Any, tangent: Any) -> Any:
+        """What jvp sees for an argument: its tangent, zeros, or None."""
+        if tangent is not None or not isinstance(value, Tensor) or not call.node.materialize_grads:
+            return tangent
+        if not dtypes.is_differentiable(value._array.dtype):
+            return None
+        return REGISTRY["zeros_like"].function(value)
+
+    def take(self, call: Any, nr: int, tangent: Any, given: dict[int, Any], versions: dict[int, int]) -> None:
+        raw, out = call.raw[nr], call.outputs[nr]
+        if not call.is_differentiable(nr):
+            if tangent is not None:
+                raise RuntimeError(
+                    f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output is "
+                    "not a differentiable Tensor.You should return None at that position instead."
+                )
+            return
+        if tangent is None:
+            return
+        self.check_tangent(out, tangent)
+        if call.is_dirty(raw):
+            self.take_dirty(call, raw, out, tangent, given, versions)
+            return
+        source = call.viewed_input(raw)
+        if source is not None and given.get(source) is not None:
+            check_is_view(tangent, given[source])
+            self.attach(out, tangent)
+        elif source is not None:
+            set_first_tangent(out, self, tangent)
+        else:
+            self.attach(out, tangent if same_layout(tangent, out) else laid_out_as(tangent, out))
+
+    def take_dirty(
+        self, call: Any, raw: Any, out: Any, tangent: Any, given: dict[int, Any], versions: dict[int, int]
+    ) -> None:
+        place = next(k for k, a in enumerate(call.args) if a is raw)
+        old = given.get(place)
+        if old is None:
+            set_first_tangent(out, self, tangent)
+            return
+        if version_of(physical(tangent)) == versions[place]:
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
+        if tangent is not old:
+            raise RuntimeError(
+                "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
+                "as-is."
+            )
+
+    def check_tangent(self, tensor: Tensor, tangent: Any) -> None:
+        """Raise unless `tangent` can be a tangent of the tensor."""
+        if tangent._array.shape != tensor._array.shape:
+            raise RuntimeError(
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
+                f"not supported. Tensor is of size {list(tensor._array.shape)} while the given forward gradient is of "
+                f"size {list(tangent._array.shape)}."
+            )
+        if tangent_of(tangent, self) is not None:
+            raise RuntimeError(
+                f"Setting a forward grad that itself has a forward gradient at the same level {self.number} is not "
+                "supported. Use its primal (unpack_dual), or another level."
+            )
+
+
+def _as_tensor(op: Any, name: str, value: Any) -> Any:
+    """NumPy arrays, given for tensors, as tensors."""
+    if name in op.inputs and isinstance(value, cpu.ndarray | cpu.generic):
+        return as_operand(op.name, name, value)
+    return value
+
+
+def base_of(tensor: Tensor) -> Tensor | None:
+    extra = physical(tensor)._extra
+    return None if extra is None or extra.view is None else extra.view.base
+
+
+def check_is_view(tangent: Tensor, given: Tensor) -> None:
+    """Raise unless the tangent that jvp returned is a view of the one it was given, as the output is of the input."""
+    base = base_of(tangent)
+    if base is None:
+        raise RuntimeError(
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+        )
+    if base_of(given) is not None and base is not base_of(given):
+        raise RuntimeError(
+            "A custom Function is returning a view but the jvp is not returning a view of the same base as the given "
+            "grad input."
+        )
+    if base_of(given) is None and base is not physical(given):
+        raise RuntimeError(
+            "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
+        )

@@ -1,0 +1,153 @@
+"""Tangents of tensors: where they are kept, and how they are laid out in memory.
+
+A tensor keeps its tangents in its Extra, one for each dual level, laid out as the tensor itself, so that the view
+operations that work on the one work on the other. A view's tangent is a view of its base's tangent: a base that gets
+one later shows it to its views, and a view that gets one first gives its base one that is zero elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.autograd.batched_tensor import BatchedTensor, physical, zeros_like_batch
+from undertow.graph.node import node_extra
+from undertow.ops import REGISTRY
+from undertow.ops.inplace.forms import copy_
+from undertow.ops.views.as_strided import geometry_of, memory_of
+from undertow.tensor import LEAF, Tensor, extra_of
+from undertow.tensor.metadata import Tangents
+
+
+def tangent_of(tensor: Any, level: Any) -> Any:
+    """The tensor's tangent at a dual level, or None."""
+    extra = tensor._extra
+    if extra is None:
+        return None
+    if extra.rare is not None and extra.rare.tangents is not None and level in extra.rare.tangents:
+        return extra.rare.tangents[level]
+    view = extra.view
+    if view is None or view.base._extra is None:
+        return None
+    of_base = tangent_of(view.base, level)
+    if of_base is None:
+        return None
+    tangent = level.below(view.replay, of_base)
+    set_tangent(tensor, level, tangent)
+    return tangent
+
+
+def levels_of(tensor: Tensor) -> list[Any]:
+    """The dual levels at which the tensor has a tangent."""
+    extra = tensor._extra
+    if extra is None:
+        return []
+    own = extra.tangents or {}
+    of_base = [] if extra.view is None else [d for d in levels_of(extra.view.base) if d not in own]
+    return of_base + [level for level, tangent in own.items() if tangent is not None]
+
+
+def is_cut(tensor: Any, level: Any) -> bool:
+    """Whether the tensor is an alias that has no tangent although its base may have one."""
+    extra = tensor._extra
+    rare = None if extra is None else extra.rare
+    return rare is not None and rare.tangents is not None and rare.tangents.get(level, ...) is None
+
+
+def set_tangent(tensor: Tensor, level: Any, tangent: Any) -> None:
+    """Let the tensor have this tangent, as it is. None cuts it off from the tangent of its base."""
+    extra = extra_of(tensor)
+    if extra.tangents is None:
+        extra.tangents = Tangents()
+    extra.tangents[level] = tangent
+    level.holders.add(extra.tangents)
+
+
+def remember_for_node(tensor: Tensor, level: Any) -> None:
+    """Let the node that made the tensor know its tangents: twins of a saved output must have them, too."""
+    edge = tensor._edge
+    if edge is None or edge is LEAF or not getattr(edge[0], "keeps_outputs", False):
+        return
+    extra = node_extra(edge[0])
+    if extra.tangents is None:
+        extra.tangents = {}
+    kept = extra.tangents.setdefault(edge[1], Tangents())
+    kept[level] = extra_of(tensor).tangents[level]
+    level.holders.add(kept)
+
+
+# ---- layout
+
+
+def same_layout(a: Tensor, b: Tensor, storage: bool = True) -> bool:
+    """Whether the elements of both lie in memory in the same way, and (storage) in as much memory.
+
+    Of a batch, the layout of one example is looked at, and only for `storage`.
+    """
+    one, other = a._array, b._array
+    if one.shape != other.shape:
+        return False
+    batched = type(a) is BatchedTensor or type(b) is BatchedTensor
+    if not one.size or (batched and not storage):
+        return True
+    steps = zip(one.shape, one.strides, other.strides, strict=True)
+    if any(n > 1 and s * other.itemsize != t * one.itemsize for n, s, t in steps):
+        return False
+    if batched or not storage or (one.base is None and other.base is None):
+        return True
+    return memory_of(a._xp, one).size == memory_of(b._xp, other).size
+
+
+def overlap(a: Tensor, b: Tensor) -> bool:
+    return bool(a._xp.may_share_memory(physical(a)._array, physical(b)._array))
+
+
+def empty_in_layout(tensor: Tensor, dtype: Any) -> Tensor:
+    """A tensor of zeros that lies in memory of its own as `tensor` does in its."""
+    xp, array = tensor._xp, tensor._array
+    memory = xp.zeros(max(memory_of(xp, array).size, 1), dtype)
+    geometry = geometry_of(xp, array)
+    strides = tuple([s * memory.itemsize for s in geometry.strides])
+    return Tensor(xp.lib.stride_tricks.as_strided(memory[geometry.offset :], array.shape, strides), xp)
+
+
+def laid_out_as(tangent: Tensor, tensor: Tensor) -> Tensor:
+    """A recorded copy of the tangent, laid out as the tensor."""
+    overlapping = any(n > 1 and s == 0 for n, s in zip(tensor._array.shape, tensor._array.strides, strict=True))
+    if type(tangent) is BatchedTensor or type(tensor) is BatchedTensor or overlapping:
+        return REGISTRY["clone"].function(tangent)
+    return copy_(empty_in_layout(tensor, tangent._array.dtype), tangent)
+
+
+def fresh(tangent: Tensor, tensor: Tensor, given: list[Any]) -> Tensor:
+    """The tangent of a new tensor: laid out as that, and not in the memory of the tangents it was made from."""
+    if same_layout(tangent, tensor, storage=False) and not any(overlap(tangent, t) for t in given):
+        return tangent
+    return laid_out_as(tangent, tensor)
+
+
+# ---- changes in place
+
+
+def set_first_tangent(tensor: Tensor, level: Any, tangent: Tensor) -> None:
+    """Give a tensor that was changed in place its first tangent, and the base it is a view of, too."""
+    view = None if tensor._extra is None else tensor._extra.view
+    if view is None or is_cut(tensor, level):
+        set_tangent(tensor, level, tangent if same_layout(tangent, tensor) else laid_out_as(tangent, tensor))
+        return
+    base = view.base
+    if same_layout(tangent, base) and same_layout(tangent, tensor) and same_layout(base, tensor):
+        set_tangent(base, level, tangent)
+        set_tangent(tensor, level, tangent)
+        return
+    whole = zeros_for(base, tangent)
+    part = view.replay(whole)
+    copy_(part, tangent)
+    set_tangent(base, level, whole)
+    set_tangent(tensor, level, part)
+
+
+def zeros_for(tensor: Tensor, like: Tensor) -> Tensor:
+    """A zero tangent of the tensor, batched as `like` is."""
+    if type(like) is BatchedTensor or type(tensor) is BatchedTensor:
+        return zeros_like_batch(like, tensor._array.shape, tensor._array.dtype)
+    return empty_in_layout(tensor, tensor._array.dtype)

@@ -1,0 +1,1 @@
+"""What may stand between a call and an operation: transformations, operation modes, autocast."""

@@ -1,0 +1,323 @@
+"""autocast: matrix products and convolutions in half precision, what is delicate in float32.
+
+Which operations is PyTorch's choice for the CPU. An interceptor casts their arguments; the casts are operations like
+any other, so gradients come back in the precision of the parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, under
+from undertow.backend import dtypes, namespace_of
+from undertow.modes import _Switch, current, set_state
+from undertow.ops import REGISTRY
+from undertow.tensor import LEAF, Tensor, version_of
+
+#: operations whose floating arguments are cast to the lower precision
+LOWER = frozenset(
+    """_convolve _convolve_transposed _einsum_pair _fused_attention _matmul_stacks _prelu_kernel addbmm addmm baddbmm
+    bmm dot linear mm mv""".split()
+)
+#: operations whose arguments are cast to float32; functions of several operations: ops/arguments/autocast_float32.py
+FLOAT32 = frozenset(
+    """_adaptive_avg_pool3d _adaptive_max_pool3d _avg_pool3d _bce_of_logits _bce_of_probabilities _cholesky_lower
+    _cross_entropy_of_classes _eig _eigh _fft_c2c _fft_c2r _fft_r2c _lu _max_pool3d _nll_of_classes _pinv _prod_all
+    _prod_dim _qr_reduced _solve_matrices _solve_triangular _svd huber_loss linalg_inv mse_loss polar reflection_pad1d
+    reflection_pad2d replication_pad1d replication_pad2d replication_pad3d smooth_l1_loss trace view_as_complex
+    """.split()
+)
+
+DEVICE_TYPES = ("cpu", "cuda", "sim")
+
+
+class autocast(_Switch):
+    """Compute in mixed precision inside: `with autocast("cpu"):`, or `@autocast("cpu")` for a function.
+
+    Wrap the forward pass and the loss; call backward() outside. Parameters stay float32, and so do their gradients.
+
+    device_type    the tensors concerned: "cpu", "sim" or "cuda"
+    dtype          the lower precision: bfloat16 or float16; left out, what `get_autocast_dtype` says
+    enabled        False: not even if a context outside says so
+    cache_enabled  whether a parameter is cast once in the whole region, not at each use
+
+    >>> import undertow as ut
+    >>> a = ut.randn(2, 3, requires_grad=True)
+    >>> with ut.autocast("cpu", dtype=ut.float16):
+    ...     product = a @ a.t()
+    ...     loss = ut.nn.functional.mse_loss(product, ut.zeros(2, 2))
+    >>> product.dtype, loss.dtype
+    (dtype('float16'), dtype('float32'))
+    >>> loss.backward()
+    >>> a.grad.dtype
+    dtype('float32')
+    """
+
+    def __init__(
+        self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if device_type not in DEVICE_TYPES:
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{device_type}'. Use one of {DEVICE_TYPES}."
+            )
+        self.device_type = device_type
+        self.dtype = get_autocast_dtype(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
+        self.enabled = enabled and self._is_supported()
+        self.cache_enabled = True if cache_enabled is None else cache_enabled
+
+    def _is_supported(self) -> bool:
+        if self.device_type == "cuda" and not has_device("cuda"):
+            warnings.warn("CUDA is not available. Disabling autocast.", stacklevel=3)
+            return False
+        if dtypes.is_floating(self.dtype) and self.dtype.itemsize == 2:
+            return True
+        warnings.warn(
+            f"In {self.device_type.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
+            f"{self.device_type.upper()} Autocast only supports dtypes of undertow.bfloat16, undertow.float16 "
+            "currently.",
+            stacklevel=3,
+        )
+        return False
+
+    def __enter__(self) -> Any:
+        state = current()
+        if self.enabled or is_autocast_enabled(self.device_type):
+            set_state(state.with_intercept(Casting(self, state.intercept)))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        state = current()
+        entered = found(state.intercept, lambda link: link.context is self)
+        if entered is not None:
+            set_state(state.with_intercept(entered.outer))
+
+    def clone(self) -> autocast:
+        return type(self)(self.device_type, self.dtype, self.enabled, self.cache_enabled)
+
+
+class Casting(Above):
+    """The interceptor of an autocast that was entered.
+
+    outer  the interceptor that was there before. One for the same devices is not among those below: this replaces it
+    cache  (id of a parameter, dtype) -> a weak reference to it, its memory and version, its cast
+    """
+
+    def __init__(self, context: autocast, outer: Any) -> None:
+        replaced = casting(context.device_type, outer)
+        super().__init__(outer if replaced is None else without(outer, replaced))
+        self.context, self.outer = context, outer
+        self.cache: dict[Any, Any] = {} if replaced is None else replaced.cache
+
+    def over(self, below: Any) -> Casting:
+        copy = object.__new__(Casting)
+        copy.context, copy.outer, copy.cache, copy.below = self.context, self.outer, self.cache, below
+        return copy
+
+    # ---- operations
+
+    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        op = function.op
+        if self.context.enabled and op.name in LOWER:
+            args = self.cast_all(args, self.context.dtype)
+        elif self.context.enabled and op.name in FLOAT32:
+            args = self.cast_all(args, dtypes.float32)
+        return under(self.below, call_op, op, args)
+
+    def in_place(
+        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return under(self.below, change, tensor, *args, **kwargs)
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return under(self.below, function, *args, **kwargs)
+
+    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function that is computed in float32 as a whole, without autocast."""
+        if self.context.enabled:
+            names = list(kwargs)
+            values = self.cast_all((*args, *kwargs.values()), dtypes.float32)
+            args, kwargs = values[: len(args)], dict(zip(names, values[len(args) :], strict=True))
+        run = getattr(self.below, "in_float32", None)
+        if run is None:
+            return under(self.below, function, *args, **kwargs)
+        return under(self.below, run, function, args, kwargs)
+
+    # ---- casts
+
+    def cast_all(self, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
+        return tuple(under(self.below, lambda: [self.cast(value, dtype) for value in values]))
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.cast_tensor(value, dtype) if self.concerns(value, dtype) else value
+        return type(value)([self.cast(v, dtype) for v in value]) if type(value) in (list, tuple) else value
+
+    def concerns(self, tensor: Tensor, dtype: Any) -> bool:
+        own = tensor.dtype
+        return dtypes.is_floating(own) and own != dtype and own != dtypes.float64 and self.is_here(tensor)
+
+    def is_here(self, tensor: Tensor) -> bool:
+        return bool(tensor._xp.device.type == self.context.device_type)
+
+    def cast_tensor(self, tensor: Tensor, dtype: Any) -> Tensor:
+        if not self.is_kept(tensor, dtype):
+            return to_dtype(tensor, dtype)
+        key = id(tensor), dtype
+        reference, memory, version, cast = self.cache.get(key, (None, None, None, None))
+        same = reference is not None and reference() is tensor
+        if not same or memory is not tensor._array or version != version_of(tensor):
+            with_grad = current()
+            set_state(with_grad.with_grad(True))  # a cast made under no_grad may be used again outside
+            try:
+                cast = to_dtype(tensor, dtype)
+            finally:
+                set_state(with_grad)
+            self.cache[key] = weakref.ref(tensor), tensor._array, version_of(tensor), cast
+        return cast
+
+    def is_kept(self, tensor: Tensor, dtype: Any) -> bool:
+        """Whether the cast can be used again: that of a parameter, which no transformation sees as something else."""
+        return (
+            self.context.cache_enabled
+            and dtype == self.context.dtype
+            and tensor._edge is LEAF
+            and active() is NONE
+            and not current().inference
+        )
+
+
+def has_device(device_type: str) -> bool:
+    try:
+        namespace_of(device_type)
+    except RuntimeError:
+        return False
+    return True
+
+
+def to_dtype(tensor: Tensor, dtype: Any) -> Tensor:
+    return REGISTRY["_to_copy"].function(tensor, dtype)
+
+
+# ---- which autocast is on
+
+
+def found(intercept: Any, is_wanted: Callable[[Casting], bool]) -> Casting | None:
+    """The first autocast of this kind among the interceptors."""
+    while isinstance(intercept, Above):
+        if isinstance(intercept, Casting) and is_wanted(intercept):
+            return intercept
+        intercept = intercept.below
+    return None
+
+
+def without(intercept: Any, link: Above) -> Any:
+    if intercept is link:
+        return link.below
+    return intercept.over(without(intercept.below, link)) if isinstance(intercept, Above) else intercept
+
+
+def casting(device_type: str, intercept: Any) -> Casting | None:
+    return found(intercept, lambda link: link.context.device_type == device_type)
+
+
+def is_autocast_enabled(device_type: str = "cpu") -> bool:
+    """Whether this thread is inside an autocast for these devices."""
+    link = casting(device_type, current().intercept)
+    return link is not None and link.context.enabled
+
+
+def get_autocast_dtype(device_type: str = "cpu") -> Any:
+    """The lower precision of the autocast that is on, or that one without `dtype` would have.
+
+    That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
+    """
+    link = casting(device_type, current().intercept)
+    if link is not None:
+        return link.context.dtype
+    return dtypes.bfloat16() if device_type == "cpu" and dtypes.has_bfloat16() else dtypes.float16
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is an autocast for these devices."""
+    return device_type in DEVICE_TYPES
+
+
+class Autocasts:
+    """The autocasts that are on, to be so again: for a recomputation, or in another thread."""
+
+    def __init__(self) -> None:
+        intercept = current().intercept
+        links = [casting(device_type, intercept) for device_type in DEVICE_TYPES]
+        self.contexts = [link.context.clone() for link in links if link is not None and link.context.enabled]
+
+    def again(self) -> contextlib.ExitStack:
+        """A context with these autocasts, and no other."""
+        stack = contextlib.ExitStack()
+        meant = {context.device_type for context in self.contexts}
+        for device_type in () if current().intercept is None else DEVICE_TYPES:
+            if device_type not in meant:
+                stack.enter_context(autocast(device_type, enabled=False))
+        for context in self.contexts:
+            stack.enter_context(context.clone())
+        return stack
+
+
+def lifted(intercept: Any, below: Any) -> tuple[Any, Any]:
+    """The autocasts among the interceptors, above another one instead; and the interceptors without them.
+
+    Casts kept so far are not used: what `below` is shown must not depend on what was done before.
+    """
+    if not isinstance(intercept, Above):
+        return below, intercept
+    casts, rest = lifted(intercept.below, below)
+    if not isinstance(intercept, Casting):
+        return casts, intercept.over(rest)
+    cast = intercept.over(casts)
+    cast.cache = {}
+    return cast, rest
+
+
+# ---- custom Functions
+
+
+def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) -> Any:
+    """Decorate the `forward` of a custom Function that is called under autocast.
+
+    cast_inputs  a dtype: forward is given its floating tensors in it, and runs without autocast
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        link = casting(device_type, current().intercept)
+        enabled = link is not None and link.context.enabled
+        ctx._autocast = enabled and cast_inputs is None, get_autocast_dtype(device_type)
+        if link is None or not enabled or cast_inputs is None:
+            return fwd(ctx, *args, **kwargs)
+        with autocast(device_type, enabled=False):
+            named = {name: link.cast(value, cast_inputs) for name, value in kwargs.items()}
+            return fwd(ctx, *[link.cast(value, cast_inputs) for value in args], **named)
+
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
+    """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *grads: Any) -> Any:
+        enabled, dtype = ctx._autocast
+        with autocast(device_type, dtype, enabled):
+            return bwd(ctx, *grads)
+
+    return backward

@@ -1,0 +1,129 @@
+"""Operation modes: code that is shown every operation of this thread, and may do something else in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow.autograd.checkpoint.kept_results import operation_name
+from undertow.autograd.interceptors.stack import Above, under
+from undertow.modes import current, set_state
+
+
+class Operation(str):
+    """What an OpMode is shown: the operation's name, which can be called.
+
+    The name is PyTorch's, that of the node: "mm" for MmBackward0, "div" for a / b, "add_" for a change in place.
+
+    kind  "primitive", "variadic" (on a list of tensors), "nondifferentiable", "view", "in_place" or "random"
+    """
+
+    __slots__ = ("_function", "kind")
+    _function: Callable[..., Any]
+    kind: str
+
+    def __new__(cls, name: str, kind: str, function: Callable[..., Any]) -> Operation:
+        self = super().__new__(cls, name)
+        self.kind, self._function = kind, function
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+class OpMode:
+    """A context in which `on_operation` stands between this thread and its operations. Make a subclass.
+
+    It is shown the single operations that everything is made of (`mm`, `add`, `relu_`, `rand`), also those of
+    backward passes, and inside it the mode is off. Calling the operation records it as always; so does whatever else
+    is done in its place, with the gradients that belong to that. What makes tensors from nothing (`zeros`, `tensor`)
+    is not shown. Modes nest: the innermost is asked first, and its operations are shown to the next one.
+
+    >>> import undertow as ut
+    >>> class Log(ut.OpMode):
+    ...     def on_operation(self, op, args, kwargs):
+    ...         print(op, [tuple(a.shape) for a in args if isinstance(a, ut.Tensor)])
+    ...         return op(*args, **kwargs)
+    >>> x = ut.ones(2, 3, requires_grad=True)
+    >>> with Log():
+    ...     y = (x @ x.t()).sum()
+    t [(2, 3)]
+    mm [(2, 3), (3, 2)]
+    sum [(2, 2)]
+    """
+
+    def on_operation(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the operation, or another."""
+        return op(*args, **kwargs)
+
+    def __enter__(self) -> Any:
+        state = current()
+        set_state(state.with_intercept(Shown(self, state.intercept)))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        state = current()
+        set_state(state.with_intercept(without(state.intercept, self)))
+
+
+class Shown(Above):
+    """The interceptor of an OpMode that was entered."""
+
+    def __init__(self, mode: OpMode, below: Any) -> None:
+        super().__init__(below)
+        self.mode = mode
+
+    def over(self, below: Any) -> Shown:
+        return Shown(self.mode, below)
+
+    def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return under(self.below, self.mode.on_operation, op, args, kwargs)
+
+    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        op = function.op
+        kind = "random" if "generator" in op.params else op.kind
+        return self.show(Operation(operation_name(op), kind, op.function), *given(op, args))
+
+    def in_place(
+        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return self.show(Operation(name, "in_place", change), (tensor, *args), kwargs)
+
+    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+        return self.show(Operation(change.__name__, "in_place", change), (tensor, *args), kwargs)
+
+    def detach(self, function: Any, tensor: Any) -> Any:
+        return self.show(Operation("detach", "view", function), (tensor,), {})
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.show(Operation(function.__name__, "random", function), args, kwargs)
+
+
+def without(intercept: Any, mode: OpMode) -> Any:
+    """The interceptors that remain when a mode is left."""
+    if not isinstance(intercept, Above):
+        return intercept
+    if isinstance(intercept, Shown) and intercept.mode is mode:
+        return intercept.below
+    return intercept.over(without(intercept.below, mode))
+
+
+def given(op: Any, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by position and by name, without those at the end that are what they would be anyway."""
+    named = dict(zip(op.ordered, args, strict=True))
+    kwargs = {n: named.pop(n) for n in op.ordered if n in op.keyword_only}
+    values = list(named.items())
+    while values and is_default(op, *values[-1]):
+        values.pop()
+    return tuple([v for _, v in values]), {n: v for n, v in kwargs.items() if not is_default(op, n, v)}
+
+
+def is_default(op: Any, name: str, value: Any) -> bool:
+    if name not in op.defaults:
+        return False
+    default = op.defaults[name]
+    return value is default or (type(value) is type(default) and type(value) in PLAIN and value == default)
+
+
+#: types whose values can be compared
+PLAIN = {bool, int, float, str}

@@ -1,0 +1,229 @@
+"""The transformations that are active: dual levels of forward mode, and vmaps. The interceptor that runs them.
+
+Note [Order of transformations]: whatever order they were entered in, an operation first meets the vmaps, innermost
+first, and below them the dual levels, innermost first. So a BatchedTensor holds tensors that hold tangents, never the
+other way round - but the tangent of a tensor that is not batched may be a BatchedTensor (as in jacfwd, which computes
+the primal once for all directions). A graph is recorded below all of them, on the tensors with all examples.
+A tangent of a level has itself tangents of outer levels only.
+
+Above all of them, whenever they were entered, stand the operation modes (Above): they see what the program calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from undertow.modes import Interceptor, current, set_state
+
+
+class Above(Interceptor):
+    """An interceptor that stands above the transformations, and hands operations on to what is `below` it."""
+
+    def __init__(self, below: Any) -> None:
+        self.below = below
+
+    def over(self, below: Any) -> Above:
+        """The same, above something else."""
+        raise NotImplementedError("a copy with another `below`")
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a custom Function calls is seen, but where a transformation has a say: it has its own ways there."""
+        lowest = beneath(self)
+        if isinstance(lowest, Transforms):
+            return under(lowest, lowest.apply_function, cls, args, kwargs)
+        return run_function(cls, args, kwargs)
+
+    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+        return under(beneath(self), change, tensor, *args, **kwargs)
+
+    def detach(self, function: Any, tensor: Any) -> Any:
+        return under(self.below, function, tensor)
+
+    def stands_for(self, alias: Any, tensor: Any) -> None:
+        """A transformation inside made an alias of a tensor, to differentiate by it."""
+
+    def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = beneath(self)
+        if isinstance(found, Interceptor):
+            return found.in_turn(function, args, kwargs)
+        return function.__wrapped__(*args, **kwargs)
+
+    def check_out(self, name: str, tensors: list[Any]) -> None:
+        if isinstance(self.below, Interceptor):
+            self.below.check_out(name, tensors)
+
+    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function that autocast computes in float32; see ops/arguments/autocast_float32.py."""
+
+        def again(*args: Any, **kwargs: Any) -> Any:
+            return under(self.over(current().intercept), function, *args, **kwargs)
+
+        run = getattr(self.below, "in_float32", None)
+        return under(self.below, again, *args, **kwargs) if run is None else under(self.below, run, again, args, kwargs)
+
+
+def beneath(intercept: Any) -> Any:
+    """What stands below all operation modes."""
+    while isinstance(intercept, Above):
+        intercept = intercept.below
+    return intercept
+
+
+def stands_for(alias: Any, tensor: Any) -> None:
+    """Tell those above the transformations of an alias that a transformation differentiates by."""
+    intercept = current().intercept
+    while isinstance(intercept, Above):
+        intercept.stands_for(alias, tensor)
+        intercept = intercept.below
+
+
+def with_beneath(intercept: Any, lowest: Any) -> Any:
+    """The operation modes of `intercept`, above something else."""
+    return intercept.over(with_beneath(intercept.below, lowest)) if isinstance(intercept, Above) else lowest
+
+
+class Transforms(Interceptor):
+    """vmaps and duals: the active levels, innermost last."""
+
+    __slots__ = ("_without", "duals", "vmaps")
+
+    def __init__(self, duals: tuple[Any, ...], vmaps: tuple[Any, ...]) -> None:
+        self.duals = duals
+        self.vmaps = vmaps
+        self._without: dict[Any, Transforms | None] = {}
+
+    def without(self, level: Any) -> Transforms | None:
+        """The transformations that remain when a level has done its part."""
+        if level not in self._without:
+            duals = tuple([d for d in self.duals if d is not level])
+            vmaps = tuple([v for v in self.vmaps if v is not level])
+            self._without[level] = Transforms(duals, vmaps) if duals or vmaps else None
+        return self._without[level]
+
+    def levels(self) -> list[Any]:
+        """In the order in which they are to be asked. See Note [Order of transformations]."""
+        return [*reversed(self.vmaps), *reversed(self.duals)]
+
+    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        if self.vmaps and "generator" in function.op.params:
+            return self.vmaps[-1].draw(function, args, {}, self)
+        for level in self.vmaps[::-1]:
+            if level.concerns(args):
+                return level.run(function, args, self)
+        for level in self.duals[::-1]:
+            if level.concerns(args):
+                return level.run(function, args, self)
+        result = plainly(function, args)
+        for level in self.duals:
+            level.spread_cuts(function, args, result)
+        return result
+
+    def in_place(
+        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        for level in self.levels():
+            if level.concerns((tensor, *args, *kwargs.values())):
+                return level.in_place(name, function, tensor, args, kwargs, self)
+        if self.vmaps and "generator" in getattr(function, "op", NOTHING).params:
+            self.vmaps[-1].check_fill()
+        return under(None, change, tensor, *args, **kwargs)
+
+    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+        """`tensor` looks at its memory in another way: as `function(tensor, *args)` does, a view operation."""
+        for level in self.vmaps[::-1]:
+            if level.is_batched(tensor):
+                return level.look_again(tensor, function(tensor, *args, **kwargs))
+        looks = [level.new_look(function, tensor, args, kwargs, self) for level in self.duals]
+        under(None, change, tensor, *args, **kwargs)
+        for level, tangent in zip(self.duals, looks, strict=True):
+            level.look_again(tensor, tangent)
+        return tensor
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for level in self.levels():
+            if level.concerns((*args, *kwargs.values())):
+                return level.apply_function(cls, args, kwargs, self)
+        lower = Transforms((), self.vmaps) if self.vmaps else None
+        return under(lower, run_function, cls, args, kwargs)
+
+    def check_out(self, name: str, tensors: list[Any]) -> None:
+        for level in self.levels():
+            if level.concerns(tensors):
+                level.refuse_out(name)
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.vmaps:
+            return self.vmaps[-1].draw(function, args, kwargs, self)
+        return function.__wrapped__(*args, **kwargs)
+
+    def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for level in self.vmaps[::-1]:
+            if level.concerns((*args, *kwargs.values())):
+                return level.whole_or_in_turn(function, args, kwargs, self)
+        return function.__wrapped__(*args, **kwargs)
+
+
+def plainly(function: Any, args: tuple[Any, ...]) -> Any:
+    """The operation itself, below all transformations."""
+    op = function.op
+    state = current()
+    set_state(state.with_intercept(None))
+    try:
+        return call_op(op, args)
+    finally:
+        set_state(state)
+
+
+def call_op(op: Any, args: tuple[Any, ...]) -> Any:
+    """Call an operation with all its arguments in order, some of which it may want by name."""
+    if not op.keyword_only:
+        return op.function(*args)
+    names = op.ordered
+    positional = [a for n, a in zip(names, args, strict=True) if n not in op.keyword_only]
+    return op.function(*positional, **{n: a for n, a in zip(names, args, strict=True) if n in op.keyword_only})
+
+
+def under(intercept: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function with another set of transformations, or none."""
+    state = current()
+    set_state(state.with_intercept(intercept))
+    try:
+        return function(*args, **kwargs)
+    finally:
+        set_state(state)
+
+
+def active() -> Transforms:
+    """The transformations of this thread; without any, an empty set."""
+    intercept = current().intercept
+    if isinstance(intercept, Above):
+        intercept = beneath(intercept)
+    return intercept if isinstance(intercept, Transforms) else NONE
+
+
+def enter(level: Any, kind: str) -> None:
+    """Add a level ("duals" or "vmaps") to those of this thread."""
+    now = active()
+    parts = {"duals": now.duals, "vmaps": now.vmaps}
+    parts[kind] += (level,)
+    _replace(Transforms(**parts))
+
+
+def leave(level: Any) -> None:
+    _replace(active().without(level))
+
+
+def _replace(transforms: Transforms | None) -> None:
+    state = current()
+    set_state(state.with_intercept(with_beneath(state.intercept, transforms)))
+
+
+NONE = Transforms((), ())
+#: stands for the operation of a function that is none
+NOTHING = SimpleNamespace(params=())
+
+
+def run_function(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return cls._call(args, kwargs).result

@@ -1,0 +1,243 @@
+"""VmapLevel: one vmap that is running. What an operation, a change in place and a custom Function do to a batch."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from undertow import pytree
+from undertow.autograd.batched_tensor import BatchedTensor, VmapError, refuse
+from undertow.autograd.forward.tangents import set_tangent, tangent_of
+from undertow.autograd.forward.unknown_tangent import UnknownTangent
+from undertow.autograd.function.outputs import detached
+from undertow.autograd.function.under_vmap import apply_batched_function
+from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.errors import warn_once
+from undertow.ops import REGISTRY
+from undertow.ops.declare.rules import LOOP
+from undertow.ops.declare.rules.apply_batching import apply_named
+from undertow.ops.declare.rules.call_arguments import by_name
+from undertow.ops.inplace.forms import copy_
+from undertow.tensor import Tensor
+
+#: operations that draw in the shape of their input; and the in-place ones among them
+LIKE = {"rand_like", "randn_like", "randint_like", "_bernoulli_like", "_cauchy", "_exponential", "_geometric",
+        "_log_normal", "_normal", "_random", "_uniform"}  # fmt: skip
+
+
+class VmapLevel:
+    """number: how many vmaps it is nested in; size: how many examples; randomness: 'error', 'different' or 'same'."""
+
+    __slots__ = ("number", "randomness", "size")
+
+    def __init__(self, number: int, size: int, randomness: str) -> None:
+        self.number, self.size, self.randomness = number, size, randomness
+
+    # ---- batches
+
+    def is_batched(self, tensor: Any) -> bool:
+        return type(tensor) is BatchedTensor and tensor._level is self
+
+    def concerns(self, args: Any) -> bool:
+        return any([self.holds(a) for a in args])
+
+    def holds(self, value: Any) -> bool:
+        if type(value) is BatchedTensor:
+            return value._level is self
+        if type(value) in (list, tuple):
+            return any([self.holds(v) for v in value])
+        return False
+
+    def carries(self, tensor: Tensor) -> bool:
+        """Whether a tensor that is not batched here has a tangent that is."""
+        if type(tensor) is BatchedTensor:
+            return tensor._level is self or self.carries(tensor._value)
+        tangents = [tangent_of(tensor, d) for d in active().duals] if tensor._extra is not None else []
+        return any([t is not None and self.carries(t) for t in tangents])
+
+    def unwrap(self, value: Any) -> tuple[Any, Any]:
+        """The value with all examples and the number of the batch dimension (None: the same for all examples)."""
+        if type(value) in (list, tuple) and any([isinstance(v, Tensor) for v in value]):
+            pairs = [self.unwrap(v) for v in value]
+            dims = [d for _, d in pairs]
+            return [v for v, _ in pairs], dims if any([d is not None for d in dims]) else None
+        if self.is_batched(value):
+            return value._value, value._dim
+        if isinstance(value, Tensor) and self.carries(value):
+            return self.front(value), 0
+        return value, None
+
+    def front(self, tensor: Tensor) -> Tensor:
+        """The tensor with all examples, the batch in front, also if it is the same for every example."""
+        if self.is_batched(tensor):
+            value, dim = tensor._value, tensor._dim  # type: ignore[attr-defined]
+            return value if dim == 0 else under(active().without(self), REGISTRY["movedim"].function, value, dim, 0)
+        if type(tensor) is BatchedTensor:
+            return BatchedTensor(self.front(tensor._value), tensor._dim + 1, tensor._level)
+        shape = (self.size, *tensor._array.shape)
+        expanded: Tensor = under(None, REGISTRY["broadcast_to"].function, tensor, shape)
+        for dual in active().duals:
+            tangent = None if tensor._extra is None else tangent_of(tensor, dual)
+            if tangent is not None:
+                unknown = type(tangent) is UnknownTangent
+                set_tangent(expanded, dual, tangent.of(expanded) if unknown else self.front(tangent))
+        return expanded
+
+    def wrap(self, value: Any, dim: Any) -> Any:
+        if isinstance(value, tuple | list):
+            dims = dim if isinstance(dim, tuple | list) else [dim] * len(value)
+            return tuple([self.wrap(v, d) for v, d in zip(value, dims, strict=True)])
+        if dim is None or not isinstance(value, Tensor):
+            return value
+        dim = dim % value.ndim
+        if type(value) is BatchedTensor and value._level.number > self.number:  # the innermost vmap goes outside
+            inside = dim + (dim >= value._dim)
+            return BatchedTensor(self.wrap(value._value, inside), value._dim - (value._dim > inside), value._level)
+        return BatchedTensor(value, dim, self)
+
+    # ---- operations
+
+    def run(self, function: Any, args: tuple[Any, ...], stack: Transforms) -> Any:
+        op = function.op
+        pairs = [self.unwrap(a) for a in args]
+        if op.batch is None or op.batch is LOOP:
+            warn_loop(op.name)
+        values = by_name(op, [v for v, _ in pairs])
+        dims = dict(zip(values, [d for _, d in pairs], strict=True))
+        out, out_dim = under(stack.without(self), apply_named, op, values, dims)
+        return self.wrap(out, out_dim)
+
+    def in_place(
+        self, name: str, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms
+    ) -> Any:
+        result = function(REGISTRY["clone"].function(tensor), *args, **kwargs)
+        if not self.is_batched(tensor):
+            if self.is_batched(result):
+                raise VmapError(
+                    f"vmap: inplace arithmetic({name}) is not possible because there exists a Tensor `other` in "
+                    "extra_args that has more elements than `self`: `self` is the same for all examples, and the "
+                    "result is not. Use the out-of-place form, or make `self` from a batched tensor (new_zeros, "
+                    "zeros_like)."
+                )
+            return under(stack.without(self), copy_, tensor, result)
+        if tuple(result.shape) != tuple(tensor.shape):
+            raise RuntimeError(
+                f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}: "
+                "{name} cannot enlarge the tensor it changes"
+            )
+        value = self.front(result)
+        under(stack.without(self), self.write, tensor, value)
+        return tensor
+
+    def write(self, tensor: BatchedTensor, value: Tensor) -> None:
+        copy_(tensor._value, value if tensor._dim == 0 else REGISTRY["movedim"].function(value, 0, tensor._dim))
+
+    def look_again(self, tensor: BatchedTensor, view: Any) -> BatchedTensor:
+        """Let a batch look at its memory as a view of it does."""
+        tensor._value, tensor._dim, tensor._array = view._value, view._dim, view._array
+        return tensor
+
+    def refuse_out(self, name: str) -> None:
+        raise VmapError(f"vmap: {name} with out= is not supported inside of vmap: use the form without out=")
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
+        return apply_batched_function(self, cls, args, kwargs, stack)
+
+    # ---- functions that look at values
+
+    def whole_or_in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
+        """All examples at once or, if it reads a value, which then is another for each of them, one after the other."""
+        try:
+            return function.__wrapped__(*args, **kwargs)
+        except VmapError:
+            if not self.size:
+                raise
+        warn_loop(function.op.name)
+        below = stack.without(self)
+        calls = [self.pick(args, kwargs, k) for k in range(self.size)]
+        rows = [pytree.flatten(under(below, function, *given, **named)) for given, named in calls]
+        if not all([isinstance(leaf, Tensor) for leaf in rows[0][0]]):
+            refuse(f"{function.op.name}, which returns a Python value,")
+        columns = zip(*[leaves for leaves, _ in rows], strict=True)
+        return rows[0][1].unflatten([self.stacked(list(column), below) for column in columns])
+
+    def stacked(self, rows: list[Tensor], below: Any) -> Tensor:
+        return BatchedTensor(under(below, REGISTRY["stack"].function, rows), 0, self)
+
+    # ---- random numbers
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
+        """A function that draws: refused, drawn once for all examples, or once for each."""
+        if self.randomness == "error":
+            refuse_randomness()
+        below = stack.without(self)
+        if self.randomness == "same":
+            given = args, kwargs
+            if self.concerns((*args, *kwargs.values())):
+                given = self.without_examples(function.op, args, kwargs)
+            return under(below, draw_again, function, *self.settled(*given))
+        rows = [under(below, draw_again, function, *self.pick(args, kwargs, k)) for k in range(self.size)]
+        return self.stacked(rows, below)
+
+    def without_examples(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The arguments of a function that takes nothing but a shape from a batch."""
+        shaped_like = op.name in LIKE or (op.name == "bernoulli" and args[1] is not None)
+        if not shaped_like or not self.size or self.concerns((*args[1:], *kwargs.values())):
+            raise VmapError(
+                "vmap: Vmap does not currently support same randomness with a batched tensor input: the same numbers "
+                "for all examples are not possible for a distribution that depends on the example. Use "
+                "randomness='different'."
+            )
+        return self.pick(args, kwargs, 0)
+
+    def check_fill(self) -> None:
+        """Raise if a tensor that is the same for all examples is not to be filled with random numbers."""
+        if self.randomness == "error":
+            refuse_randomness()
+        if self.randomness == "different":
+            raise VmapError(
+                "vmap: We do not yet support different inplace randomness on an unbatched tensor, which has room for "
+                "the numbers of one example. Use the out-of-place form, or make it from a batched tensor (new_zeros)."
+            )
+
+    def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments without tangents that are batches: what is drawn has none."""
+        return tuple(map(self.without_batch, args)), {name: self.without_batch(a) for name, a in kwargs.items()}
+
+    def without_batch(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or not self.carries(value):
+            return value
+        if type(value) is BatchedTensor:
+            return BatchedTensor(self.without_batch(value._value), value._dim, value._level)
+        return detached(value)
+
+    def pick(self, args: tuple[Any, ...], kwargs: dict[str, Any], k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of one example."""
+        return tuple([self.example(a, k) for a in args]), {n: self.example(a, k) for n, a in kwargs.items()}
+
+    def example(self, value: Any, k: int) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)([self.example(v, k) for v in value])
+        if not self.is_batched(value):
+            return self.without_batch(value)
+        return under(active().without(self), REGISTRY["select"].function, value._value, value._dim, k)
+
+
+def warn_loop(name: str) -> None:
+    warn_once(
+        f"vmap-loop-{name}",
+        f"There is a performance drop because {name} has no batching rule: vmap calls it once for each example.",
+    )
+
+
+def draw_again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A composite, or an operation with all its arguments in order."""
+    op = function.op
+    return function(*args, **kwargs) if op.kind == "composite" else call_op(op, args)
+
+
+def refuse_randomness() -> NoReturn:
+    raise VmapError(
+        "vmap: We do not yet support calling random operations inside of vmap unless it is told what they shall do "
+        "(called random operation while in randomness error mode). Please either use the 'same' or 'different' "
+        "randomness flags on vmap, or perform the random operation outside of vmap."
+    )

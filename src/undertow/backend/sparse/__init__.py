@@ -1,0 +1,1 @@
+"""Sparse arrays: coordinates and compressed rows or columns."""

@@ -1,0 +1,189 @@
+"""Weights in files that PyTorch wrote, read without PyTorch and without running what they say.
+
+Such a file is a zip archive of a pickle and one raw block of bytes for each storage. Pickle can name any function to be
+called; here it finds only the few that build tensors and dicts, written anew below, and everything else is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections import Counter, OrderedDict
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+from undertow.backend import Device, cpu, dtypes
+from undertow.ops.sparse.coo import sparse_coo_tensor
+from undertow.tensor import Tensor
+
+#: the names of PyTorch's storage classes -> dtypes
+STORAGES = {
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64", "BFloat16Storage": "bfloat16",
+}  # fmt: skip
+
+
+class FileFormatError(ValueError):
+    """A file that is damaged, is not what its name says, or holds more than data."""
+
+
+def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
+    """The object in the file: a tree of dicts, lists and tensors."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(set(names)) != len(names):
+            raise FileFormatError(f"{str(path)!r} has two parts of the same name")
+        pickles = [n for n in names if n.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise FileFormatError(f"{str(path)!r} is not a file that torch.save wrote: it has no data.pkl")
+        root = pickles[0].removesuffix("data.pkl")
+        if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
+            raise FileFormatError(f"{str(path)!r} was written on a big-endian machine, which is not supported")
+        with archive.open(pickles[0]) as file:
+            return _Weights(file, archive, root).load()
+
+
+# Python's own, not C's: there, what an instruction does cannot be changed
+class _Weights(pickle._Unpickler):
+    """Finds nothing but what weights are made of."""
+
+    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
+
+    def load_build(self) -> None:
+        """Attributes are set of OrderedDicts (a state_dict has `_metadata`): of others they would change our code."""
+        stack: list[Any] = vars(self)["stack"]
+        state, target = stack.pop(), stack[-1]
+        if type(target) is not OrderedDict or not isinstance(state, dict) or set(state) - {"_metadata"}:
+            raise pickle.UnpicklingError(f"it changes attributes of a {type(target).__name__}")
+        vars(target).update(state)
+
+    dispatch[pickle.BUILD[0]] = load_build
+
+    def __init__(self, file: Any, archive: zipfile.ZipFile, root: str) -> None:
+        super().__init__(file, encoding="utf-8")
+        self.archive, self.root = archive, root
+        self.storages: dict[str, Any] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in STORAGES:
+            return _StorageType(STORAGES[name])
+        if (module, name) == ("torch", "bfloat16"):
+            return dtypes.bfloat16()
+        found = ALLOWED.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(
+                f"it asks for {module}.{name}, and only weights (tensors, parameters, dicts, lists and numbers) are "
+                "loaded. Save the state_dict() rather than the model."
+            )
+        return found
+
+    def persistent_load(self, pid: Any) -> Any:
+        kind, storage_type, key, _location, count = pid
+        if kind != "storage" or not isinstance(storage_type, _StorageType):
+            raise pickle.UnpicklingError(f"it refers to something that is no storage of known dtype: {pid!r}")
+        if key not in self.storages:
+            data = self.archive.read(f"{self.root}data/{key}")
+            array = np.frombuffer(data, dtype_called(storage_type.dtype))
+            if array.size < count:
+                raise pickle.UnpicklingError(f"the storage {key} has {array.size} elements and not {count}")
+            self.storages[key] = array
+        return self.storages[key]
+
+
+def dtype_called(name: str) -> Any:
+    return dtypes.bfloat16() if name == "bfloat16" else np.dtype(name)
+
+
+class _StorageType:
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+
+def _rebuild_tensor(
+    storage: Any,
+    offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool = False,
+    hooks: Any = None,
+    metadata: Any = None,
+) -> Any:
+    """As PyTorch writes a tensor; its values may be meant to be conjugated, or negated."""
+    array = _strided(storage, offset, size, stride)
+    for fact, function in (("conj", np.conj), ("neg", np.negative)):
+        if (metadata or {}).get(fact):
+            array = np.asarray(function(array))
+    tensor: Any = Tensor(array, cpu)
+    return tensor.requires_grad_() if requires_grad is True else tensor
+
+
+def _rebuild_typed_tensor(
+    storage: Any, offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any, metadata: Any = None
+) -> Any:
+    """For dtypes that have no storage class: the storage is bytes."""
+    if not isinstance(storage, np.ndarray) or not isinstance(dtype, np.dtype) or storage.size % dtype.itemsize:
+        raise pickle.UnpicklingError("a tensor has an impossible dtype")
+    return _rebuild_tensor(storage.view(dtype), offset, size, stride, requires_grad, hooks, metadata)
+
+
+def _strided(storage: Any, offset: int, size: Any, stride: Any) -> Any:
+    if not isinstance(storage, np.ndarray) or offset < 0 or min([*size, *stride], default=0) < 0:
+        raise pickle.UnpicklingError("a tensor has an impossible shape")
+    last = offset + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
+    if 0 not in size and last >= storage.size:
+        raise pickle.UnpicklingError("a tensor reaches beyond its storage")
+    if 0 in size:
+        return np.empty(tuple(size), storage.dtype)
+    strides = tuple([s * storage.itemsize for s in stride])
+    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), strides).copy(order="K")
+
+
+def _rebuild_parameter(data: Any, requires_grad: bool, hooks: Any) -> Any:
+    if type(data) is not Tensor:
+        raise pickle.UnpicklingError("a parameter is made of something that is no tensor")
+    tensor: Any = data
+    return tensor.requires_grad_() if requires_grad is True else tensor
+
+
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
+    indices, values, size, is_coalesced = data
+    if layout != "torch.sparse_coo":
+        raise pickle.UnpicklingError(f"it has a tensor of the layout {layout}, and only sparse_coo is known")
+    return sparse_coo_tensor(indices, values, tuple(size), is_coalesced=is_coalesced)
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Bytes, as pickles of protocol 2 have them."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it has bytes in the encoding {encoding}")
+    return text.encode("latin1")
+
+
+def _default_dict(factory: Any = None) -> dict[Any, Any]:
+    return {}
+
+
+ALLOWED: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("collections", "Counter"): Counter,
+    ("collections", "defaultdict"): _default_dict,
+    ("_codecs", "encode"): _encode,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_tensor_v3"): _rebuild_typed_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("torch._utils", "_rebuild_sparse_tensor"): _rebuild_sparse_tensor,
+    ("torch.serialization", "_get_layout"): str,
+    ("torch.storage", "UntypedStorage"): _StorageType("uint8"),
+    ("torch", "Size"): tuple,
+    ("torch", "device"): Device,
+    **{
+        ("torch", name): np.dtype(name)
+        for name in (*STORAGES.values(), "uint16", "uint32", "uint64")
+        if name != "bfloat16"
+    },
+    **{(module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (complex, set, list, dict)},
+}

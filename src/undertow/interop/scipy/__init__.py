@@ -1,0 +1,1 @@
+"""SciPy's functions, optimizers and sparse matrices on tensors."""

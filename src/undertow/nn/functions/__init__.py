@@ -1,0 +1,1 @@
+"""What `nn.functional` lists beyond the operations of `ops`."""

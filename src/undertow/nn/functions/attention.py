@@ -1,0 +1,243 @@
+"""Attention: values weighted by how well queries and keys agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.backend import dtypes
+from undertow.graph.user_lines import warn_user
+from undertow.modes import no_grad
+from undertow.ops.network.attention import fused_attention, is_plain_attention
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query @ key^T * scale + mask) @ value, over the last two dimensions.
+
+    attn_mask   bool: where it is True, attention is paid; float: added to the scores. A query that may see nothing
+                gets zeros.
+    is_causal   a query sees only keys up to its own place
+    scale       1 / sqrt(size of the last dimension) if None
+    enable_gqa  fewer heads of keys and values (dimension -3) than of queries, each used several times
+
+    >>> import undertow as ut
+    >>> x = ut.eye(2)
+    >>> ut.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)[0].tolist()
+    [1.0, 0.0]
+    """
+    if is_causal and attn_mask is not None:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = (ops.repeat_interleave(x, repeats, -3) for x in (key, value))
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if attn_mask is None and dropout_p == 0 and is_plain_attention(query, key, value):
+        return fused_attention(query, key, value, is_causal, scale)[0]
+    scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
+    mask = causal_mask(scores) if is_causal else attn_mask
+    if mask is not None:
+        scores = scores + (additive(ops.logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
+    weights = ops.softmax(scores, -1) if attn_mask is None else ops._safe_softmax(scores, -1)
+    return ops.matmul(ops.dropout(weights, dropout_p) if dropout_p > 0 else weights, value)
+
+
+def causal_mask(scores: Any) -> Any:
+    rows, columns = scores.shape[-2:]
+    return ops.tril(ops.ones((rows, columns), dtype=dtypes.bool_, device=scores.device))
+
+
+def additive(forbidden: Any, dtype: Any) -> Any:
+    """-inf where a place is forbidden, else 0."""
+    with no_grad():
+        return ops.masked_fill(ops.zeros_like(forbidden, dtype=dtype), forbidden, -math.inf)
+
+
+def canonical_mask(mask: Any, name: str, dtype: Any) -> Any:
+    """A mask as numbers to add; where a bool mask is True, no attention is paid."""
+    if mask is None or dtypes.is_floating(mask.dtype):
+        return mask
+    if mask.dtype != dtypes.bool_:
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return additive(mask, dtype)
+
+
+# ---- several heads
+
+
+def check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int) -> bool:
+    """Whether the inputs have a dimension of examples."""
+    if query.dim() not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
+    if key.dim() != query.dim() or value.dim() != query.dim():
+        word = "3-D" if query.dim() == 3 else "2-D"
+        raise AssertionError(
+            f"For {'batched' if query.dim() == 3 else 'unbatched'} ({word}) `query`, expected `key` and `value` to be "
+            f"{word} but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
+    if key_padding_mask is not None and key_padding_mask.dim() != query.dim() - 1:
+        raise AssertionError(
+            f"expected `key_padding_mask` to be `None` or {query.dim() - 1}-D but found {key_padding_mask.dim()}-D "
+            "tensor instead"
+        )
+    if attn_mask is not None and attn_mask.dim() not in (2, 3):
+        raise AssertionError(f"expected `attn_mask` to be None, 2-D or 3-D but found {attn_mask.dim()}-D tensor")
+    return bool(query.dim() == 3)
+
+
+def projected(
+    query: Any, key: Any, value: Any, weights: Any, packed_weight: Any, packed_bias: Any
+) -> tuple[Any, Any, Any]:
+    """Queries, keys and values through their linear layers; in one product where they are the same tensor."""
+    if weights is None:
+        if query is key and key is value:
+            q, k, v = ops.chunk(ops.linear(query, packed_weight, packed_bias), 3, -1)
+            return q, k, v
+        weights = ops.chunk(packed_weight, 3)
+    biases = (None, None, None) if packed_bias is None else ops.chunk(packed_bias, 3)
+    q, k, v = (ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    return q, k, v
+
+
+def heads_of(x: Any, count: int) -> Any:
+    """(length, examples, count * size) -> (examples * count, length, size)."""
+    length, examples, size = x.shape
+    return ops.transpose(ops.reshape(x, (length, examples * count, size // count)), 0, 1)
+
+
+def check_mask_size(attn_mask: Any, rows: int, heads: int, columns: int) -> Any:
+    """The mask with a first dimension of 1 or of all heads of all examples."""
+    if attn_mask is None:
+        return None
+    expected = (rows, columns) if attn_mask.dim() == 2 else (heads, rows, columns)
+    if tuple(attn_mask.shape) != expected:
+        raise RuntimeError(
+            f"The shape of the {attn_mask.dim()}D attn_mask is {attn_mask.shape}, but should be {expected}."
+        )
+    return ops.unsqueeze(attn_mask, 0) if attn_mask.dim() == 2 else attn_mask
+
+
+def with_padding(attn_mask: Any, key_padding_mask: Any, examples: int, num_heads: int, columns: int) -> Any:
+    """The two masks, as one for all heads of all examples."""
+    if key_padding_mask is None:
+        return attn_mask
+    if tuple(key_padding_mask.shape) != (examples, columns):
+        raise AssertionError(
+            f"Expected key_padding_mask of shape {(examples, columns)}, but got {tuple(key_padding_mask.shape)}"
+        )
+    wide = ops.expand(ops.reshape(key_padding_mask, (examples, 1, 1, columns)), (examples, num_heads, 1, columns))
+    wide = ops.reshape(wide, (examples * num_heads, 1, columns))
+    return wide if attn_mask is None else attn_mask + wide
+
+
+def longer_keys(k: Any, v: Any, masks: list[Any], more_k: Any, more_v: Any, dim: int) -> tuple[Any, Any, list[Any]]:
+    """One more key and value behind the others, which every query may see."""
+    masks = [None if mask is None else ops.pad(mask, (0, 1)) for mask in masks]
+    return ops.cat([k, more_k], dim), ops.cat([v, more_v], dim), masks
+
+
+def multi_head_attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Any, Any]:
+    """What nn.MultiheadAttention computes; inputs are (length, examples, features) or (length, features)."""
+    is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype != attn_mask.dtype:
+        warn_user(
+            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead."
+        )
+    if not is_batched:
+        same_k, same_v = key is query, value is key
+        query = ops.unsqueeze(query, 1)
+        key = query if same_k else ops.unsqueeze(key, 1)
+        value = key if same_v else ops.unsqueeze(value, 1)
+        key_padding_mask = None if key_padding_mask is None else ops.unsqueeze(key_padding_mask, 0)
+    rows, examples, embed_dim = query.shape
+    check_sizes(embed_dim, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
+    masks = [
+        check_mask_size(canonical_mask(attn_mask, "attn_mask", query.dtype), rows, examples * num_heads, key.shape[0]),
+        canonical_mask(key_padding_mask, "key_padding_mask", query.dtype),
+    ]
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
+    q, k, v = projected(query, key, value, weights, in_proj_weight, in_proj_bias)
+    if bias_k is not None:
+        more_k, more_v = (ops.repeat(bias, 1, examples, 1) for bias in (bias_k, bias_v))
+        k, v, masks = longer_keys(k, v, masks, more_k, more_v, 0)
+    q = heads_of(q, num_heads)
+    k = heads_of(k, num_heads) if static_k is None else static_k
+    v = heads_of(v, num_heads) if static_v is None else static_v
+    if add_zero_attn:
+        none = ops.new_zeros(k, (k.shape[0], 1, k.shape[2]))
+        k, v, masks = longer_keys(k, v, masks, none, none, 1)
+    mask = with_padding(masks[0], masks[1], examples, num_heads, k.shape[1])
+    out, found = weighed_values(q, k, v, mask, dropout_p if training else 0.0, need_weights)
+    out = ops.reshape(ops.transpose(out, 0, 1), (rows, examples, embed_dim))
+    out = ops.linear(out, out_proj_weight, out_proj_bias)
+    if need_weights:
+        found = ops.reshape(found, (examples, num_heads, rows, k.shape[1]))
+        found = ops.mean(found, 1) if average_attn_weights else found
+        found = found if is_batched else ops.squeeze(found, 0)
+    return (out if is_batched else ops.squeeze(out, 1)), (found if need_weights else None)
+
+
+def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Any, separate: bool) -> None:
+    if embed_dim != expected:
+        raise AssertionError(f"was expecting embedding dimension of {expected}, but got {embed_dim}")
+    if embed_dim % num_heads:
+        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if separate and key.shape[:2] != value.shape[:2]:
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+    if not separate and key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+def weighed_values(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, need_weights: bool) -> tuple[Any, Any]:
+    if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
+        return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
+    scores = ops.bmm(q * math.sqrt(1 / q.shape[-1]), ops.transpose(k, -2, -1))
+    if mask is not None:
+        scores = scores + mask
+    # as in PyTorch, a query that sees nothing gets zeros, or NaN if the weights are asked for
+    weights = ops.softmax(scores, -1) if mask is None or need_weights else ops._safe_softmax(scores, -1)
+    if dropout_p > 0:
+        weights = ops.dropout(weights, dropout_p)
+    return ops.bmm(weights, v), weights

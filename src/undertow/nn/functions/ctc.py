@@ -1,0 +1,150 @@
+"""Connectionist temporal classification: the likelihood of a sequence of classes, without saying when each comes.
+
+Between its classes, and at both ends, a sequence may pause (`blank`). A state is a place in the sequence with these
+pauses; `forward` probabilities of all states go from step to step, as logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.backend import dtypes
+from undertow.modes import no_grad
+from undertow.ops.arguments.autocast_float32 import in_float32
+
+#: the logarithm of the probability of what is impossible; finite, so that no gradient is 0 / 0
+IMPOSSIBLE = -1e30
+
+
+@in_float32
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """The negative log-likelihood of target sequences.
+
+    log_probs      (steps, examples, classes) or (steps, classes), of log_softmax
+    targets        (examples, longest) or all sequences one after the other
+    reduction      'mean' divides by the target's length first
+    zero_infinity  a target that does not fit into the steps counts 0, not infinity
+
+    The gradient is that of the formula. PyTorch's adds exp(log_probs), which the log_softmax before it takes out again.
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if log_probs.numel() == 0:
+        raise RuntimeError(f"log_probs tensor must not be empty, but has shape {list(log_probs.shape)}")
+    single = log_probs.dim() == 2
+    x = ops.unsqueeze(log_probs, 1) if single else log_probs
+    steps, wanted = (
+        lengths(input_lengths, x.shape[1], "input_lengths"),
+        lengths(target_lengths, x.shape[1], "target_lengths"),
+    )
+    check(x, steps, blank)
+    check_targets(targets, wanted)
+    sequences = split_targets(targets, wanted)
+    losses = -likelihoods(x, sequences, steps, blank)
+    impossible = losses > -IMPOSSIBLE / 10
+    losses = ops.where(impossible, 0.0 if zero_infinity else math.inf, losses)
+    if reduction == "none":
+        return losses[0] if single else losses
+    if reduction == "sum":
+        return ops.sum(losses)
+    return ops.mean(losses / ops.tensor([max(n, 1) for n in wanted], dtype=x.dtype, device=x.device))
+
+
+def lengths(given: Any, examples: int, name: str) -> list[int]:
+    found = given.tolist() if hasattr(given, "tolist") else given
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if any(isinstance(n, float) for n in found):
+        raise RuntimeError(f"{name} must be integral, but holds floats: convert it with .long()")
+    found = [int(n) for n in found]
+    if len(found) != examples:
+        raise RuntimeError(f"{name} must be of size batch_size: got {len(found)} for {examples} examples")
+    return found
+
+
+def check(x: Any, steps: list[int], blank: int) -> None:
+    if not 0 <= blank < x.shape[2]:
+        raise RuntimeError("blank must be in label range")
+    if max(steps) > x.shape[0]:
+        raise RuntimeError(f"Expected input_lengths to have value at most {x.shape[0]}, but got value {max(steps)}")
+    if min(steps) < 0:
+        raise RuntimeError(f"Expected input_lengths to have value at least 0, but got value {min(steps)}")
+
+
+def check_targets(targets: Any, wanted: list[int]) -> None:
+    if min(wanted) < 0:
+        raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {min(wanted)}")
+    if targets.dim() == 2 and targets.shape[1] < max(wanted):
+        raise RuntimeError(
+            f"Expected tensor to have size at least {max(wanted)} at dimension 1, but got size {targets.shape[1]} for "
+            "argument targets: a target is shorter than its target_length"
+        )
+    if targets.dim() == 1 and targets.shape[0] != sum(wanted):
+        raise RuntimeError(
+            f"Expected tensor to have size {sum(wanted)} at dimension 0, but got size {targets.shape[0]} for argument "
+            "targets: they come one after the other, sum(target_lengths) in all"
+        )
+
+
+def split_targets(targets: Any, wanted: list[int]) -> list[list[int]]:
+    if targets.dim() == 2:
+        return [row[:n] for row, n in zip(targets.tolist(), wanted, strict=True)]
+    flat, found = targets.tolist(), []
+    for n in wanted:
+        found.append(flat[:n])
+        flat = flat[n:]
+    return found
+
+
+def likelihoods(x: Any, sequences: list[list[int]], steps: list[int], blank: int) -> Any:
+    """The log-likelihood of each sequence."""
+    count, longest = len(sequences), max(map(len, sequences))
+    with no_grad():
+        new = lambda rows, dtype=dtypes.int64: ops.tensor(rows, dtype=dtype, device=x.device)
+        states = new([interleaved(sequence, blank, longest) for sequence in sequences])
+        jumps = new([may_jump(row, blank) for row in states.tolist()], dtypes.bool_)
+        ends = new([[2 * len(sequence)] for sequence in sequences])
+        running = new([[n] for n in steps])
+        starts = new(
+            [[k == 0 or (k == 1 and len(s) > 0) for k in range(2 * longest + 1)] for s in sequences], dtypes.bool_
+        )
+    index = ops.expand(ops.unsqueeze(states, 0), (x.shape[0], count, 2 * longest + 1))
+    emissions = ops.unbind(ops.gather(x, 2, index), 0)
+    forward = ops.where(starts, emissions[0], IMPOSSIBLE)
+    if min(steps) == 0:  # without a step, only the empty sequence is possible, and certain
+        at_start = ops.tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
+        forward = ops.where(running > 0, forward, at_start)
+    for t, emission in enumerate(emissions[1:], 1):
+        stepped = ops.pad(forward[:, :-1], (1, 0), "constant", IMPOSSIBLE)
+        jumped = (
+            ops.where(jumps, ops.pad(forward[:, :-2], (2, 0), "constant", IMPOSSIBLE), IMPOSSIBLE)
+            if longest
+            else stepped
+        )
+        reached = ops.logsumexp(ops.stack([forward, stepped, jumped], 0), 0) + emission
+        forward = ops.where(running > t, reached, forward)
+    last = ops.gather(forward, 1, ends)
+    before = ops.where(ends > 0, ops.gather(forward, 1, ops.clamp_min(ends - 1, 0)), IMPOSSIBLE)
+    return ops.squeeze(ops.logaddexp(last, before), 1)
+
+
+def interleaved(sequence: list[int], blank: int, longest: int) -> list[int]:
+    """A sequence with pauses, and more of them up to the longest."""
+    row = [blank]
+    for label in sequence:
+        row += [label, blank]
+    return row + [blank] * (2 * longest + 1 - len(row))
+
+
+def may_jump(row: list[int], blank: int) -> list[bool]:
+    """Whether a state can be reached over the pause before it: not from an equal class."""
+    return [k >= 2 and label != blank and label != row[k - 2] for k, label in enumerate(row)]

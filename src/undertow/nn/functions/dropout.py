@@ -1,0 +1,111 @@
+"""Dropout and its kin: setting random elements, or whole channels, to zero."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow import ops
+from undertow.graph.user_lines import warn_user
+from undertow.modes import no_grad
+
+#: what SELU tends to for very negative inputs
+SATURATION = -1.7580993408473766
+
+
+def check_probability(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Every element 0 with probability p, else over 1 - p; the input itself if not training."""
+    if not inplace:
+        return ops.dropout(input, p, training)
+    check_probability(p)
+    return input.mul_(factors_for(input, input.shape, p)) if training and p > 0 else input
+
+
+def factors_for(input: Any, shape: Any, p: float) -> Any:
+    """Zeros with probability p, else 1 / (1 - p)."""
+    with no_grad():
+        if p == 1:
+            return ops.zeros(shape, dtype=input.dtype, device=input.device)
+        return ops.bernoulli(ops.empty(shape, dtype=input.dtype, device=input.device), 1.0 - p) / (1 - p)
+
+
+def drop_channels(input: Any, p: float, training: bool, inplace: bool, lead: int) -> Any:
+    """One draw for each place in the first `lead` dimensions: examples and channels, or channels alone."""
+    check_probability(p)
+    if not training or p == 0:
+        return input
+    if input.dim() < lead and p < 1:
+        raise RuntimeError(
+            f"Feature dropout requires at least 2 dimensions in the input, examples and channels, but got "
+            f"{input.dim()}. Use dropout to drop single elements."
+        )
+    factors = factors_for(input, (*input.shape[:lead], *[1] * (input.dim() - lead)), p)
+    return input.mul_(factors) if inplace else input * factors
+
+
+def warn_of_dims(name: str, input: Any, dims: int) -> None:
+    if input.dim() not in (dims + 1, dims + 2):
+        warn_user(
+            f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated: it is for inputs of {dims + 1} "
+            f"or {dims + 2} dimensions, channels and {dims} of space. Use dropout to drop single elements."
+        )
+
+
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (examples, channels, length) 0 with probability p."""
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input: channels come before the last "
+            "dimension"
+        )
+    return drop_channels(input, p, training, inplace, input.dim() - 1)
+
+
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (examples, channels, height, width) 0 with probability p."""
+    warn_of_dims("dropout2d", input, 2)
+    if input.dim() == 3:
+        warn_user(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
+            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. Use dropout1d for that."
+        )
+    return drop_channels(input, p, training, inplace, 2)
+
+
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
+    warn_of_dims("dropout3d", input, 3)
+    return drop_channels(input, p, training, inplace, 2 if input.dim() == 5 else 1)
+
+
+def drop_to_saturation(input: Any, p: float, inplace: bool, shape: Any) -> Any:
+    """Elements set to SELU's negative limit, then scaled and shifted so that mean and variance stay."""
+    if p == 1:
+        return input.mul_(0.0) if inplace else input * 0.0
+    with no_grad():
+        kept = ops.bernoulli(ops.empty(shape, dtype=input.dtype, device=input.device), 1.0 - p)
+        a = 1 / math.sqrt((SATURATION * SATURATION * p + 1) * (1 - p))
+        shift = (1 - kept) * (a * SATURATION) - a * SATURATION * p
+        scale = kept * a
+    return input.mul_(scale).add_(shift) if inplace else input * scale + shift
+
+
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Dropout that keeps mean and variance of what SELU gives."""
+    check_probability(p)
+    return drop_to_saturation(input, p, inplace, input.shape) if training and p > 0 else input
+
+
+def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """alpha_dropout of whole channels."""
+    check_probability(p)
+    if not training or p == 0:
+        return input
+    if input.dim() < 2 and p < 1:
+        raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {input.dim()}")
+    return drop_to_saturation(input, p, inplace, (*input.shape[:2], *[1] * (input.dim() - 2)))

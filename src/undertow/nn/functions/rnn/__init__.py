@@ -1,0 +1,1 @@
+"""Recurrent networks: what a step computes, and Nodes for whole sequences."""

@@ -1,0 +1,357 @@
+"""Activation functions as modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow import ops
+from undertow.nn import functional as F
+from undertow.nn import init
+from undertow.nn.layers.linear import fresh
+from undertow.nn.module import Module
+
+#: the functions are in functional's table, which is filled at import
+call: Any = F
+
+
+class Plain(Module):
+    """An activation without arguments."""
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class MaybeInPlace(Module):
+    """An activation without arguments but `inplace`."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+def inplace_note(inplace: bool) -> str:
+    return ", inplace=True" if inplace else ""
+
+
+# ---- straight lines
+
+
+class ReLU(MaybeInPlace):
+    """max(x, 0)."""
+
+    def forward(self, input: Any) -> Any:
+        return relu_(input) if self.inplace else relu(input)
+
+
+relu, relu_ = ops.relu, call.relu_
+
+
+class LeakyReLU(Module):
+    """x above 0, negative_slope * x below."""
+
+    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+        self.inplace = inplace
+
+    def forward(self, input: Any) -> Any:
+        return call.leaky_relu(input, self.negative_slope, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}{inplace_note(self.inplace)}"
+
+
+class RReLU(Module):
+    """LeakyReLU with random slopes when training."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+
+    def forward(self, input: Any) -> Any:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}{inplace_note(self.inplace)}"
+
+
+class PReLU(Module):
+    """LeakyReLU with a slope, or one for each channel, that is learned."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.init = init
+        self.weight = fresh(num_parameters, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set all slopes to `init`."""
+        init.constant_(self.weight, self.init)
+
+    def forward(self, input: Any) -> Any:
+        return ops.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+class Threshold(Module):
+    """x above the threshold, else `value`."""
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__()
+        self.threshold, self.value, self.inplace = threshold, value, inplace
+
+    def forward(self, input: Any) -> Any:
+        return call.threshold(input, self.threshold, self.value, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"threshold={self.threshold}, value={self.value}{inplace_note(self.inplace)}"
+
+
+class Hardtanh(Module):
+    """x, cut off at min_val and max_val."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+        if not max_val > min_val:
+            raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")
+
+    def forward(self, input: Any) -> Any:
+        return call.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}{inplace_note(self.inplace)}"
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Any) -> Any:
+        return call.relu6(input, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class Hardsigmoid(MaybeInPlace):
+    """Straight lines near the sigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        return call.hardsigmoid(input, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class Hardswish(MaybeInPlace):
+    """x * Hardsigmoid(x)."""
+
+    def forward(self, input: Any) -> Any:
+        return call.hardswish(input, inplace=self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class Shrink(Module):
+    """An activation that makes small values zero."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return str(self.lambd)
+
+
+class Hardshrink(Shrink):
+    """0 within lambd of 0, else x."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.hardshrink(input, self.lambd)
+
+
+class Softshrink(Shrink):
+    """0 within lambd of 0, else x moved towards 0 by lambd."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.softshrink(input, self.lambd)
+
+
+class Tanhshrink(Plain):
+    """x - tanh(x)."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.tanhshrink(input)
+
+
+# ---- exponentials
+
+
+class Sigmoid(Plain):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.sigmoid(input)
+
+
+class Tanh(Plain):
+    """tanh(x)."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.tanh(input)
+
+
+class LogSigmoid(Plain):
+    """log(sigmoid(x))."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.logsigmoid(input)
+
+
+class Softsign(Plain):
+    """x / (1 + |x|)."""
+
+    def forward(self, input: Any) -> Any:
+        return ops.softsign(input)
+
+
+class Exponential(Module):
+    """What ELU and CELU have in common."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha, self.inplace = alpha, inplace
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}{inplace_note(self.inplace)}"
+
+
+class ELU(Exponential):
+    """x above 0, alpha * (exp(x) - 1) below."""
+
+    def forward(self, input: Any) -> Any:
+        return call.elu(input, self.alpha, inplace=self.inplace)
+
+
+class CELU(Exponential):
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+
+    def forward(self, input: Any) -> Any:
+        return call.celu(input, self.alpha, inplace=self.inplace)
+
+
+class SELU(MaybeInPlace):
+    """ELU, scaled so that mean 0 and variance 1 stay."""
+
+    def forward(self, input: Any) -> Any:
+        return call.selu(input, inplace=self.inplace)
+
+
+class GELU(Module):
+    """x times the probability that a normal variable is below x."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Any) -> Any:
+        return ops.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class SiLU(MaybeInPlace):
+    """x * sigmoid(x)."""
+
+    def forward(self, input: Any) -> Any:
+        return call.silu(input, inplace=self.inplace)
+
+
+class Mish(MaybeInPlace):
+    """x * tanh(softplus(x))."""
+
+    def forward(self, input: Any) -> Any:
+        return call.mish(input, inplace=self.inplace)
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input: Any) -> Any:
+        return ops.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class GLU(Module):
+    """The first half along `dim` times the sigmoid of the second half."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        return ops.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+# ---- along a dimension
+
+
+class AlongDim(Module):
+    """An activation along one dimension."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax(AlongDim):
+    """exp(x) over its sum along `dim`."""
+
+    def forward(self, input: Any) -> Any:
+        return F.softmax(input, self.dim)
+
+
+class Softmin(AlongDim):
+    """softmax(-x)."""
+
+    def forward(self, input: Any) -> Any:
+        return F.softmin(input, self.dim)
+
+
+class LogSoftmax(AlongDim):
+    """log(softmax(x))."""
+
+    def forward(self, input: Any) -> Any:
+        return F.log_softmax(input, self.dim)
+
+
+class Softmax2d(Plain):
+    """Softmax over the channels of every place of an image."""
+
+    def forward(self, input: Any) -> Any:
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return ops.softmax(input, -3)

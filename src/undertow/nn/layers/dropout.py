@@ -1,0 +1,63 @@
+"""Dropout as modules: they drop in training mode, and pass their input on in evaluation mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.nn.functions import dropout
+from undertow.nn.module import Module
+
+
+class AnyDropout(Module):
+    """What all kinds of dropout have in common."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p, self.inplace = p, inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(AnyDropout):
+    """Every element 0 with probability p, the others over 1 - p."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(AnyDropout):
+    """Whole channels of (examples, channels, length) 0 with probability p."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(AnyDropout):
+    """Whole channels of (examples, channels, height, width) 0 with probability p."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(AnyDropout):
+    """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(AnyDropout):
+    """Dropout that keeps mean and variance of what SELU gives."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(AnyDropout):
+    """AlphaDropout of whole channels."""
+
+    def forward(self, input: Any) -> Any:
+        return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -1,0 +1,383 @@
+"""Losses as modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from undertow import ops
+from undertow.nn import functional as F
+from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
+from undertow.nn.layers.distances import PairwiseDistance
+from undertow.nn.layers.linear import Linear
+from undertow.nn.module import Module
+
+
+class Loss(Module):
+    """A loss that is averaged, summed or given for each element (reduction = 'mean', 'sum', 'none')."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = takes_old_arguments(cls.__init__)  # type: ignore[method-assign]
+
+    @takes_old_arguments
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = reduction
+
+
+class WeightedLoss(Loss):
+    """A loss with a weight for each class (or element), which is a buffer."""
+
+    weight: Any
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+
+
+# ---- differences of numbers
+
+
+class L1Loss(Loss):
+    """|input - target|."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.l1_loss(input, target, reduction=self.reduction)
+
+
+class MSELoss(Loss):
+    """(input - target)^2."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.mse_loss(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(Loss):
+    """Quadratic below beta and linear above it."""
+
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction=reduction)
+        self.beta = beta
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(Loss):
+    """Quadratic below delta and linear, with slope delta, above it."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction)
+        self.delta = delta
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+
+
+# ---- likelihoods
+
+
+class PoissonNLLLoss(Loss):
+    """The negative log-likelihood of counts with a Poisson distribution."""
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, *, eps: float = 1e-8, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.log_input, self.full, self.eps = log_input, full, eps
+
+    def forward(self, log_input: Any, target: Any) -> Any:
+        return ops.poisson_nll_loss(
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
+
+
+class GaussianNLLLoss(Loss):
+    """The negative log-likelihood of numbers with a normal distribution of given variance."""
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.full, self.eps = full, eps
+
+    def forward(self, input: Any, target: Any, var: Any) -> Any:
+        return ops.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+
+class KLDivLoss(Loss):
+    """The divergence of the target distribution from the input, which are log-probabilities."""
+
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+# ---- classes
+
+
+class NLLLoss(WeightedLoss):
+    """The negative log-likelihood of classes, given log-probabilities."""
+
+    def __init__(self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(weight, reduction=reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class CrossEntropyLoss(WeightedLoss):
+    """The negative log-likelihood of classes (or probabilities of classes), given scores.
+
+    >>> import undertow as ut
+    >>> loss = ut.nn.CrossEntropyLoss(label_smoothing=0.1)
+    >>> loss(ut.zeros(2, 4), ut.tensor([0, 3])).shape
+    undertow.Size([])
+    """
+
+    def __init__(
+        self,
+        weight: Any = None,
+        *,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, reduction=reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+class BCELoss(WeightedLoss):
+    """Binary cross entropy, given probabilities."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(Loss):
+    """Binary cross entropy, given scores."""
+
+    weight: Any
+    pos_weight: Any
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class MultiLabelSoftMarginLoss(WeightedLoss):
+    """Binary cross entropy of several classes, averaged over them."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+
+
+# ---- sequences
+
+
+class CTCLoss(Loss):
+    """The negative log-likelihood of sequences of classes, wherever in time they come.
+
+    >>> import undertow as ut
+    >>> log_probs = ut.zeros(5, 2, 3).log_softmax(2)
+    >>> ut.nn.CTCLoss()(log_probs, ut.tensor([[1, 2], [2, 2]]), [5, 5], [2, 2]).shape
+    undertow.Size([])
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
+# ---- margins
+
+
+class HingeEmbeddingLoss(Loss):
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+
+    def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.margin = margin
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+
+class SoftMarginLoss(Loss):
+    """log(1 + exp(-target * input))."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return ops.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+class CosineEmbeddingLoss(Loss):
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+
+    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.margin = margin
+
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+        return ops.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class MarginRankingLoss(Loss):
+    """max(0, -target * (input1 - input2) + margin)."""
+
+    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.margin = margin
+
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+        return ops.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class MultiLabelMarginLoss(Loss):
+    """A margin between every target class and every other."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiMarginLoss(WeightedLoss):
+    """A margin between the target class and every other."""
+
+    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean") -> None:
+        super().__init__(weight, reduction=reduction)
+        if p not in (1, 2):
+            raise ValueError("only p == 1 and p == 2 supported")
+        self.p, self.margin = p, margin
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return F.multi_margin_loss(
+            input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
+
+class TripletMarginLoss(Loss):
+    """max(0, distance to the positive - distance to the negative + margin)."""
+
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
+        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+        return ops.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class TripletMarginWithDistanceLoss(Loss):
+    """TripletMarginLoss with a distance of your own."""
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Any, Any], Any] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
+            )
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
+        self.margin, self.swap = margin, swap
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class LinearCrossEntropyLoss(WeightedLoss):
+    """A linear layer and the cross entropy of what it gives.
+
+    out_features  further dimensions of the loss
+    options       PyTorch's for computing in chunks, which is not done here: None
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+
+    def forward(self, input: Any, target: Any) -> Any:
+        shape = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            ops.reshape(self.linear.weight, (*shape, self.linear.in_features)),
+            target,
+            linear_bias=None if bias is None else ops.reshape(bias, shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )

@@ -1,0 +1,269 @@
+"""Pooling: the largest element or the mean of every window, in one, two and three dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow import ops
+from undertow.nn import functional as F
+from undertow.nn.layers.conv import each_dim
+from undertow.nn.module import Module
+
+
+class MaxPool(Module):
+    """What MaxPool1d, MaxPool2d and MaxPool3d have in common."""
+
+    function: Any
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+
+    def forward(self, input: Any) -> Any:
+        return self.function(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(MaxPool):
+    """The largest element of every window of (examples, channels, length)."""
+
+    function = staticmethod(ops.max_pool1d)
+
+
+class MaxPool2d(MaxPool):
+    """The largest element of every window of (examples, channels, height, width)."""
+
+    function = staticmethod(ops.max_pool2d)
+
+
+class MaxPool3d(MaxPool):
+    """The largest element of every window of (examples, channels, depth, height, width)."""
+
+    function = staticmethod(ops.max_pool3d)
+
+
+class MaxUnpool(Module):
+    """What MaxUnpool1d, MaxUnpool2d and MaxUnpool3d have in common."""
+
+    function: Any
+    dims: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = each_dim(kernel_size, self.dims)
+        self.stride = self.kernel_size if stride is None else each_dim(stride, self.dims)
+        self.padding = each_dim(padding, self.dims)
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+        return self.function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(MaxUnpool):
+    """The partial inverse of MaxPool1d."""
+
+    dims, function = 1, staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(MaxUnpool):
+    """The partial inverse of MaxPool2d."""
+
+    dims, function = 2, staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(MaxUnpool):
+    """The partial inverse of MaxPool3d."""
+
+    dims, function = 3, staticmethod(F.max_unpool3d)
+
+
+class AvgPool1d(Module):
+    """The mean of every window of (examples, channels, length)."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = each_dim(kernel_size, 1)
+        self.stride = each_dim(kernel_size if stride is None else stride, 1)
+        self.padding = each_dim(padding, 1)
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+
+    def forward(self, input: Any) -> Any:
+        return ops.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool(Module):
+    """What AvgPool2d and AvgPool3d have in common."""
+
+    function: Any
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.ceil_mode = padding, ceil_mode
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+
+    def forward(self, input: Any) -> Any:
+        return self.function(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(AvgPool):
+    """The mean of every window of (examples, channels, height, width)."""
+
+    function = staticmethod(ops.avg_pool2d)
+
+
+class AvgPool3d(AvgPool):
+    """The mean of every window of (examples, channels, depth, height, width)."""
+
+    function = staticmethod(ops.avg_pool3d)
+
+
+class LPPool(Module):
+    """What LPPool1d, LPPool2d and LPPool3d have in common."""
+
+    function: Any
+
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size = norm_type, kernel_size
+        self.stride, self.ceil_mode = stride, ceil_mode
+
+    def forward(self, input: Any) -> Any:
+        return self.function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(LPPool):
+    """The p-norm of every window of (examples, channels, length)."""
+
+    function = staticmethod(ops.lp_pool1d)
+
+
+class LPPool2d(LPPool):
+    """The p-norm of every window of (examples, channels, height, width)."""
+
+    function = staticmethod(ops.lp_pool2d)
+
+
+class LPPool3d(LPPool):
+    """The p-norm of every window of (examples, channels, depth, height, width)."""
+
+    function = staticmethod(ops.lp_pool3d)
+
+
+class AdaptivePool(Module):
+    """Pooling into a given number of windows (None: one for each element)."""
+
+    function: Any
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Any) -> Any:
+        return self.function(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(AdaptivePool):
+    """The means of `output_size` windows along the length."""
+
+    function = staticmethod(ops.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(AdaptivePool):
+    """The means of `output_size` windows over height and width."""
+
+    function = staticmethod(ops.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(AdaptivePool):
+    """The means of `output_size` windows over depth, height and width."""
+
+    function = staticmethod(ops.adaptive_avg_pool3d)
+
+
+class AdaptiveMaxPool(AdaptivePool):
+    """Adaptive pooling that can also give the places of the maxima."""
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: Any) -> Any:
+        return self.function(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool1d(AdaptiveMaxPool):
+    """The largest elements of `output_size` windows along the length."""
+
+    function = staticmethod(ops.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(AdaptiveMaxPool):
+    """The largest elements of `output_size` windows over height and width."""
+
+    function = staticmethod(ops.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(AdaptiveMaxPool):
+    """The largest elements of `output_size` windows over depth, height and width."""
+
+    function = staticmethod(ops.adaptive_max_pool3d)

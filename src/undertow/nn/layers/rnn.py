@@ -1,0 +1,312 @@
+"""Recurrent layers: RNN, LSTM and GRU over sequences, and their cells for single steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from undertow import ops
+from undertow.backend import cpu
+from undertow.graph.user_lines import warn_user
+from undertow.modes import current
+from undertow.nn import init
+from undertow.nn.functions.rnn.lstm_node import LSTMRecurrence
+from undertow.nn.functions.rnn.rnn_gru_node import GRURecurrence, RNNRecurrence
+from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step, run_packed, run_steps
+from undertow.nn.layers.linear import fresh
+from undertow.nn.module import Module
+from undertow.nn.utils.rnn import PackedSequence
+
+#: how many gates each kind has
+GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+class Weights(NamedTuple):
+    """The parameters of one layer in one direction."""
+
+    weight_ih: Any
+    weight_hh: Any
+    bias_ih: Any = None
+    bias_hh: Any = None
+    weight_hr: Any = None
+
+
+def step_of(mode: str) -> Step:
+    return {"LSTM": lstm_step, "GRU": gru_step}.get(mode) or rnn_step("tanh" if mode == "RNN_TANH" else "relu")
+
+
+def run_layer(mode: str, input: Any, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
+    """One layer in one direction: outputs of all steps, and the last state."""
+    if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().intercept is not None:
+        gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
+        inner = (weights.weight_hh, weights.bias_hh, weights.weight_hr)
+        if sizes is not None:
+            return run_packed(step_of(mode), gates, state, inner, reverse, sizes)
+        return run_steps(step_of(mode), gates, state, inner, reverse)
+    if mode == "LSTM":
+        out, h, c = LSTMRecurrence.apply(input, *state, *weights[:4], reverse)
+        return out, (h, c)
+    if mode == "GRU":
+        gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
+        out, h = GRURecurrence.apply(gates, state[0], weights.weight_hh, weights.bias_hh, reverse)
+        return out, (h,)
+    bias = None if weights.bias_ih is None else weights.bias_ih + weights.bias_hh
+    gates = ops.linear(input, weights.weight_ih, bias)
+    nonlinearity = "tanh" if mode == "RNN_TANH" else "relu"
+    out, h = RNNRecurrence.apply(gates, state[0], weights.weight_hh, nonlinearity, reverse)
+    return out, (h,)
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU have in common.
+
+    input is (steps, examples, features), (examples, steps, features) with batch_first, or (steps, features)
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
+        self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
+        self._check()
+        self._all_weights: list[list[str]] = []
+        for layer in range(num_layers):
+            for direction in range(1 + bidirectional):
+                self._add_layer(layer, direction, device, dtype)
+        self.reset_parameters()
+
+    def _check(self) -> None:
+        if isinstance(self.dropout, bool) or not 0 <= self.dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if self.dropout > 0 and self.num_layers == 1:
+            warn_user(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}"
+            )
+        for name in ("input_size", "hidden_size", "num_layers"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
+            if value <= 0:
+                raise ValueError(f"{name} must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+
+    @property
+    def _out_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _add_layer(self, layer: int, direction: int, device: Any, dtype: Any) -> None:
+        rows = GATES[self.mode] * self.hidden_size
+        columns = self.input_size if layer == 0 else self._out_size * (1 + self.bidirectional)
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, self._out_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        suffix = f"_l{layer}{'_reverse' if direction else ''}"
+        for name, shape in shapes.items():
+            setattr(self, name + suffix, fresh(*shape, device=device, dtype=dtype))
+        self._all_weights.append([name + suffix for name in shapes])
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew, uniform within 1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: there is no other layout of the weights. It exists so that programs can call it."""
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The parameters of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def _weights(self, number: int) -> Weights:
+        found = [getattr(self, name) for name in self._all_weights[number]]
+        if self.bias:
+            return Weights(*found)
+        return Weights(found[0], found[1], weight_hr=found[2] if self.proj_size else None)
+
+    # ---- running
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        packed = input if isinstance(input, PackedSequence) else None
+        sizes = None if packed is None else packed.batch_sizes.tolist()
+        x = input if packed is None else packed.data
+        single = packed is None and x.dim() == 2
+        self._check_input(x, packed is not None)
+        if single:
+            x = ops.unsqueeze(x, 1)
+        elif packed is None and self.batch_first:
+            x = ops.transpose(x, 0, 1)
+        examples = x.shape[1] if sizes is None else sizes[0]
+        state = self._first_state(x, examples, hx, single, packed)
+        out, last = self._run(x, state, sizes)
+        if packed is not None:
+            out = PackedSequence(out, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+            last = [in_order(s, packed.unsorted_indices) for s in last]
+        elif single:
+            out, last = ops.squeeze(out, 1), [ops.squeeze(s, 1) for s in last]
+        elif self.batch_first:
+            out = ops.transpose(out, 0, 1)
+        return out, (tuple(last) if self.mode == "LSTM" else last[0])
+
+    def _check_input(self, x: Any, packed: bool) -> None:
+        if x.dim() not in ((2,) if packed else (2, 3)):
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {x.dim()}D instead")
+        weight = getattr(self, self._all_weights[0][0])
+        if x.dtype != weight.dtype:
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"input.to({weight.dtype}), or convert model: model.to({x.dtype})"
+            )
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
+
+    def _first_state(self, x: Any, examples: int, hx: Any, single: bool, packed: Any) -> list[Any]:
+        """The states that were given, with a dimension of examples, or zeros."""
+        count = self.num_layers * (1 + self.bidirectional)
+        sizes = [self._out_size, self.hidden_size] if self.mode == "LSTM" else [self.hidden_size]
+        if hx is None:
+            return [ops.new_zeros(x, (count, examples, size)) for size in sizes]
+        given = list(hx) if self.mode == "LSTM" else [hx]
+        for name, state, size in zip(("hidden[0]", "hidden[1]"), given, sizes, strict=False):
+            expected = (count, size) if single else (count, examples, size)
+            if tuple(state.shape) != expected:
+                name = f"{name} size" if self.mode == "LSTM" else "hidden size"
+                raise RuntimeError(f"Expected {name} {expected}, got {list(state.shape)}")
+        given = [ops.unsqueeze(state, 1) for state in given] if single else given
+        return given if packed is None else [in_order(state, packed.sorted_indices) for state in given]
+
+    def _run(self, x: Any, state: list[Any], sizes: Any) -> tuple[Any, list[Any]]:
+        directions = 1 + self.bidirectional
+        firsts = list(zip(*[ops.unbind(part, 0) for part in state], strict=True))
+        lasts = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                number = layer * directions + direction
+                out, last = run_layer(self.mode, x, firsts[number], self._weights(number), direction == 1, sizes)
+                outputs.append(out)
+                lasts.append(last)
+            x = outputs[0] if directions == 1 else ops.cat(outputs, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                x = ops.dropout(x, self.dropout)
+        return x, [ops.stack(list(parts), 0) for parts in zip(*lasts, strict=True)]
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0,
+                 "bidirectional": False}  # fmt: skip
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                text += f", {name}={getattr(self, name)}"
+        return text
+
+
+def in_order(state: Any, indices: Any) -> Any:
+    return state if indices is None else ops.index_select(state, 1, indices)
+
+
+class RNN(RNNBase):
+    """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(
+            mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory: gates decide what the cell forgets, takes in and shows.
+
+    >>> import undertow as ut
+    >>> lstm = ut.nn.LSTM(3, 5, num_layers=2, batch_first=True)
+    >>> out, (h, c) = lstm(ut.ones(4, 7, 3))
+    >>> out.shape, h.shape
+    (undertow.Size([4, 7, 5]), undertow.Size([2, 4, 5]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+        )
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit: gates decide what the state forgets and takes in."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )

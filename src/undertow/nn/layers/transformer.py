@@ -1,0 +1,304 @@
+"""Transformers: layers of attention and feed-forward networks, with residual connections and layer norms."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+from undertow import ops
+from undertow.nn import init
+from undertow.nn.layers.containers import ModuleList
+from undertow.nn.layers.dropout import Dropout
+from undertow.nn.layers.linear import Linear
+from undertow.nn.layers.multihead_attention import MultiheadAttention
+from undertow.nn.layers.normalization import LayerNorm
+from undertow.nn.module import Module
+
+# named functions, because a layer that is pickled finds them by name
+
+
+def relu(input: Any) -> Any:
+    return ops.relu(input)
+
+
+def gelu(input: Any) -> Any:
+    return ops.gelu(input)
+
+
+def activation_of(activation: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if callable(activation):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return relu if activation == "relu" else gelu
+
+
+def clones(module: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(count)])
+
+
+class Layer(Module):
+    """What the layers of encoder and decoder have in common: the feed-forward network, and how blocks are joined."""
+
+    norm_first: bool
+    linear1: Linear
+    linear2: Linear
+    dropout: Dropout
+    activation: Any
+
+    def _add_feed_forward(self, d_model: int, dim_feedforward: int, dropout: float, bias: bool, kind: Any) -> None:
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **kind)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **kind)
+
+    def _feed_forward(self, x: Any) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _joined(self, x: Any, norm: Module, dropout: Module, block: Callable[[Any], Any]) -> Any:
+        """x plus what a block makes of it; the norm comes before the block, or behind the sum."""
+        if self.norm_first:
+            return x + dropout(block(norm(x)))
+        return norm(x + dropout(block(x)))
+
+
+class TransformerEncoderLayer(Layer):
+    """Self-attention, then a feed-forward network.
+
+    norm_first  norm the input of each block instead of the sum behind it
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    >>> layer(ut.randn(3, 5, 8)).shape
+    undertow.Size([3, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kind = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **kind)
+        self._add_feed_forward(d_model, dim_feedforward, dropout, bias, kind)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **kind)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **kind)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = activation_of(activation)
+
+    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+        def attend(x: Any) -> Any:
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+
+        x = self._joined(src, self.norm1, self.dropout1, attend)
+        return self._joined(x, self.norm2, self.dropout2, self._feed_forward)
+
+
+class TransformerDecoderLayer(Layer):
+    """Self-attention, attention to what the encoder gave, then a feed-forward network."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kind = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **kind)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **kind)
+        self._add_feed_forward(d_model, dim_feedforward, dropout, bias, kind)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **kind)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **kind)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **kind)
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+        self.activation = activation_of(activation)
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        def attend(x: Any) -> Any:
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
+
+        def look_at_memory(x: Any) -> Any:
+            return self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
+            )[0]
+
+        x = self._joined(tgt, self.norm1, self.dropout1, attend)
+        x = self._joined(x, self.norm2, self.dropout2, look_at_memory)
+        return self._joined(x, self.norm3, self.dropout3, self._feed_forward)
+
+
+def is_causal_mask(mask: Any, hint: bool | None) -> bool:
+    """Whether a mask is the causal one; the hint is believed, as in PyTorch."""
+    if hint is not None or mask is None:
+        return hint is True
+    expected = Transformer.generate_square_subsequent_mask(mask.shape[-2], mask.device, mask.dtype)
+    return mask.shape == expected.shape and bool(ops.equal(mask, expected))
+
+
+class TransformerEncoder(Module):
+    """Encoder layers one after the other: copies of the one given."""
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = clones(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+
+    def forward(
+        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
+    ) -> Any:
+        causal = is_causal_mask(mask, is_causal)
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """Decoder layers one after the other: copies of the one given."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = clones(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        causal = is_causal_mask(tgt_mask, tgt_is_causal)
+        for layer in self.layers:
+            tgt = layer(
+                tgt,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder that reads the source, and a decoder that attends to it."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kind = {"device": device, "dtype": dtype}
+        shared = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        new_norm = lambda: LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*shared, **kind), num_encoder_layers, new_norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*shared, **kind), num_decoder_layers, new_norm()
+        )
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+
+    def forward(
+        self,
+        src: Any,
+        tgt: Any,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        self._check(src, tgt)
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            tgt_is_causal,
+            memory_is_causal,
+        )
+
+    def _check(self, src: Any, tgt: Any) -> None:
+        batch = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.shape[batch] != tgt.shape[batch]:
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+        """The mask that lets every place see itself and those before it: -inf above the diagonal, else 0."""
+        return ops.triu(ops.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)

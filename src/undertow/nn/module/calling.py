@@ -1,0 +1,263 @@
+"""Calling a Module: forward, and the hooks around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from undertow.graph.hooks import RemovableHandle, add_hook
+from undertow.nn.module.backward_hooks import BackwardWatch
+from undertow.nn.module.old_backward_hooks import BOTH, watch_last_node
+from undertow.nn.module.state_dict import Stateful
+from undertow.tensor import Tensor
+
+
+class Hook(NamedTuple):
+    """A hook and how it wants to be called."""
+
+    function: Callable[..., Any]
+    with_kwargs: bool = False
+    always_call: bool = False
+
+
+class Hooks:
+    """The hooks around the calls of one module, or of all modules."""
+
+    def __init__(self) -> None:
+        self.forward_pre: OrderedDict[int, Any] = OrderedDict()
+        self.forward: OrderedDict[int, Any] = OrderedDict()
+        self.backward_pre: OrderedDict[int, Any] = OrderedDict()
+        self.backward: OrderedDict[int, Any] = OrderedDict()
+        self.old_backward: OrderedDict[int, Any] = OrderedDict()
+
+
+def add(hooks: OrderedDict[int, Any], hook: Hook, prepend: bool) -> RemovableHandle:
+    handle = add_hook(hooks, hook)  # type: ignore[arg-type]
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+#: hooks around the calls of every module; a list of none or one, so that asking for them is one truth test
+EVERYWHERE: list[Hooks] = []
+
+
+def everywhere() -> Hooks:
+    if not EVERYWHERE:
+        EVERYWHERE.append(Hooks())
+    return EVERYWHERE[0]
+
+
+class Called(Stateful):
+    """The part of Module that runs forward."""
+
+    _undertow_hooks: Hooks | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass defines it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._undertow_hooks is None and not EVERYWHERE:
+            return self.forward(*args, **kwargs)
+        return Call(self, args, kwargs).run()
+
+    # ---- hooks
+
+    def _own_hooks(self) -> Hooks:
+        if self._undertow_hooks is None:
+            self.__dict__["_undertow_hooks"] = Hooks()
+        return self._undertow_hooks  # type: ignore[return-value]
+
+    @property
+    def _forward_pre_hooks(self) -> OrderedDict[int, Any]:
+        return self._own_hooks().forward_pre
+
+    @property
+    def _forward_hooks(self) -> OrderedDict[int, Any]:
+        return self._own_hooks().forward
+
+    @property
+    def _backward_pre_hooks(self) -> OrderedDict[int, Any]:
+        return self._own_hooks().backward_pre
+
+    @property
+    def _backward_hooks(self) -> OrderedDict[int, Any]:
+        return self._own_hooks().backward
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before forward; what it returns, if not None, are the arguments.
+
+        with_kwargs  call `hook(module, args, kwargs)`, which returns None or (args, kwargs)
+        prepend      before the hooks that are there already
+        """
+        return add(self._own_hooks().forward_pre, Hook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call `hook(module, args, output)` after forward; what it returns, if not None, is the output.
+
+        with_kwargs  call `hook(module, args, kwargs, output)`
+        always_call  also if forward, or another hook, raises
+
+        >>> import undertow as ut
+        >>> layer = ut.nn.Linear(2, 3)
+        >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
+        >>> y = layer(ut.ones(1, 2))
+        undertow.Size([1, 3])
+        """
+        return add(self._own_hooks().forward, Hook(hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_outputs)` when the gradients of the outputs are there; it may return others."""
+        return add(self._own_hooks().backward_pre, Hook(hook), prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_inputs, grad_outputs)` when the gradients of the inputs are there.
+
+        What it returns, if not None, takes the place of the gradients of the inputs.
+
+        >>> import undertow as ut
+        >>> layer = ut.nn.ReLU()
+        >>> handle = layer.register_full_backward_hook(lambda module, inputs, outputs: print(inputs[0].tolist()))
+        >>> layer(ut.tensor([-1.0, 2.0], requires_grad=True)).sum().backward()
+        [0.0, 1.0]
+        """
+        if self._own_hooks().old_backward:
+            raise RuntimeError(BOTH)
+        return add(self._own_hooks().backward, Hook(hook), prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, grad_inputs, grad_outputs)` with the gradients of the module's last operation.
+
+        Deprecated: `register_full_backward_hook` gives those of the module.
+        """
+        if self._own_hooks().backward:
+            raise RuntimeError(BOTH)
+        return add(self._own_hooks().old_backward, Hook(hook), False)
+
+
+class Call:
+    """One call of a module that is hooked, or while hooks are on every module."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+        self.hooks = [*EVERYWHERE, *([] if module._undertow_hooks is None else [module._undertow_hooks])]
+
+    def all_of(self, kind: str) -> list[tuple[int, Hook]]:
+        return [item for hooks in self.hooks for item in getattr(hooks, kind).items()]
+
+    def run(self) -> Any:
+        try:
+            return self.run_hooked()
+        except Exception:
+            self.run_left_over()
+            raise
+
+    def run_hooked(self) -> Any:
+        for _, hook in self.all_of("forward_pre"):
+            self.before(hook)
+        watch = self.make_watch()
+        if watch is not None:
+            self.args = watch.around_inputs(self.args)
+        self.result = self.module.forward(*self.args, **self.kwargs)
+        for id, hook in self.all_of("forward"):
+            self.called.add(id)
+            self.after(hook)
+        if watch is not None:
+            if not isinstance(self.result, Tensor | tuple):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
+                    f"received {type(self.result)}",
+                    stacklevel=4,
+                )
+            self.result = watch.around_outputs(self.result)
+        old = [hook.function for _, hook in self.all_of("old_backward")]
+        if old:
+            watch_last_node(self.module, self.args, self.result, old)
+        return self.result
+
+    def make_watch(self) -> BackwardWatch | None:
+        hooks = [hook.function for _, hook in self.all_of("backward")]
+        pre_hooks = [hook.function for _, hook in self.all_of("backward_pre")]
+        return BackwardWatch(self.module, hooks, pre_hooks) if hooks or pre_hooks else None
+
+    def before(self, hook: Hook) -> None:
+        if not hook.with_kwargs:
+            found = hook.function(self.module, self.args)
+            if found is not None:
+                self.args = found if isinstance(found, tuple) else (found,)
+            return
+        found = hook.function(self.module, self.args, self.kwargs)
+        if found is None:
+            return
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise RuntimeError(
+                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {found}."
+            )
+        self.args, self.kwargs = found
+
+    def after(self, hook: Hook) -> None:
+        kwargs = (self.kwargs,) if hook.with_kwargs else ()
+        found = hook.function(self.module, self.args, *kwargs, self.result)
+        if found is not None:
+            self.result = found
+
+    def run_left_over(self) -> None:
+        """After an error: the hooks that want to be called in any case and have not been."""
+        for id, hook in self.all_of("forward"):
+            if hook.always_call and id not in self.called:
+                try:
+                    self.after(hook)
+                except Exception as error:
+                    warnings.warn(
+                        "module forward hook with ``always_call=True`` raised an exception that was silenced as "
+                        f"another error was raised in forward: {error}",
+                        stacklevel=4,
+                    )
+
+
+# ---- hooks on every module
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, args)` before the forward of any module."""
+    return add(everywhere().forward_pre, Hook(hook), False)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call `hook(module, args, output)` after the forward of any module."""
+    return add(everywhere().forward, Hook(hook, with_kwargs, always_call), False)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_outputs)` for any module."""
+    return add(everywhere().backward_pre, Hook(hook), False)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_inputs, grad_outputs)` for any module."""
+    if everywhere().old_backward:
+        raise RuntimeError(BOTH)
+    return add(everywhere().backward, Hook(hook), False)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_backward_hook` for any module."""
+    if everywhere().backward:
+        raise RuntimeError(BOTH)
+    return add(everywhere().old_backward, Hook(hook), False)

@@ -1,0 +1,175 @@
+"""Turning what a user passed into the arrays an operation computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import ArrayNamespace, cpu, dtypes
+from undertow.ops.arguments.sizes import broadcast_problem
+from undertow.tensor import Extra, Tensor
+
+NUMBERS = (bool, int, float, complex)
+
+
+def number_tensor(number: Any) -> Tensor:
+    """A Python number as a 0-d tensor that yields to every other operand in type promotion."""
+    category = dtypes.NUMBER_CATEGORY[next(t for t in NUMBERS if isinstance(number, t))]
+    dtype = {2: dtypes.float64, 3: dtypes.complex128}.get(category, dtypes.number_dtype(category))
+    tensor = Tensor(cpu.asarray(number, dtype=dtype), cpu)
+    tensor._extra = Extra()
+    tensor._extra.is_number = True
+    return tensor
+
+
+#: operations that are operators -> what Python calls on the right operand when the left one gives up
+REFLECTED = {
+    "add": "__radd__", "sub": "__rsub__", "mul": "__rmul__", "true_divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "pow": "__rpow__", "eq": "__eq__", "ne": "__ne__",
+    "lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__",
+}  # fmt: skip
+
+
+class ForeignOperandError(TypeError):
+    """An operand that is no tensor, of a class that may know what to do instead.
+
+    It has `__undertow_function__`; or, as the labelled arrays of xarray, `__array_ufunc__` and operators of its own.
+    """
+
+    def __init__(self, message: str, value: Any) -> None:
+        super().__init__(message)
+        self.value = value
+
+    def answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operand's class makes of the operation; this error if nothing."""
+        kind = type(self.value)
+        if hasattr(kind, "__undertow_function__"):
+            result = kind.__undertow_function__(name, args, kwargs)
+        else:
+            result = self.reflected(name, **kwargs) if name in REFLECTED and not args else NotImplemented
+        if result is NotImplemented:
+            raise self
+        return result
+
+    def reflected(self, name: str, input: Any, other: Any = None, alpha: Any = 1, exponent: Any = None) -> Any:
+        right = exponent if name == "pow" else other
+        if right is not self.value or alpha != 1 or not isinstance(input, Tensor):
+            return NotImplemented
+        return getattr(type(right), REFLECTED[name])(right, input)
+
+
+def as_operand(op: str, name: str, value: Any) -> Tensor:
+    """`value` as a tensor: tensors as they are, arrays without copying, Python numbers as 0-d tensors."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, NUMBERS):
+        return number_tensor(value)
+    if isinstance(value, cpu.generic):
+        return number_tensor(value.item())
+    if isinstance(value, cpu.ndarray):
+        if not dtypes.is_storable(value.dtype):
+            raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
+        return Tensor(value, cpu)
+    message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
+    if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
+        raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
+    raise TypeError(message)
+
+
+def as_operands(op: str, names: tuple[str, ...], values: tuple[Any, ...], optional: tuple[str, ...]) -> list[Any]:
+    return [
+        None if value is None and name in optional else as_operand(op, name, value)
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def same_device(op: str, tensors: tuple[Tensor, ...]) -> ArrayNamespace:
+    """The namespace that all operands share; a CPU 0-d tensor goes anywhere."""
+    spaces = {id(t._xp): t._xp for t in tensors if t._array.ndim or t._xp is not cpu}
+    if len(spaces) > 1:
+        devices = ", ".join(str(xp.device) for xp in spaces.values())
+        raise RuntimeError(
+            f"{op}(): Expected all tensors to be on the same device, but found at least two devices, {devices}. "
+            "Move one of them with .to(device)."
+        )
+    return next(iter(spaces.values()), cpu)
+
+
+def type_name(array: Any) -> str:
+    """PyTorch's name of an array's dtype: Long, ComplexFloat, ..."""
+    return dtypes.SCALAR_NAMES[array.dtype]
+
+
+def require_kinds(kernel: str, array: Any, kinds: str, cure: str = "convert the input with .to(dtype)") -> None:
+    """Refuse, under the kernel's name in PyTorch, what has a dtype of another kind than `kinds`."""
+    if dtypes.kind_of(array.dtype) not in kinds:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(array)}': {cure}")
+
+
+def require_order(kernel: str, array: Any) -> None:
+    if array.dtype.kind == "c":
+        require_kinds(kernel, array, "biuf", "complex numbers have no order. Take abs(), real or imag first.")
+
+
+def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
+    """Raise PyTorch's error for what NumPy refused in an elementwise operation, if there is one."""
+    arrays = tuple(a for a in arrays if a is not None)
+    problem = broadcast_problem([a.shape for a in arrays])
+    if problem is not None:
+        shapes = " and ".join(str(list(array.shape)) for array in arrays)
+        raise RuntimeError(f"{problem}: {op} was given shapes {shapes}, which do not broadcast") from None
+    if isinstance(error, OverflowError):
+        raise RuntimeError(
+            f"value cannot be converted to type {arrays[0].dtype} without overflow: {op} was given a Python "
+            "number outside that type's range. Convert the tensor to a wider dtype first."
+        ) from None
+    if isinstance(error, TypeError) and ("ufunc" in str(error) or "numpy boolean" in str(error)):
+        names = ", ".join(dict.fromkeys(map(type_name, arrays)))
+        raise NotImplementedError(f"\"{op}\" not implemented for '{names}'") from None
+
+
+def result_type_of(operands: tuple[Any, ...]) -> Any:
+    """PyTorch's result dtype for tensors and Python numbers."""
+    dims: list[Any] = []
+    zero_dims: list[Any] = []
+    numbers: list[int] = []
+    for operand in operands:
+        if not isinstance(operand, Tensor):
+            numbers.append(dtypes.NUMBER_CATEGORY[next(t for t in NUMBERS if isinstance(operand, t))])
+        elif operand._extra is not None and operand._extra.is_number:
+            numbers.append(dtypes.CATEGORY[operand._array.dtype.kind])
+        else:
+            (dims if operand._array.ndim else zero_dims).append(operand._array.dtype)
+    return dtypes.combine(dims, zero_dims, numbers)
+
+
+def result_type(tensor1: Any, tensor2: Any) -> Any:
+    """The dtype an arithmetic operation on these two tensors or Python numbers would have.
+
+    >>> import undertow as ut
+    >>> ut.result_type(ut.tensor([1, 2], dtype=ut.int32), 1.0)
+    dtype('float32')
+    """
+    tensor1 = as_operand("result_type", "tensor1", tensor1)
+    tensor2 = as_operand("result_type", "tensor2", tensor2)
+    return result_type_of((tensor1, tensor2))
+
+
+def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
+    """The operands' arrays, cast to their common dtype ("float": at least the default float)."""
+    dtype = result_type_of(operands)
+    if policy == "float" and not dtypes.is_differentiable(dtype):
+        dtype = dtypes.get_default_dtype()
+    return [o._array if o._array.dtype is dtype else o._array.astype(dtype) for o in operands]
+
+
+def promote_number(array: Any, number: Any, policy: str) -> Any:
+    """The array, cast to what it promotes to beside a Python number."""
+    dtype = result_type_of((Tensor(array, cpu), number))
+    if policy == "float" and not dtypes.is_differentiable(dtype):
+        dtype = dtypes.get_default_dtype()
+    return array.astype(dtype)
+
+
+def float_array(array: Any) -> Any:
+    """Integers as the default float dtype; anything else as it is."""
+    return array if array.dtype.kind in "fc" else array.astype(dtypes.get_default_dtype())

@@ -1,0 +1,188 @@
+"""Making tensors in the likeness of others: `zeros_like(t)` with its shape, `t.new_zeros(2, 3)` with another one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from undertow.backend import cpu, dtypes, namespace_of
+from undertow.ops.create.creation import (
+    as_number,
+    empty,
+    empty_strided,
+    fit,
+    full,
+    leaf,
+    new_from,
+    ones,
+    zeros,
+)
+from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.tensor import Size, Tensor, share_memory
+from undertow.tensor.facts import as_memory_format, made_in_order
+from undertow.tensor.tensor import requires_grad
+
+
+def _filled(xp: Any, input: Any, fill_value: Any, dtype: Any, order: str) -> Any:
+    out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
+    out.fill(fill_value)
+    return out
+
+
+# an operation, so that it sees what vmap and forward mode make of its input; the values of the input play no part
+_full_like = nondifferentiable("_full_like", forward=_filled, inputs=("input",), batch=ELEMENTWISE)
+
+
+# ---- the same shape
+
+
+def like(name: str, default_fill: Any = None) -> Any:
+    """`zeros_like`, `ones_like` or `empty_like`."""
+
+    def function(
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        return fill_like(name, input, default_fill, dtype, device, requires_grad, memory_format)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name.removesuffix('_like')}` with the shape, dtype and device of `input`."
+    return composite(function)
+
+
+def fill_like(
+    name: str, input: Any, fill: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Tensor:
+    make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)
+    return made_like(name, input, make, dtype, device, requires_grad, memory_format)
+
+
+def made_like(
+    name: str, input: Any, make: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Tensor:
+    """`make(dtype, order)`, with the dtype of `input` unless another is given."""
+    if isinstance(input, cpu.ndarray):
+        input = Tensor(input, cpu)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if device is not None and namespace_of(device) is not input._xp:
+        raise RuntimeError(f"{name}(): the input is on {input._xp.device}; move it to {device} first")
+    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
+    format = as_memory_format(memory_format)
+    made: Tensor = make(dtype, format.order)
+    if format.dims is not None:
+        made = REGISTRY["contiguous"].function(made, format)
+    return leaf(made._array, made._xp, True) if requires_grad else made
+
+
+zeros_like = like("zeros_like", 0)
+ones_like = like("ones_like", 1)
+empty_like = like("empty_like", 0)
+
+
+@composite
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """`full` with the shape, dtype and device of `input`."""
+    number = as_number("full_like", "fill_value", fill_value)
+    return fill_like("full_like", input, number, dtype, device, requires_grad, memory_format)
+
+
+adapter("zeros_like")(zeros_like)
+adapter("ones_like")(ones_like)
+adapter("full_like")(full_like)
+
+
+# ---- another shape
+
+
+@composite
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
+    """`tensor(data)` with the dtype and device of `input`."""
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, "new_tensor")
+    return new_from(data, dtype, input._xp.device if device is None else device, requires_grad)
+
+
+def options_of(input: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a `new_*` call, with the dtype and device of `input` where none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": input._array.dtype, "device": input._xp.device, **given}
+
+
+def in_each_example(input: Tensor, made: Tensor) -> Tensor:
+    """A new tensor; under vmap one for each example, if `input` is a batch, so that it can be changed in place."""
+    if not isinstance(getattr(input, "_dim", None), int) or requires_grad(made):
+        return made
+    nothing = REGISTRY["sum"].function(zeros_like(input))
+    return REGISTRY["add"].function(made, recorded.astype(nothing, made._array.dtype))
+
+
+@composite
+def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`empty` with the dtype and device of `input`."""
+    return in_each_example(input, empty(*shape, **options_of(input, options)))
+
+
+@composite
+def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`zeros` with the dtype and device of `input`."""
+    return in_each_example(input, zeros(*shape, **options_of(input, options)))
+
+
+@composite
+def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """`ones` with the dtype and device of `input`."""
+    return in_each_example(input, ones(*shape, **options_of(input, options)))
+
+
+@composite
+def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
+    """`full` with the dtype and device of `input`."""
+    return in_each_example(input, full(size, fill_value, **options_of(input, options)))
+
+
+@composite
+def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """`empty_strided` with the dtype and device of `input`."""
+    return empty_strided(size, stride, **options_of(input, options))
+
+
+def new(input: Tensor, *args: Any) -> Tensor:
+    """The legacy constructor: sizes give an uninitialised tensor, a sequence its data, nothing an empty tensor."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], Size):
+        return new_tensor(input, args[0])
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        alias = leaf(args[0]._array, args[0]._xp, False)
+        share_memory(args[0], alias)
+        return alias
+    return new_empty(input, *(args or (0,)))
+
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS = {"new": new}

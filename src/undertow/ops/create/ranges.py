@@ -1,0 +1,142 @@
+"""Sequences of numbers: arange, linspace, logspace."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import cpu, dtypes, namespace_of
+from undertow.ops.create.creation import as_int, as_number, leaf
+from undertow.ops.declare import composite
+from undertow.tensor import Tensor
+
+
+@composite
+def arange(
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers from `start` (0 if left out) up to but not including `end`, `step` apart.
+
+    >>> import undertow as ut
+    >>> ut.arange(3), ut.arange(1, 2, 0.5)
+    (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
+    """
+    if end is None:
+        start, end = 0, start
+    if end is None:
+        raise TypeError('arange() missing 1 required positional arguments: "end"')
+    bounds = [
+        as_number("arange", name, number)
+        for name, number in (("start", 0 if start is None else start), ("end", end), ("step", step))
+    ]
+    dtype = range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
+    if dtypes.kind_of(dtype) not in "iuf":
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
+    xp = cpu if device is None else namespace_of(device)
+    return leaf(range_array(bounds, dtype, xp), xp, requires_grad)
+
+
+def range_dtype(bounds: list[Any]) -> Any:
+    if any(isinstance(b, complex) for b in bounds):
+        raise RuntimeError("value cannot be converted to type double without overflow: arange() takes real numbers")
+    return dtypes.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
+
+
+def range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
+    if not all(math.isfinite(b) for b in bounds[:2]):
+        raise RuntimeError(f"unsupported range: {bounds[0]} -> {bounds[1]}")
+    if dtype is dtypes.int64:  # numbers lose their fraction before they are counted; in other dtypes, afterwards
+        bounds = [int(b) for b in bounds]
+    start, end, step = bounds
+    if not step:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError(f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}")
+    if dtype is dtypes.int64:
+        return xp.arange(start, end, step, dtype)
+    if dtype.kind in "iu":
+        count = math.ceil((end - start) / step)
+        return (int(start) + int(step) * xp.arange(count, dtype=dtypes.int64)).astype(dtype, copy=False)
+    count = math.ceil((end - start) / step)
+    return (start + step * xp.arange(count, dtype=dtypes.float64)).astype(dtype, copy=False)
+
+
+@composite
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """`steps` numbers at equal distances, from `start` to `end`, both included.
+
+    >>> import undertow as ut
+    >>> ut.linspace(0, 1, 3)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    dtype, values, xp = spaced("linspace", start, end, steps, dtype, device)
+    return leaf(values.astype(dtype, copy=False), xp, requires_grad)
+
+
+@composite
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The powers of `base` with exponents at equal distances, from `start` to `end`."""
+    dtype, exponents, xp = spaced("logspace", start, end, steps, dtype, device)
+    return leaf(xp.power(base, exponents).astype(dtype, copy=False), xp, requires_grad)
+
+
+def spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device: Any) -> tuple[Any, Any, Any]:
+    """The dtype, the numbers at equal distances in double precision, and the namespace."""
+    for name, value in (("start", start), ("end", end)):
+        if isinstance(value, Tensor) and value._array.ndim:
+            raise RuntimeError(
+                f"{function} only supports 0-dimensional start and end tensors, but got {name} with "
+                f"{value._array.ndim} dimension(s)."
+            )
+    start, end = as_number(function, "start", start), as_number(function, "end", end)
+    steps = as_int(function, "steps", steps)
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
+    complex_ = isinstance(start, complex) or isinstance(end, complex)
+    if dtype is None:
+        dtype = dtypes.number_dtype(3 if complex_ else 2)
+    dtype = dtypes.as_dtype(dtype, function)
+    if complex_ and dtype.kind != "c":
+        raise RuntimeError(f"{function}: complex start or end needs a complex dtype, got {dtype}")
+    xp = cpu if device is None else namespace_of(device)
+    return dtype, equal_distances(start, end, steps, dtype, xp), xp
+
+
+def equal_distances(start: Any, end: Any, steps: int, dtype: Any, xp: Any) -> Any:
+    """Counted from both ends towards the middle, so that both are met exactly and reversal is symmetric."""
+    wide = dtypes.complex128 if dtype.kind == "c" else dtypes.float64
+    if steps < 2:
+        return xp.full(steps, start, wide)
+    step = (end - start) / (steps - 1)
+    half = steps // 2
+    numbers = xp.arange(steps, dtype=dtypes.float64)
+    return xp.concatenate([start + step * numbers[:half], end - step * (steps - 1 - numbers[half:])]).astype(wide)

@@ -1,0 +1,166 @@
+"""Tensors into other tensors: dtype, device, and iteration. Plain functions that `methods.py` makes methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from undertow.backend import Device, cpu, dtypes, namespace_of
+from undertow.ops.create.creation import convert
+from undertow.ops.declare import REGISTRY, primitive
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.tensor import Tensor
+from undertow.tensor.facts import is_laid_out, type_name
+from undertow.torch_names.typed_tensors import TensorType
+
+
+def moved(xp: Any, input: Any, dtype: Any, source: Any, target: Any) -> Any:
+    copy = target.take_over(input)
+    return copy if copy.dtype == dtype else copy.astype(dtype)
+
+
+_to_device = primitive(
+    "_to_device",
+    forward=moved,
+    vjp={"input": lambda xp, g, source, target: xp._to_device(g, g.dtype, target, source)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    node="ToCopyBackward0",
+    moves_to="target",
+    check_output=True,
+)
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The tensor with another dtype and/or on another device: itself if nothing changes, else a recorded copy.
+
+    to(dtype), to(device), to(device, dtype), to(other), each with non_blocking=False, copy=False, memory_format=None
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2)
+    >>> x.to(ut.float64).dtype == ut.float64, x.to("cpu") is x
+    (True, True)
+    """
+    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.dtype):
+        return convert(self, dtypes.as_dtype(args[0], "to"), self._xp)
+    dtype, device, copy, format = to_arguments(*args, **kwargs)
+    xp = self._xp if device is None else namespace_of(device)
+    result = convert(self, None if dtype is None else dtypes.as_dtype(dtype, "to"), xp)
+    if result is self and copy:
+        result = REGISTRY["clone"].function(self)
+    return in_order(result, format)
+
+
+def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """dtype, device, copy and memory format from any of the forms of `to`."""
+    first = args[0] if args else kwargs.pop("other", None)
+    if isinstance(first, Tensor):
+        names = ["other", "non_blocking", "copy"]
+    elif args and not is_device(first):
+        names = ["dtype", "non_blocking", "copy"]
+    else:
+        names = ["device", "dtype", "non_blocking", "copy"]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    unknown = set(given) - {"other", "device", "dtype", "non_blocking", "copy", "memory_format"}
+    flags = [given.get(name, False) for name in ("non_blocking", "copy")]
+    if len(args) > len(names) or unknown or not all(isinstance(flag, bool) for flag in flags):
+        shown = ", ".join([*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({shown}), but expected one of: (device, dtype), "
+            "(dtype), (other), each with non_blocking=, copy=, memory_format="
+        )
+    if isinstance(first, Tensor):
+        given |= {"dtype": first._array.dtype, "device": first._xp.device}
+    return given.get("dtype"), given.get("device"), flags[1], given.get("memory_format")
+
+
+def is_device(value: Any) -> bool:
+    return value is None or isinstance(value, (str, Device))
+
+
+def in_order(tensor: Tensor, format: Any) -> Tensor:
+    """The tensor in the memory format asked for."""
+    if is_laid_out(tensor._array, format):
+        return tensor
+    return REGISTRY["contiguous"].function(tensor, format)
+
+
+def caster(name: str, dtype: Any) -> Callable[..., Tensor]:
+    """`tensor.float()` and its kin."""
+
+    def cast(self: Tensor, memory_format: Any = None) -> Tensor:
+        return in_order(convert(self, dtype, self._xp), memory_format)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"The tensor as {dtype}: itself if it is that already."
+    return cast
+
+
+CASTS = {
+    "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32,
+    "long": dtypes.int64, "half": dtypes.float16, "float": dtypes.float32, "double": dtypes.float64,
+    "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}  # fmt: skip
+
+
+def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor as bfloat16: itself if it is that already."""
+    return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format)
+
+
+_DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
+
+
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignored: Any) -> Any:
+    """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor."""
+    if dtype is None:
+        return type_name(self)
+    if isinstance(dtype, str):
+        dtype = dtype_of_type_name(dtype)
+    elif isinstance(dtype, TensorType):
+        dtype = dtype.dtype
+    return convert(self, dtypes.as_dtype(dtype, "type"), self._xp)
+
+
+def dtype_of_type_name(name: str) -> Any:
+    package, _, last = name.rpartition(".")
+    if package in ("undertow", "torch") and last == "BFloat16Tensor":
+        return dtypes.bfloat16()
+    if package not in ("undertow", "torch") or last not in _DTYPE_OF_TYPE:
+        raise ValueError(f"invalid type: '{name}'")
+    return _DTYPE_OF_TYPE[last]
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor with the dtype and on the device of another."""
+    return convert(self, other._array.dtype, other._xp)
+
+
+def cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor on the CPU: itself if it is there already."""
+    return in_order(convert(self, None, cpu), memory_format)
+
+
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor on a GPU, if there is one."""
+    return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def iterate(self: Tensor) -> Iterator[Tensor]:
+    """`iter(tensor)`: over its slices along the first dimension."""
+    if self._array.ndim == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(REGISTRY["unbind"].function(self, 0))
+
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS: dict[str, Callable[..., Any]] = {name: caster(name, dtype) for name, dtype in CASTS.items()}
+METHODS |= {
+    "__iter__": iterate,
+    "bfloat16": bfloat16,
+    "cpu": cpu_,
+    "cuda": cuda,
+    "to": to,
+    "type": type_,
+    "type_as": type_as,
+}

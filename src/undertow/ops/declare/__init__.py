@@ -1,0 +1,126 @@
+"""Declaring an operation: one entry gives the function, its Node class, what it saves, and all its rules.
+
+    sin = primitive(
+        "sin",
+        forward=lambda xp, input: xp.sin(input),
+        vjp={"input": lambda xp, g, input: g * xp.conj(xp.cos(input))},
+        jvp=ELEMENTWISE,
+        batch=ELEMENTWISE,
+        promote="float",
+    )
+
+`forward` takes arrays. The keys of `vjp` are its tensor inputs (value None: an input without derivative, such as an
+index); the rest of its arguments are parameters. A rule names what it uses after `xp, g`, and exactly that is saved:
+
+    an input, `out`              a tensor, released after use, saved only if a rule that names it will run
+    `<input>_shape`, `<input>_dtype`, a parameter    a plain value
+    `<input>_by_columns`         whether a matrix lies in memory column by column, so that its gradient can, too
+
+Rules return the gradient in any shape that broadcasting made: the engine sums it down, and casts it.
+
+The function and the Node's `pull` are compiled from a template when declared (see templates.py), so a call looks
+nothing up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from undertow.backend import ArrayNamespace, cpu
+from undertow.ops.declare import templates
+from undertow.ops.declare.list_of_tensors import build_variadic
+from undertow.ops.declare.op import REGISTRY as REGISTRY
+from undertow.ops.declare.op import Joint as Joint
+from undertow.ops.declare.op import Op as Op
+from undertow.ops.declare.op import Vjp
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import Rule
+
+
+def primitive(
+    name: str, forward: Callable[..., Any], vjp: Mapping[str, Vjp] | Joint, jvp: Any, batch: Any, **options: Any
+) -> Any:
+    """Declare a differentiable operation and return its function.
+
+    node       the Node's class name, if not NameBackward0
+    promote    None: operands keep their dtypes; "same": PyTorch's promotion of the differentiable inputs;
+               "float": that, and integers become the default float dtype
+    number     the input that may be a Python number on a path of its own (`x * 2.0`)
+    number_node   the Node's class name on that path, where it differs
+    number_edge   whether its node still has a (None) edge for the number, as PyTorch's has for most
+    optional   inputs that may be None
+    outputs    names of the outputs when forward returns a tuple, or "list" when their number varies;
+               rules then get `g` as a list (None where nothing flowed) - or, when only one output is
+               differentiable, just that output's gradient, and never None
+    nondifferentiable   those outputs that have no gradient (indices)
+    check_output        the output may be of integer dtype, and then has no gradient
+    moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
+    widens              whether bfloat16 is computed in float32 (arguments/bfloat16.py); False: the forward knows of it
+    exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
+    """
+    return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
+
+
+def variadic(
+    name: str, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Any, batch: Any, **options: Any
+) -> Any:
+    """Declare an operation on a list of tensors, `forward(xp, tensors, ...)`; its rule: list_of_tensors.py."""
+    return register(Op(name, forward, {"tensors": vjp}, kind="variadic", jvp=jvp, batch=batch, **options))
+
+
+def view(name: str, forward: Callable[..., Any], vjp: Mapping[str, Vjp], batch: Any, **options: Any) -> Any:
+    """Declare an operation whose output shows the memory of its single tensor input. Views are linear."""
+    return register(Op(name, forward, vjp, kind="view", jvp=Rule.LINEAR, batch=batch, **options))
+
+
+def nondifferentiable(name: str, forward: Callable[..., Any], inputs: tuple[str, ...], **options: Any) -> Any:
+    """Declare an operation that has no derivative because its values are not continuous (or not numbers)."""
+    return register(Op(name, forward, dict.fromkeys(inputs), kind="nondifferentiable", **options))
+
+
+def composite(function: Callable[..., Any]) -> Any:
+    """Register a function made of other operations: their rules are its rules."""
+    op = Op.__new__(Op)
+    op.name, op.kind, op.forward, op.function = function.__name__, "composite", function, function
+    op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
+    function.op = op  # type: ignore[attr-defined]
+    REGISTRY[op.name] = op
+    return function
+
+
+def register(op: Op) -> Any:
+    if op.name in REGISTRY:
+        raise TypeError(f"the operation {op.name!r} is declared twice")
+    (build_variadic if op.kind == "variadic" else templates.build)(op)
+    REGISTRY[op.name] = op
+    if not hasattr(cpu, op.name):
+        ArrayNamespace.define(op.name, op.forward)
+        setattr(recorded, op.name, op.function)
+    elif op.batch is Rule.ELEMENTWISE or op.name in SAME_IN_NUMPY:
+        setattr(recorded, op.name, op.function)
+    op.function.op = op
+    return op.function
+
+
+#: operations beyond the elementwise ones that NumPy calls by the same name with the same leading arguments;
+#: the other shared names need an adapter (see `adapter`) before a rule can use them
+SAME_IN_NUMPY = {"where", "matmul", "cumsum", "cumprod", "broadcast_to", "squeeze", "reshape", "flip", "roll", "tril",
+                 "triu", "diagonal", "swapaxes", "moveaxis", "outer", "dot", "trace"}  # fmt: skip
+
+
+def alias(name: str, function: Any) -> None:
+    """Give an operation a second name; rules may use it too where NumPy has the same one."""
+    REGISTRY[name] = function.op
+    if hasattr(cpu, name):
+        setattr(recorded, name, function)
+
+
+def adapter(name: str) -> Callable[[Any], Any]:
+    """Decorate a function on tensors that rules reach as `xp.name`, with the arguments NumPy's function takes."""
+
+    def join(function: Any) -> Any:
+        setattr(recorded, name, function)
+        return function
+
+    return join

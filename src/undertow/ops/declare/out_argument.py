@@ -1,0 +1,148 @@
+"""`out=`: the result of an operation written into a given tensor.
+
+No derivative is recorded, so nothing involved may ask for one. The tensor takes the result's shape and keeps its dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.modes import Interceptor, current, set_state
+from undertow.ops.arguments.operands import ForeignOperandError
+from undertow.ops.declare import REGISTRY
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.return_types import ReturnType
+from undertow.ops.declare.templates import function_with_out, install_write_out
+from undertow.ops.inplace.forms import check_in_place, write_array
+from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
+
+
+def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """`function(*args, **kwargs)`, written into `out`: a tensor, or a tuple of them for several results."""
+    name = getattr(function, "__name__", "the function")
+    targets = out if isinstance(out, tuple | list) else (out,)
+    for target in targets:
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+    if current().grad_enabled and any([requires_grad(t) for t in tensors_in((args, kwargs, targets))]):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad. Leave `out` away, or call it under no_grad."
+        )
+    intercept = current().intercept
+    if isinstance(intercept, Interceptor):
+        intercept.check_out(name, tensors_in((args, kwargs, targets)))
+    for target in targets:
+        check_in_place(target, name)
+    result = unrecorded(function, args, kwargs)
+    results = result if isinstance(result, tuple | list) else (result,)
+    if len(results) != len(targets):
+        raise RuntimeError(f"{name}(): out= holds {len(targets)} tensors, but there are {len(results)} results")
+    for target, value in zip(targets, results, strict=True):
+        fit(target, value._array, name)
+    for target, value in zip(targets, results, strict=True):
+        write_array(target, value._array, name)
+    return type(result)(targets) if isinstance(result, ReturnType) else out
+
+
+def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    outer = current()
+    set_state(outer.with_grad(False))
+    try:
+        return function(*args, **kwargs)
+    finally:
+        set_state(outer)
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, tuple | list) else []
+
+
+def fit(target: Tensor, array: Any, name: str) -> None:
+    """Give `target` the shape of the result, in memory of its own, if it has another; refuse one of a lesser dtype."""
+    mine = target._array
+    if dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[mine.dtype.kind]:
+        raise RuntimeError(
+            f"result type {dtypes.SCALAR_NAMES[array.dtype]} can't be cast to the desired output type "
+            f"{dtypes.SCALAR_NAMES[mine.dtype]}: give {name} an `out` of a dtype that can hold the result"
+        )
+    if mine.shape == array.shape:
+        return
+    if mine.size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(mine.shape)}, which does not "
+            f"match the required output shape {list(array.shape)}. Give {name} an empty `out`, or one of that shape.",
+            stacklevel=4,
+        )
+    view = None if target._extra is None else target._extra.view
+    if view is not None:
+        raise RuntimeError(
+            f"{name}(): out= is a view of shape {list(mine.shape)} and cannot be given shape {list(array.shape)}"
+        )
+    target._array = target._xp.empty(array.shape, mine.dtype)
+
+
+def namespace_function(name: str) -> Callable[..., Any]:
+    """The operation as a function of a namespace (linalg, fft, special), all of which take `out`."""
+    op = REGISTRY[name]
+    return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
+
+
+@functools.cache
+def public_function(name: str) -> Callable[..., Any]:
+    """The operation as a function of the package: with an argument `out`, if PyTorch's has one.
+
+    Always the same object, which says where it is found: so a module that holds it can be pickled.
+    """
+    op = REGISTRY[name]
+    if op.kind in ("primitive", "nondifferentiable"):
+        return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
+    if name not in COMPOSITES:
+        return op.function
+    found = with_out(op.function)
+    found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
+    return found
+
+
+#: functions made of several operations that take `out`
+COMPOSITES = set(
+    """
+    alias_copy all amax amin aminmax any arange as_strided_copy bucketize cat cholesky cholesky_inverse
+    cholesky_solve clamp clip column_stack concat concatenate conj_physical cross cummax cummin detach_copy diag
+    diff div divide dstack empty expand_copy eye float_power frexp frobenius_norm full geqrf ger histogram
+    hstack inner inverse kron kthvalue linspace logspace logsumexp lu lu_solve lu_unpack matmul matrix_power max
+    mean median min mode msort nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal nuclear_norm
+    ones orgqr ormqr outer permute_copy polygamma prod qr quantile rand randint randn randperm renorm row_stack
+    scatter scatter_add searchsorted select_copy slice_copy slogdet sort split_copy split_with_sizes_copy square
+    squeeze_copy stack std sum svd t_copy take_along_dim tensordot threshold topk transpose_copy
+    triangular_solve unbind_copy unfold_copy unsqueeze_copy var view_as_complex_copy view_as_real_copy view_copy
+    vstack where zeros
+    """.split()
+)
+
+
+def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    @shortcut(function, ForeignOperandError, name="with_out")
+    @functools.wraps(function)
+    def wrapped(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is not None:
+            return write_out(function, args, kwargs, out)
+        try:
+            # as most are called, and a third faster than with the star
+            return function(args[0]) if len(args) == 1 and not kwargs else function(*args, **kwargs)
+        except ForeignOperandError as error:
+            return error.answer(function.__name__, args, kwargs)
+
+    return wrapped
+
+
+install_write_out(write_out)

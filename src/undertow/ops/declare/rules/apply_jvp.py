@@ -1,0 +1,206 @@
+"""Evaluating an operation's jvp: from tangents of its inputs to the tangent of its output.
+
+As vjp rules do, this works on arrays (xp a backend's namespace) and on Tensors (xp the recorded one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.errors import NotDifferentiableError
+from undertow.ops.arguments.operands import NUMBERS, number_tensor
+from undertow.ops.declare import Joint, Op
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules.call_arguments import parameter_names
+from undertow.tensor import Tensor
+
+
+def apply_jvp(op: Op, xp: Any, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
+    """The tangent of the operation's output.
+
+    values    every argument by name (see `bind` in rules/call_arguments.py), tensor arguments in the form `xp` works on
+    tangents  input name -> its tangent; inputs that are absent (or None) have none, and those without a
+              derivative need none. For an operation on a list of tensors: {"tensors": [...]}, with None
+              where there is none
+    out       the operation's result, if it is known already
+
+    Returns one tangent, or a tuple with one per output; None for an output that has no tangent.
+    """
+    given = {name: t for name, t in tangents.items() if name in op.edges and not _is_missing(t)}
+    values = {n: _operand(op, xp, n, v) if n in op.inputs else v for n, v in values.items()}
+    out = _call(op, xp, values) if out is None else out
+    if not given:
+        return _settle_all(op, xp, None, out, missing=True)
+    return _settle_all(op, xp, _evaluate(op, xp, values, given, out), out)
+
+
+def _is_missing(tangent: Any) -> bool:
+    return tangent is None or (isinstance(tangent, list) and all(t is None for t in tangent))
+
+
+def _operand(op: Op, xp: Any, name: str, value: Any) -> Any:
+    """A Python number as the 0-d tensor that the operation makes of it (unless it has a path of its own)."""
+    if not isinstance(value, NUMBERS) or (name == op.number and type(value) in (int, float)):
+        return value
+    tensor = number_tensor(value)
+    return tensor if xp is recorded else tensor._array
+
+
+def _evaluate(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
+    rule = op.jvp
+    if rule is ELEMENTWISE:
+        return _elementwise(op, xp, values, tangents, out)
+    if rule is LINEAR:
+        return _call(op, xp, _with_zeros(op, xp, values, tangents))
+    if rule is BILINEAR:
+        return _sum([_call(op, xp, {**values, n: t}) for n, t in _one_at_a_time(values, tangents)])
+    if isinstance(rule, Mapping):
+        known = [(rule[n], t) for n, t in tangents.items() if rule.get(n) is not None]
+        return _sum([r(xp, t, *_named(op, r, 2, values, out)) for r, t in known])
+    if callable(rule):
+        given = tangents["tensors"] if op.kind == "variadic" else tangents
+        return rule(xp, given, *_named(op, rule, 2, values, out))
+    raise NotDifferentiableError(
+        op.name, f"Trying to use forward AD with {op.name} that does not support it: it declares no jvp."
+    )
+
+
+def _call(op: Op, xp: Any, values: Mapping[str, Any]) -> Any:
+    """The operation itself, on arrays or on Tensors."""
+    return op.function(**values) if xp is recorded else op.forward(xp, **values)
+
+
+def _elementwise(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
+    """conj(rule(conj(t))): the transpose of a diagonal Jacobian is itself, up to conjugation."""
+    shape = tuple(_differentiable_outputs(op, out)[0].shape)
+    parts = []
+    for name, tangent in tangents.items():
+        aligned = tangent if tuple(tangent.shape) == shape else xp.broadcast_to(tangent, shape)
+        parts.append(xp.conj(_vjp(op, name, xp, xp.conj(aligned), values, out)))
+    return _sum(parts)
+
+
+def _vjp(op: Op, name: str, xp: Any, g: Any, values: Mapping[str, Any], out: Any) -> Any:
+    """The gradient for one input."""
+    if isinstance(op.vjp, Joint):
+        needs = tuple(n == name for n in op.edges)
+        return op.vjp.rule(xp, g, needs, *_named(op, op.vjp.rule, 3, values, out))[op.edges.index(name)]
+    rule: Any = op.vjp[name]
+    return rule(xp, g, *_named(op, rule, 2, values, out))
+
+
+def _one_at_a_time(values: Mapping[str, Any], tangents: dict[str, Any]) -> list[tuple[str, Any]]:
+    """(name, value) pairs, each with one tangent in the place of its input."""
+    places = []
+    for name, tangent in tangents.items():
+        if isinstance(tangent, list):
+            present = [k for k, t in enumerate(tangent) if t is not None]
+            places += [(name, [*values[name][:k], tangent[k], *values[name][k + 1 :]]) for k in present]
+        else:
+            places.append((name, tangent))
+    return places
+
+
+def _with_zeros(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with every differentiable input replaced by its tangent, or by zeros."""
+    replaced = dict(values)
+    for name in op.edges:
+        value, tangent = values[name], tangents.get(name)
+        if isinstance(tangent, list):
+            replaced[name] = [_zeros(xp, v) if t is None else t for v, t in zip(value, tangent, strict=True)]
+        elif value is not None:
+            replaced[name] = _zeros(xp, value) if tangent is None else tangent
+    return replaced
+
+
+def _zeros(xp: Any, like: Any) -> Any:
+    if not hasattr(like, "dtype"):
+        return 0
+    if xp is recorded:
+        return Tensor(like._xp.zeros_like(like._array), like._xp)
+    return xp.zeros_like(like)
+
+
+def _sum(parts: list[Any]) -> Any:
+    """The sum of contributions, each an array or a tuple with one per output."""
+    if not parts:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = tuple(map(_add, total, part)) if isinstance(total, tuple) else total + part
+    return total
+
+
+def _add(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else a + b
+
+
+# ---- what a rule names
+
+
+def _named(op: Op, rule: Callable[..., Any], skip: int, values: Mapping[str, Any], out: Any) -> list[Any]:
+    """The values of the names that a rule takes after its first `skip` arguments."""
+    return [_value(op, name, values, out) for name in parameter_names(rule)[skip:]]
+
+
+def _value(op: Op, name: str, values: Mapping[str, Any], out: Any) -> Any:
+    if name in values:
+        return values[name]
+    if name == "out":
+        return out
+    if isinstance(op.outputs, tuple) and name in op.outputs:
+        return out[op.outputs.index(name)]
+    if name == "shapes":
+        return [tuple(t.shape) for t in values["tensors"]]
+    stem, _, fact = name.rpartition("_")
+    if stem in values and fact in ("shape", "dtype"):
+        return _fact(values[stem], fact)
+    raise TypeError(f"{op.name}: its jvp rule uses {name!r}, which is neither input, output nor parameter")
+
+
+def _fact(value: Any, fact: str) -> Any:
+    """Shape or dtype of an input, as vjp rules are told them: a Python number has shape () and dtype None."""
+    if value is None or not hasattr(value, "dtype"):
+        return () if fact == "shape" and value is not None else None
+    return tuple(value.shape) if fact == "shape" else value.dtype
+
+
+# ---- making tangents fit the outputs
+
+
+def _differentiable_outputs(op: Op, out: Any) -> list[Any]:
+    if op.outputs is None:
+        return [out]
+    if op.outputs == "list":
+        return list(out)
+    return [o for n, o in zip(op.outputs, out, strict=True) if n not in op.nondifferentiable]
+
+
+def _settle_all(op: Op, xp: Any, found: Any, out: Any, missing: bool = False) -> Any:
+    if op.outputs is None:
+        return None if missing else _settle(xp, found, out)
+    if missing:
+        return (None,) * len(out)
+    names = op.outputs if isinstance(op.outputs, tuple) else range(len(out))
+    skipped = [n in op.nondifferentiable for n in names]
+    if not isinstance(found, tuple | list):  # a rule may speak of the only differentiable output alone
+        found = [None if skip else found for skip in skipped]
+    return tuple(None if s else _settle(xp, f, o) for f, o, s in zip(found, out, skipped, strict=True))
+
+
+def _settle(xp: Any, tangent: Any, out: Any) -> Any:
+    """The tangent in the shape and dtype of the output; zeros where no input contributed."""
+    if not dtypes.is_differentiable(out.dtype):
+        return None
+    if tangent is None:
+        return _zeros(xp, out)
+    if tangent.dtype.kind == "c" and out.dtype.kind != "c":
+        tangent = xp.real(tangent)
+    if tangent.dtype != out.dtype:
+        tangent = xp.astype(tangent, out.dtype)
+    if tuple(tangent.shape) != tuple(out.shape):
+        tangent = xp.broadcast_to(tangent, tuple(out.shape))
+    return tangent if xp is recorded else xp.asarray(tangent)

@@ -1,0 +1,1 @@
+"""Spectra: Fourier transforms, frequencies, short-time transforms."""

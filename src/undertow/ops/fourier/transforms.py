@@ -1,0 +1,425 @@
+"""Fourier transforms: of complex signals, of real ones, and of spectra with Hermitian symmetry.
+
+All of them are made of three kernels, which are each other's derivatives:
+
+    _fft_c2c    complex to complex, forward or inverse
+    _fft_r2c    real to complex, forward; `onesided` keeps the half of the last dimension that decides the other
+    _fft_c2r    the half of a Hermitian spectrum to the real signal, inverse
+
+`normalization` is 0 for none, 1 for a division by the square root of the number of elements, 2 by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
+from undertow.ops.arguments.operands import as_operand, type_name
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.pointwise.complex import conj, conj_physical
+from undertow.ops.shape.padding import constant_pad_nd
+from undertow.ops.views.dimensions import at
+from undertow.ops.views.reshape import to_dtype
+from undertow.ops.views.slices import narrow
+from undertow.tensor import Tensor
+
+NONE, BY_ROOT_N, BY_N = 0, 1, 2
+
+#: the three normalizations as NumPy's functions name them
+OF_FORWARD = ("backward", "ortho", "forward")
+OF_INVERSE = ("forward", "ortho", "backward")
+
+
+# ---- the kernels
+
+
+def complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, inverse: bool) -> Any:
+    if not dim:
+        return input.copy()
+    if inverse:
+        return xp.module.fft.ifftn(input, axes=dim, norm=OF_INVERSE[normalization])
+    return xp.module.fft.fftn(input, axes=dim, norm=OF_FORWARD[normalization])
+
+
+def real_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
+    transform = xp.module.fft.rfft if onesided else xp.module.fft.fft
+    out = transform(input, axis=dim[-1], norm=OF_FORWARD[normalization])
+    return complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
+
+
+def hermitian_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
+    if dim[:-1]:
+        input = complex_transform(xp, input, dim[:-1], normalization, True)
+    return xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
+
+
+def scale_pairs(xp: Any, input: Any, dim: int, size: int, factor: float) -> Any:
+    """Half a spectrum with the elements that stand for two (of `size` along `dim`) multiplied by `factor`."""
+    out = input.copy()
+    out[at(dim, slice(1, (size + 1) // 2))] *= factor
+    return out
+
+
+scale_spectrum_pairs = primitive(
+    "_scale_spectrum_pairs",
+    forward=scale_pairs,
+    vjp={"input": lambda xp, g, dim, size, factor: xp._scale_spectrum_pairs(g, dim, size, factor)},
+    jvp=LINEAR,
+    batch=shifted(dims=(1,)),
+)
+
+fft_c2c = primitive(
+    "_fft_c2c",
+    forward=complex_transform,
+    vjp={"input": lambda xp, g, dim, normalization, inverse: xp._fft_c2c(g, dim, normalization, not inverse)},
+    jvp=LINEAR,
+    batch=shifted(dims=(1,)),
+    node="FftC2CBackward0",
+)
+
+
+def real_gradient(xp: Any, g: Any, input_shape: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+    if not onesided:
+        return xp.real(xp._fft_c2c(g, dim, normalization, True))
+    size = input_shape[dim[-1]]
+    return xp._fft_c2r(xp._scale_spectrum_pairs(g, dim[-1], size, 0.5), dim, normalization, size)
+
+
+fft_r2c = primitive(
+    "_fft_r2c",
+    forward=real_transform,
+    vjp={"input": real_gradient},
+    jvp=LINEAR,
+    batch=shifted(dims=(1,)),
+    node="FftR2CBackward0",
+)
+
+
+def hermitian_gradient(xp: Any, g: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
+    half = xp._fft_r2c(g, dim, normalization, True)
+    return xp._scale_spectrum_pairs(half, dim[-1], last_dim_size, 2.0)
+
+
+fft_c2r = primitive(
+    "_fft_c2r",
+    forward=hermitian_transform,
+    vjp={"input": hermitian_gradient},
+    jvp=LINEAR,
+    batch=shifted(dims=(1,)),
+    node="FftC2RBackward0",
+)
+
+
+# ---- arguments
+
+
+@in_float32
+def signal(name: str, input: Any, to_complex: bool = False) -> Any:
+    """The input as a tensor of floats or, if asked for, of complex numbers."""
+    input = as_operand(name, "input", input)
+    dtype = input.dtype
+    if dtype.kind == "c":
+        return input
+    if not dtypes.is_floating(dtype):
+        dtype = dtypes.get_default_dtype()
+    if dtype.itemsize == 2:
+        kind = dtypes.SCALAR_NAMES[dtype]
+        raise RuntimeError(f"Unsupported dtype {kind}: {name} transforms float32 and float64. Convert the input first.")
+    return to_dtype(input, dtypes.complex_of(dtype) if to_complex else dtype)
+
+
+def refuse_complex(name: str, input: Any, real: str) -> None:
+    if input.dtype.kind == "c":
+        raise RuntimeError(
+            f"{name} expects a {real} input tensor, but got {type_name(input)}. Take its real part, "
+            "or use the transform of complex signals."
+        )
+
+
+def scaling(norm: str | None, forward: bool) -> int:
+    if norm not in (None, *OF_FORWARD):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}". Use "forward", "backward" or "ortho".')
+    return (OF_FORWARD if forward else OF_INVERSE).index(norm or "backward")
+
+
+def check_length(n: int) -> None:
+    if n < 1:
+        raise RuntimeError(f"Invalid number of data points ({n}) specified")
+
+
+def one_dim(input: Any, dim: int) -> int:
+    if input.ndim == 0:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrap_dim(dim, input.ndim)
+
+
+def as_tuple(sizes: Any) -> tuple[int, ...] | None:
+    return None if sizes is None else tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
+
+
+def shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+    """The sizes of the signal, and the dimensions that it has them in."""
+    s, dim = as_tuple(s), as_tuple(dim)
+    if dim is not None:
+        dim = tuple([one_dim(input, d) for d in dim])
+        if len(set(dim)) < len(dim):
+            raise RuntimeError(f"FFT dims must be unique, but got {dim}")
+    if s is not None:
+        if dim is not None and len(dim) != len(s):
+            raise RuntimeError(f"When given, dim and shape arguments must have the same length: got {dim} and {s}")
+        if len(s) > input.ndim:
+            raise RuntimeError(f"Got shape with {len(s)} values but input tensor only has {input.ndim} dimensions.")
+    if dim is None:
+        dim = tuple(range(input.ndim - (input.ndim if s is None else len(s)), input.ndim))
+    sizes = [input.shape[d] if n == -1 else n for d, n in zip(dim, [-1] * len(dim) if s is None else s, strict=True)]
+    for n in sizes:
+        check_length(n)
+    return sizes, dim
+
+
+def resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+    """The input cut, or filled up with zeros behind, to have these sizes along these dimensions."""
+    more = [0] * (2 * input.ndim)
+    for d, n in zip(dims, sizes, strict=True):
+        if input.shape[d] > n:
+            input = narrow(input, d, 0, n)
+        more[2 * (input.ndim - 1 - d) + 1] = max(n - input.shape[d], 0)
+    return constant_pad_nd(input, tuple(more)) if any(more) else input
+
+
+# ---- one dimension
+
+
+def complex_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    input = signal(name, input)
+    if input.dtype.kind != "c":
+        return real_1d(name, input, n, dim, norm, forward, False)
+    dim = one_dim(input, dim)
+    n = input.shape[dim] if n is None else n
+    check_length(n)
+    return fft_c2c(resized(input, [dim], [n]), (dim,), scaling(norm, forward), not forward)
+
+
+def real_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
+    input = signal(name, input)
+    refuse_complex(name, input, "real")
+    dim = one_dim(input, dim)
+    n = input.shape[dim] if n is None else n
+    check_length(n)
+    out = fft_r2c(resized(input, [dim], [n]), (dim,), scaling(norm, forward), onesided)
+    return out if forward else conj(out)
+
+
+def hermitian_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    input = signal(name, input, to_complex=True)
+    dim = one_dim(input, dim)
+    n = 2 * (input.shape[dim] - 1) if n is None else n
+    check_length(n)
+    input = resized(input, [dim], [n // 2 + 1])
+    return fft_c2r(conj(input) if forward else input, (dim,), scaling(norm, forward), n)
+
+
+@composite
+@numpy_spelling
+def fft_fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The Fourier transform along `dim`, of the input cut or zero-padded to `n` elements.
+
+    norm   "backward" (default): the inverse is divided by n; "forward": this one is; "ortho": both by sqrt(n)
+
+    >>> import undertow as ut
+    >>> ut.fft.fft(ut.tensor([1.0, 0.0, 0.0])).tolist()
+    [(1+0j), (1+0j), (1+0j)]
+    """
+    return complex_1d("fft", input, n, dim, norm, True)
+
+
+@composite
+@numpy_spelling
+def fft_ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `fft`."""
+    return complex_1d("ifft", input, n, dim, norm, False)
+
+
+@composite
+@numpy_spelling
+def fft_rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The first n // 2 + 1 elements of the Fourier transform of a real signal; the rest mirrors them."""
+    return real_1d("rfft", input, n, dim, norm, True, True)
+
+
+@composite
+@numpy_spelling
+def fft_irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `rfft`: a real signal of `n` elements, by default an even number of them.
+
+    >>> import undertow as ut
+    >>> ut.fft.irfft(ut.fft.rfft(ut.tensor([1.0, 2.0, 4.0])), n=3).tolist()
+    [1.0, 2.0, 4.0]
+    """
+    return hermitian_1d("irfft", input, n, dim, norm, False)
+
+
+@composite
+@numpy_spelling
+def fft_hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The (real) Fourier transform of a signal with Hermitian symmetry, of which the input is the first half."""
+    return hermitian_1d("hfft", input, n, dim, norm, True)
+
+
+@composite
+@numpy_spelling
+def fft_ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `hfft`: half of a signal with Hermitian symmetry."""
+    return real_1d("ihfft", input, n, dim, norm, False, True)
+
+
+# ---- several dimensions
+
+
+def complex_nd(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+    input = signal(name, input, to_complex=True)
+    sizes, dims = shape_and_dims(input, s, dim)
+    return fft_c2c(resized(input, dims, sizes), dims, scaling(norm, forward), not forward)
+
+
+def real_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+    sizes, dims = shape_and_dims(input, s, dim)
+    if not dims:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    return sizes, dims
+
+
+def half_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...], int]:
+    """The sizes of half a spectrum, its dimensions, and the size of the whole along the last of them."""
+    sizes, dims = real_shape(name, input, s, dim)
+    given = as_tuple(s)
+    if given is None or given[-1] == -1:
+        sizes[-1] = 2 * (input.shape[dims[-1]] - 1)
+        check_length(sizes[-1])
+    return [*sizes[:-1], sizes[-1] // 2 + 1], dims, sizes[-1]
+
+
+def real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = signal("rfftn", input)
+    refuse_complex("rfftn", input, "real-valued")
+    sizes, dims = real_shape("rfftn", input, s, dim)
+    return fft_r2c(resized(input, dims, sizes), dims, scaling(norm, True), True)
+
+
+def inverse_real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = signal("irfftn", input, to_complex=True)
+    sizes, dims, last = half_shape("irfftn", input, s, dim)
+    return fft_c2r(resized(input, dims, sizes), dims, scaling(norm, False), last)
+
+
+def hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = signal("hfftn", input, to_complex=True)
+    sizes, dims, last = half_shape("hfftn", input, s, dim)
+    input, normalization = resized(input, dims, sizes), scaling(norm, True)
+    if dims[:-1]:
+        input = fft_c2c(input, dims[:-1], normalization, False)
+    return fft_c2r(conj(input), dims[-1:], normalization, last)
+
+
+def inverse_hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = signal("ihfftn", input)
+    if input.dtype.kind == "c":
+        raise RuntimeError(f"Only supports floating-point dtypes, but found: {type_name(input)}")
+    sizes, dims = real_shape("ihfftn", input, s, dim)
+    normalization = scaling(norm, False)
+    out = fft_r2c(resized(input, dims, sizes), dims[-1:], normalization, True)
+    return fft_c2c(conj_physical(out), dims[:-1], normalization, True) if dims[:-1] else conj(out)
+
+
+@composite
+@numpy_spelling
+def fft_fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The Fourier transform along several dimensions (all, by default), of the input cut or padded to the sizes `s`.
+
+    >>> import undertow as ut
+    >>> ut.fft.fftn(ut.ones(2, 2)).tolist()
+    [[(4+0j), 0j], [0j, 0j]]
+    """
+    return complex_nd("fftn", input, s, dim, norm, True)
+
+
+@composite
+@numpy_spelling
+def fft_ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `fftn`."""
+    return complex_nd("ifftn", input, s, dim, norm, False)
+
+
+@composite
+@numpy_spelling
+def fft_rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """`fftn` of a real signal: of the last dimension, only the half that decides the other."""
+    return real_nd(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `rfftn`."""
+    return inverse_real_nd(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The (real) `fftn` of a signal with Hermitian symmetry, of which the input is half."""
+    return hermitian_nd(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `hfftn`."""
+    return inverse_hermitian_nd(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_fft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`fftn` along the last two dimensions."""
+    return fft_fftn(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_ifft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`ifftn` along the last two dimensions."""
+    return fft_ifftn(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`rfftn` along the last two dimensions."""
+    return fft_rfftn(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_irfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`irfftn` along the last two dimensions."""
+    return fft_irfftn(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`hfftn` along the last two dimensions."""
+    return fft_hfftn(input, s, dim, norm)
+
+
+@composite
+@numpy_spelling
+def fft_ihfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`ihfftn` along the last two dimensions."""
+    return fft_ihfftn(input, s, dim, norm)

@@ -1,0 +1,1 @@
+"""Reading and writing at places that data names."""

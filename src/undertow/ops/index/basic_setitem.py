@@ -1,0 +1,224 @@
+"""`x[index] = value` for the indices that NumPy and PyTorch mean alike: ints, slices, None and `...`.
+
+This is how NumPy programs fill tensors row by row, so it goes a short way: no view is made, the value is written into
+the part of the memory that the index shows, and if anything is to be recorded, one Assignment.
+Everything else, errors included, is left to the general way in index/getitem.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.graph.accumulate import leaf_edge
+from undertow.graph.copy_slices import ONE_HOLDER, CopySlices
+from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
+from undertow.graph.node import extra_on, freed_error, next_sequence_nr
+from undertow.graph.user_lines import INTERNAL, is_site_recording_enabled, user_frame
+from undertow.modes import current
+from undertow.ops.inplace.forms import copy, is_free
+from undertow.tensor import LEAF, Tensor, counter_of
+from undertow.tensor.memory import unlocked
+from undertow.tensor.metadata import DEFAULT
+from undertow.tensor.tensor import requires_grad
+from undertow.tensor.views import Replay, current_replay
+
+CopyBackwards: Any = copy.op.node_class
+
+getframe = sys._getframe
+getrefcount = sys.getrefcount
+new = object.__new__
+
+# ---- its history
+
+
+class Assignment(CopySlices):
+    """The CopySlices of an assignment. What it would wrap, a CopyBackwards, is made only for those who look at it.
+
+    outer  how to find the tensor that was assigned to in something shaped as the base; None if it is the base
+    key    the part of that tensor
+    """
+
+    __slots__ = ("key", "outer")
+
+    key: tuple[Any, ...]
+    outer: Replay | None
+
+    # the same for all, so that making one is short
+    layout = None
+    position = 0
+    params = ()
+
+    @property
+    def node(self) -> Any:  # type: ignore[override]
+        """A CopyBackwards whose first edge, to what was there before, is never needed: nothing of it is left."""
+        node = new(CopyBackwards)
+        node.next_edges = (None, self.next_edges[1])
+        node.sequence_nr, node.params = self.sequence_nr, ()
+        found = self.part_of(cpu, cpu.empty(self.shape, self.dtype))
+        node.shape, node.dtype, node.extra = found.shape, found.dtype, None
+        node.code, node.lasti = self.code, self.lasti
+        return node
+
+    @property
+    def replay(self) -> Replay:
+        return Replay(self.outer, part, (self.key,), None)
+
+    def release(self, freed: Any) -> None:
+        self.saved = freed
+
+    def part_of(self, xp: Any, whole: Any) -> Any:
+        """The part of an array shaped as the base that was assigned to, to be written to."""
+        if self.outer is None:
+            return whole[self.key]
+        found = self.outer.of_array(xp, whole)[self.key]
+        return found if found.flags.writeable else unlocked(xp, found, whole)
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        if type(self.saved) is not tuple:
+            raise freed_error(self, self.saved)
+        if isinstance(grad, Tensor):
+            return self.pull_recorded(xp, grad, edges, keep)
+        if not keep:
+            self.saved = keep
+        before, given = edges
+        if before is None:
+            return [None, self.part_of(xp, grad).copy()]
+        if getrefcount(grad) > ONE_HOLDER or grad.base is not None or not grad.flags.writeable:
+            grad = grad.copy(order="C")  # else it is the engine's own, and seen by nobody after this
+        found = self.part_of(xp, grad)
+        values = None if given is None else found.copy()
+        found[...] = 0
+        return [grad, values]
+
+
+Assignment.__name__ = Assignment.__qualname__ = "CopySlices"
+
+
+def part(tensor: Any, key: Any) -> Any:
+    """Set below: `tensor[key]`, as a view operation."""
+    raise NotImplementedError("the operations are not loaded")
+
+
+# ---- making it
+
+
+def assigner(getitem: Callable[..., Any]) -> Callable[[Tensor, Any, Any], bool]:
+    """The short way to `tensor[index] = value`; it says whether it could be gone."""
+    global part
+
+    def part(tensor: Any, key: Any) -> Any:
+        return getitem(tensor, key)
+
+    part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
+    return assign
+
+
+def assign(tensor: Tensor, index: Any, value: Any) -> bool:
+    state = current()
+    key = (index, Ellipsis) if type(index) is int else basic_key(index)
+    if key is None or state.unusual:
+        return False
+    is_tensor = type(value) is Tensor
+    if state.grad_enabled and (
+        tensor._edge is not None or requires_grad(tensor) or (is_tensor and requires_grad(value))
+    ):
+        return state.record is None and record_assignment(tensor, key, value, is_tensor)
+    if not is_free(tensor, state) or not is_simple(value, tensor):
+        return False
+    try:
+        tensor._array[key] = value._array if is_tensor else value
+    except (IndexError, ValueError):
+        return False
+    counter_of(tensor).bump("__setitem__")
+    return True
+
+
+def basic_key(index: Any) -> tuple[Any, ...] | None:
+    """The index as a NumPy key that always gives an array, or None if it is not of the simple kinds."""
+    items = index if type(index) is tuple else (index,)
+    for item in items:
+        kind = type(item)
+        if kind is slice:
+            step = item.step
+            if step is not None and (type(step) is not int or step <= 0):
+                return None
+            if not (item.start is None or type(item.start) is int) or not (item.stop is None or type(item.stop) is int):
+                return None
+        elif kind is not int and item is not None and item is not Ellipsis:
+            return None
+    return items if Ellipsis in items else (*items, Ellipsis)
+
+
+def is_simple(value: Any, tensor: Tensor) -> bool:
+    """Whether the value needs no cast."""
+    dtype = tensor._array.dtype
+    if type(value) is Tensor:
+        return value._array.dtype is dtype and value._xp is tensor._xp
+    if type(value) is float:
+        return dtypes.is_floating(dtype)
+    return type(value) is int and (dtypes.is_floating(dtype) or (dtype.kind == "i" and 0 <= value < 128))
+
+
+def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tensor: bool) -> bool:
+    extra, array = tensor._extra, tensor._array
+    base, outer = tensor, None
+    if extra is not None and extra.view is not None:
+        base, outer = extra.view.base, current_replay(tensor)
+        if not may_be_rebased(tensor, extra.view) or outer.sees_memory():
+            return False
+    if base._edge is LEAF or not is_simple(value, tensor):
+        return False
+    try:
+        target = array[key]
+    except IndexError:
+        return False
+    if not target.flags.writeable or (is_tensor and value._array.shape != target.shape):
+        return False
+    edge = value_edge(value) if is_tensor else None
+    target[...] = value._array if is_tensor else value
+    node = new(Assignment)
+    node.outer, node.key = outer, key
+    node.next_edges = (base._edge, edge)
+    node.sequence_nr = next_sequence_nr()
+    node.saved = ()
+    node.shape, node.dtype = base._array.shape, base._array.dtype
+    node.extra = None if base._xp is cpu else extra_on(base._xp)
+    count_assignment(base, node)
+    if base._extra.rare is None:  # type: ignore[union-attr]
+        base._edge = node
+    else:
+        set_edge(base, node)
+    if outer is not None:
+        extra.view.version = STALE  # type: ignore[union-attr]
+    return True
+
+
+def may_be_rebased(tensor: Tensor, view: Any) -> bool:
+    """Whether a change of the view can be followed; a view that is a leaf itself cannot."""
+    followed = view.creation is DEFAULT and shows_base(tensor, view.base)
+    return followed and (tensor._edge is None or view.base._edge is not None)
+
+
+def value_edge(value: Tensor) -> Any:
+    extra = value._extra
+    edge = value._edge if extra is None or extra.view is None else recorded_edge(value)
+    return leaf_edge(value) if edge is LEAF else edge
+
+
+def count_assignment(base: Tensor, node: Assignment) -> None:
+    """Count a version, and note the line of the program with the counter and the node."""
+    extra = base._extra
+    counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter
+    frame = getframe(4)  # who assigned, past this function, record_assignment, assign and setitem
+    if id(frame.f_code) in INTERNAL:
+        frame = user_frame(frame)
+    counter.value += 1
+    counter.operation = "__setitem__"
+    counter.code = node.code = frame.f_code
+    counter.lasti = node.lasti = frame.f_lasti
+    if not is_site_recording_enabled():
+        node.code = None

@@ -1,0 +1,264 @@
+"""gather and scatter: one index per element, along one dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes, kernels
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import NUMBERS, as_operand, type_name
+from undertow.ops.arguments.sizes import broadcast_shapes
+from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.along_one_dim import along
+from undertow.ops.index.getitem import getitem
+from undertow.ops.index.index_select import INTEGERS, cast_number
+from undertow.ops.index.positions import (
+    add_flat,
+    check_range,
+    check_wrapping_range,
+    from_front,
+    last_at,
+    positions_along,
+)
+from undertow.ops.views.dimensions import broadcast_to
+from undertow.ops.views.reshape import reshape
+from undertow.tensor import Tensor
+
+
+def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str = "self") -> Any:
+    """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
+    if index.dtype not in INTEGERS:
+        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")
+    dim = wrap_dim(dim, input.ndim)
+    if not index.size:
+        return xp.empty(index.shape, dtypes.int64)
+    if max(index.ndim, 1) != max(input.ndim, 1):
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {other} tensor")
+    sizes = input.shape or (1,)
+    for d, n in enumerate(index.shape):
+        if d != dim and n > sizes[d]:
+            raise RuntimeError(
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
+                f"{list(input.shape)} apart from dimension {dim}"
+            )
+    check_range(index, sizes[dim], dim)
+    return positions_along(xp, sizes, dim, index.astype(dtypes.int64, copy=False))
+
+
+# ---- gather
+
+
+def gather_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
+    return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
+
+
+def gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+    out = xp.zeros(input_sizes, grad.dtype)
+    if kernels.scatter_add(xp, out, wrap_dim(dim, out.ndim), index, xp.ascontiguousarray(grad)):
+        return out
+    return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
+
+
+def gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not sparse_grad:
+        return xp.gather_backward(g, input_shape, dim, index)
+    places = xp._gather_places(index, input_shape, wrap_dim(dim, len(input_shape)))
+    return xp._sparse_coo(xp.reshape(g, (-1,)), places, input_shape)
+
+
+gather = primitive(
+    "gather",
+    forward=gather_array,
+    vjp={"input": gather_rule, "index": None},
+    jvp=LINEAR,
+    batch=along(dim=1),
+)
+
+gather_backward = primitive(
+    "gather_backward",
+    forward=gather_gradient,
+    vjp={"grad": lambda xp, g, dim, index: xp.gather(g, dim, index), "index": None},
+    jvp=LINEAR,
+    batch=along(dim=2, sizes=1),
+)
+
+
+@composite
+def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
+    """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
+    dim = axis if dim is None else dim
+    input, indices = [as_operand("take_along_dim", "input", t) for t in (input, indices)]
+    if indices.dtype != dtypes.int64:
+        name = type_name(indices)
+        raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {name}")
+    if dim is None:
+        flat = [t if t.ndim == 1 else reshape(t, (-1,)) for t in (input, indices)]
+        return gather(flat[0], 0, _wrapped_index(flat[1], flat[0].shape[0], 0))
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    dim = wrap_dim(dim, input.ndim)
+    shapes = [[1 if d == dim else n for d, n in enumerate(t.shape)] for t in (input, indices)]
+    common = broadcast_shapes([tuple(s) for s in shapes])
+    expanded = [broadcast_to(t, (*common[:dim], t.shape[dim], *common[dim + 1 :])) for t in (input, indices)]
+    return gather(expanded[0], dim, _wrapped_index(expanded[1], input.shape[dim], dim))
+
+
+def wrapped_index_array(xp: Any, index: Any, size: int, dim: int) -> Any:
+    check_wrapping_range(index, size, dim)
+    return from_front(xp, index, size)
+
+
+_wrapped_index = nondifferentiable("_wrapped_index", forward=wrapped_index_array, inputs=("index",))
+
+
+@adapter("take_along_axis")
+def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+    return take_along_dim(x, indices, axis)
+
+
+# ---- scatter
+
+
+def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
+    """Refuse a src of another dtype, or one that has not an element for every index."""
+    if src.dtype != input.dtype:
+        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
+    if 0 in index.shape:
+        return
+    if max(index.ndim, 1) != max(src.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+            f"{dim} and to be no larger size than src {list(src.shape)}"
+        )
+
+
+def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
+    """The part of src that the index has room for, as a view."""
+    input, index = as_operand(op, "input", input), as_operand(op, "index", index)
+    src = as_operand(op, "src", src)
+    if not src.ndim and index.ndim == 1:
+        src = reshape(src, (1,))
+    check_src(op, input, dim, index, src)
+    if tuple(src.shape) == tuple(index.shape):
+        return src
+    if 0 in index.shape:
+        return reshape(getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape)
+    return getitem(src, tuple([slice(0, n) for n in index.shape])) if index.ndim else reshape(src, ())
+
+
+def scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+    positions = positions_of(xp, "scatter", input, dim, index)
+    out = xp.array(input, order="C")
+    out.reshape(-1)[positions.reshape(-1)] = src.reshape(-1)
+    return out
+
+
+def gather_written_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+    """gather, with zeros where a later index names the same element: the transpose of scatter into zeros."""
+    positions = positions_of(xp, "scatter", input, dim, index)
+    last = last_at(xp, input.size, positions)
+    return xp.where(last, input.reshape(-1).take(positions), xp.zeros((), input.dtype))
+
+
+def scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+    positions = positions_of(xp, "scatter", input, dim, index)
+    value = cast_number("scatter", value, input.dtype)
+    out = xp.array(input, order="C")
+    out.reshape(-1)[positions.reshape(-1)] = value
+    return out
+
+
+def scatter_add_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+    out = xp.array(input, order="C")
+    if kernels.scatter_add(xp, out, wrap_dim(dim, input.ndim), index, src):
+        return out
+    return add_flat(xp, out, positions_of(xp, "scatter_add", input, dim, index), src)
+
+
+_scatter = primitive(
+    "_scatter",
+    forward=scatter_array,
+    vjp={
+        "input": lambda xp, g, dim, index: xp._scatter_number(g, dim, index, 0),
+        "src": lambda xp, g, dim, index: xp._gather_written(g, dim, index),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1),
+)
+
+_gather_written = primitive(
+    "_gather_written",
+    forward=gather_written_array,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp._zeros_for(g, input_shape), dim, index, g),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1),
+)
+
+_scatter_number = primitive(
+    "_scatter_number",
+    forward=scatter_number_array,
+    vjp={"input": lambda xp, g, dim, index: xp._scatter_number(g, dim, index, 0), "index": None},
+    jvp={"input": lambda xp, t, dim, index: xp._scatter_number(t, dim, index, 0)},
+    batch=along(dim=1),
+    node="ScatterBackward1",
+)
+
+_scatter_add = primitive(
+    "_scatter_add",
+    forward=scatter_add_array,
+    vjp={
+        "input": lambda xp, g: g,
+        "src": lambda xp, g, dim, index: xp.gather(g, dim, index),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1),
+)
+
+
+@composite
+def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+    """The tensor with `src` (a tensor, or a number) at the places that `index` names along `dim`.
+
+    Of several writes to a place the last remains, and only that one has a gradient. `reduce` "add" or
+    "multiply" combines them with what is there.
+
+    >>> import undertow as ut
+    >>> ut.scatter(ut.zeros(3), 0, ut.tensor([2, 0]), ut.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
+    src = value if src is None else src
+    if reduce not in (None, "add", "multiply"):
+        raise RuntimeError(f"reduce argument must be either add or multiply. Got {reduce!r}.")
+    if src is None:
+        raise TypeError("scatter() takes a tensor `src` or a number `value`; neither was given")
+    if not isinstance(src, NUMBERS):
+        src = fitted("scatter", input, dim, index, src)
+        if reduce is None:
+            return _scatter(input, dim, index, src)
+    elif reduce is None:
+        return _scatter_number(input, dim, index, src)
+    else:
+        src = Tensor(input._xp.full(index.shape, cast_number("scatter", src, input.dtype)), input._xp)
+    if reduce == "add":
+        return _scatter_add(input, dim, index, src)
+    return REGISTRY["scatter_reduce"].function(input, dim, index, src, "prod")
+
+
+@composite
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
+    if isinstance(src, NUMBERS):
+        raise TypeError(f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}")
+    return _scatter_add(input, dim, index, fitted("scatter", input, dim, index, src))

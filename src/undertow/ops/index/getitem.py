@@ -1,0 +1,380 @@
+"""`x[index]` as PyTorch means it: views for ints, slices, None, `...`; a copy for tensors, masks, lists."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.modes import current
+from undertow.ops.arguments.operands import NUMBERS, as_operand
+from undertow.ops.declare import composite
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.index.basic_setitem import assigner
+from undertow.ops.index.index_select import cast_number
+from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op
+from undertow.ops.index.positions import set_at
+from undertow.ops.inplace.forms import check_in_place, copy_, in_place, unlock
+from undertow.ops.views.dimensions import alias, broadcast_to, unsqueeze
+from undertow.ops.views.reshape import reshape
+from undertow.ops.views.slices import reversed_, select, slice_
+from undertow.tensor import Tensor, counter_of
+from undertow.tensor.tensor import requires_grad
+
+INVALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})"
+WRONG_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
+
+
+@composite
+@shortcut(select, slice_, unsqueeze, alias)
+def getitem(input: Any, index: Any) -> Any:
+    """`input[index]`.
+
+    >>> import undertow as ut
+    >>> x = ut.arange(6).reshape(2, 3)
+    >>> x[1, 1:]
+    tensor([4, 5])
+    >>> x[:, [2, 0]]
+    tensor([[2, 0],
+            [5, 3]])
+    """
+    kind = type(index)
+    if kind is int:
+        shape = input._array.shape
+        if not shape or not -shape[0] <= index < shape[0]:
+            check_select(input, 0, index, 0)
+        return select(input, 0, index)
+    if kind is slice:
+        if index.step is not None and is_backwards(index):
+            return backwards(input, 0, index)
+        start, stop, step = bounds(index)
+        return slice_(input, 0, start, stop, step)
+    if index is None:
+        return unsqueeze(input, 0)
+    if index is Ellipsis:
+        return alias(input)
+    result, indices, places = split(input, index)
+    if indices:
+        return index_op(len(indices))(result, *beside(result, indices), places)
+    return alias(input) if result is input else result
+
+
+def beside(input: Tensor, indices: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The index tensors, those of the CPU copied to the tensor's device: they may index a tensor of any."""
+    xp = input._xp
+    return indices if xp is cpu else [Tensor(xp.take_over(i._array), xp) if i._xp is cpu else i for i in indices]
+
+
+def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
+    """The basic part of an index, applied to the tensor as views; the index tensors; and where they stand."""
+    if type(index) is Tensor and index._array.ndim and index._array.dtype.kind == "i" and input._array.ndim:
+        return input, (index,), (0,)
+    items = as_items(index)
+    rank = input._array.ndim
+    taken = sum([1 if type(item) is int or type(item) is slice else dimensions_taken(item) for item in items])
+    if taken > rank:
+        raise IndexError(f"too many indices for tensor of dimension {rank}")
+    result, dim = input, 0
+    indices: list[Tensor] = []
+    places: list[int | None] = []
+    whole = 0  # dimensions without index tensor since the last one
+    for position, item in enumerate(items):
+        result = seen_through(result, dim, item, position)
+        kind = type(item)
+        if kind is bool or isinstance(item, Tensor):
+            item = Tensor(cpu.zeros(int(item), dtypes.int64), cpu) if kind is bool else item
+            places += [None] * whole + [len(indices)]
+            indices.append(item)
+            dim += item.ndim if item.dtype.kind == "b" else 1
+            whole = 0
+        elif kind is not int:
+            skipped = rank - taken if item is Ellipsis else 1
+            if item is Ellipsis:
+                taken = rank  # a second one stands for nothing
+            dim += skipped
+            whole += skipped
+    return result, indices, tuple(places)
+
+
+def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
+    """The view of a tensor that one item of an index makes; index tensors make none."""
+    kind = type(item)
+    if kind is int:
+        check_select(tensor, dim, item, position)
+        return select(tensor, dim, item)
+    if kind is slice:
+        return backwards(tensor, dim, item) if is_backwards(item) else sliced(tensor, dim, *bounds(item))
+    if item is None or kind is bool:  # a bool then takes the new dimension once, or not at all
+        return unsqueeze(tensor, dim)
+    return tensor
+
+
+def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
+    """A slice, or the tensor itself where that would be all of it."""
+    if start == 0 and step == 1 and stop >= tensor._array.shape[dim]:
+        return tensor
+    return slice_(tensor, dim, start, stop, step)
+
+
+def check_select(input: Any, dim: int, index: int, position: int) -> None:
+    shape = input._array.shape
+    if not shape and index == 0:
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
+    size = shape[dim] if shape else 0
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension {position} with size {size}")
+
+
+def bounds(item: slice) -> tuple[int, int, int]:
+    """A slice's start, stop and step as integers, the stop of an open one beyond any size."""
+    start, stop, step = item.start, item.stop, item.step
+    if step is None and type(start) is int and type(stop) is int:
+        return start, stop, 1
+    try:
+        start = 0 if start is None else operator.index(start)
+        stop = sys.maxsize if stop is None else operator.index(stop)
+        step = 1 if step is None else operator.index(step)
+    except TypeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    return start, stop, step
+
+
+def is_backwards(item: slice) -> bool:
+    return hasattr(item.step, "__index__") and operator.index(item.step) < 0
+
+
+def backwards(tensor: Any, dim: int, item: slice) -> Any:
+    """A slice with a negative step, which PyTorch refuses: as in NumPy a view, of the reversed dimension."""
+    shape = tensor._array.shape
+    if not shape:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    start, stop, step = item.indices(shape[dim])
+    count, first = len(range(start, stop, step)), shape[dim] - 1 - start
+    if not count:
+        return slice_(tensor, dim, 0, 0, 1)
+    return sliced(reversed_(tensor, dim), dim, first, first - (count - 1) * step + 1, -step)
+
+
+# ---- what users write as an index
+
+
+def as_items(index: Any) -> list[Any]:
+    """The items of an index: ints, slices, None, `...`, bools, and int or bool tensors with dimensions."""
+    items = index if type(index) is tuple or is_several(index) else (index,)
+    return [item if type(item) is int or type(item) is slice else as_item(item) for item in items]
+
+
+def is_several(index: Any) -> bool:
+    """Whether the index is a tuple, or a list that PyTorch takes for one."""
+    if isinstance(index, tuple):
+        return True
+    if not isinstance(index, list) or len(index) >= 32 or not any(_is_structured(item) for item in index):
+        return False
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] for several "
+        "indices, or x[np.array(seq)] for one index of several dimensions",
+        UserWarning,
+        stacklevel=4,
+    )
+    return True
+
+
+def _is_structured(item: Any) -> bool:
+    return item is None or item is Ellipsis or isinstance(item, (slice, Tensor, cpu.ndarray, Sequence))
+
+
+def as_item(item: Any) -> Any:
+    if type(item) in (int, slice, bool) or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, Tensor):
+        return checked_tensor(item)
+    if isinstance(item, str):
+        raise TypeError(INVALID.format("str"))
+    if isinstance(item, (cpu.ndarray, Sequence)):
+        return checked_tensor(index_tensor(item))
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise IndexError(INVALID.format(type(item).__name__)) from None
+
+
+def index_tensor(data: Any) -> Tensor:
+    """A list or an array as a tensor of its own, int64 or bool."""
+    array = cpu.array(data)
+    if array.size == 0 and not isinstance(data, cpu.ndarray):
+        array = array.astype(dtypes.int64)
+    if array.dtype.kind not in "biu":
+        raise IndexError(WRONG_DTYPE + f"; a list or array of {array.dtype} is not")
+    keep = array.dtype.kind == "b" or array.dtype == dtypes.uint8
+    return Tensor(array if keep else array.astype(dtypes.int64, copy=False), cpu)
+
+
+def checked_tensor(index: Tensor) -> Any:
+    """An index tensor; one of no dimensions as the int or bool it holds."""
+    array = index._array
+    if array.dtype == dtypes.uint8:
+        return checked_tensor(mask_of_bytes(index))
+    if array.dtype.kind not in "bi":
+        raise IndexError(WRONG_DTYPE)
+    return index if array.ndim else array.item()
+
+
+def mask_of_bytes(index: Tensor) -> Tensor:
+    if index._array.ndim:
+        warnings.warn(
+            "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool instead, "
+            "or int64 for positions.",
+            UserWarning,
+            stacklevel=6,
+        )
+    return Tensor(index._array != 0, index._xp)
+
+
+def dimensions_taken(item: Any) -> int:
+    """How many dimensions of the tensor an item is for."""
+    if isinstance(item, Tensor) and item._array.dtype.kind == "b":
+        return int(item._array.ndim)
+    return 0 if item is None or item is Ellipsis or type(item) is bool else 1
+
+
+# ---- writing
+
+
+@composite
+def index(input: Any, indices: Sequence[Any]) -> Any:
+    """What `indices` (tensors, or None for a whole dimension) select."""
+    tensors, places = family_arguments(indices)
+    if not tensors:
+        raise IndexError("at least one index must be provided: None stands for a whole dimension")
+    return index_op(len(tensors))(input, *tensors, places)
+
+
+@composite
+def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
+
+    With `accumulate` they are added, as often as a place is selected; without, the last of several writes
+    remains, and only that one has a gradient.
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(3)
+    >>> ut.index_put(x, (ut.tensor([0, 0, 2]),), ut.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    tensor([3., 0., 3.])
+    """
+    tensors, places = family_arguments(indices)
+    if not tensors:
+        raise RuntimeError("index_put: at least one index must be a tensor: None stands for a whole dimension")
+    if isinstance(values, NUMBERS):
+        raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
+
+
+def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
+    """The index tensors among `indices`, and their places."""
+    if isinstance(indices, Tensor) or not isinstance(indices, Sequence):
+        raise TypeError(f"argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
+    tensors: list[Tensor] = []
+    places: list[int | None] = []
+    for item in indices:
+        places.append(None if item is None else len(tensors))
+        if item is not None:
+            tensors.append(as_index(item))
+    while places and places[-1] is None:
+        places.pop()
+    return tensors, tuple(places)
+
+
+def as_index(item: Any) -> Tensor:
+    tensor = item if isinstance(item, Tensor) else index_tensor(item)
+    if tensor._array.dtype == dtypes.uint8:
+        return mask_of_bytes(tensor)
+    if tensor._array.dtype.kind not in "bi":
+        raise IndexError(WRONG_DTYPE)
+    return tensor
+
+
+# ---- in place
+
+assign = assigner(getitem)
+
+
+@shortcut()
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
+    if assign(self, index, value):
+        return
+    value = assigned_value(self, value)
+    if index is False:
+        return
+    view, indices, places = split(self, index)
+    indices = beside(view, indices)
+    if not is_recorded(view, value):
+        write_directly(view, key_of([i._array for i in indices], places), value)
+    elif indices:
+        put_in_place(view, indices, places, without_leading_ones(value))
+    else:
+        copy_(view, fitted(value, tuple(view.shape)))
+
+
+def delitem(self: Tensor, index: Any) -> None:
+    """`del self[index]`, which is refused."""
+    raise TypeError("Tensor does not support deleting items: take the ones to keep, by index_select or a mask")
+
+
+def assigned_value(self: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, NUMBERS):
+        return Tensor(cast_number("setitem", value, self._array.dtype), cpu)
+    if isinstance(value, (cpu.generic, cpu.ndarray)):
+        return Tensor(cpu.asarray(value).astype(self._array.dtype), cpu)
+    raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
+
+
+def fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not value._array.ndim or tuple(value.shape) == shape:
+        return value
+    return broadcast_to(without_leading_ones(value), shape)
+
+
+def without_leading_ones(value: Tensor) -> Tensor:
+    shape = value._array.shape
+    extra = next((k for k, n in enumerate(shape) if n != 1), len(shape))
+    return reshape(value, shape[extra:]) if extra else value
+
+
+def is_recorded(view: Tensor, value: Tensor) -> bool:
+    state = current()
+    return state.intercept is not None or (state.grad_enabled and (requires_grad(view) or requires_grad(value)))
+
+
+put_in_place = in_place(
+    "index_put",
+    lambda before, indices, places, value: write_op(len(indices))(before, value, *indices, places, False),
+)
+
+
+def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
+    """Write into the tensor's memory, when there is nothing to record, and count a version."""
+    name = "index_put_" if key else "copy_"
+    check_in_place(tensor, name)
+    unlock(tensor)
+    target = tensor._array
+    values = (without_leading_ones(value) if key else fitted(value, target.shape))._array
+    if key:
+        check_values(tensor._xp, target, values, key)
+    if not target.flags.writeable:
+        raise RuntimeError(
+            f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "
+            "that is read-only. Please clone() the tensor before performing the operation."
+        )
+    if key:
+        set_at(tensor._xp, target, key, values)
+    else:
+        tensor._xp.copyto(target, values, casting="unsafe")
+    counter_of(tensor).bump("__setitem__")

@@ -1,0 +1,454 @@
+"""Slices named by a vector (index_select and its kin), elements by flat position (take, put), embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import NUMBERS, type_name
+from undertow.ops.create.creation import fit
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.along_one_dim import along
+from undertow.ops.declare.rules.batch_in_front import loop
+from undertow.ops.index.index_tensors import recorded_index_at
+from undertow.ops.index.positions import ALL, add_at, add_flat, check_range, from_front, last_at, set_at
+
+LONG = (dtypes.int64,)
+INTEGERS = (dtypes.int32, dtypes.int64)
+
+
+# ---- checks
+
+
+def check_vector(
+    op: str, index: Any, allowed: tuple[Any, ...] = INTEGERS, error: type[Exception] = RuntimeError
+) -> None:
+    if index.ndim > 1:
+        raise IndexError(f"{op}(): Index is supposed to be a vector; Index has to be a vector/scalar")
+    if index.dtype not in allowed:
+        expected = "a long tensor (Expected dtype int64)" if allowed is LONG else "dtype int32 or int64"
+        raise error(f"{op}(): Expected {expected} for index, but got {type_name(index)}")
+
+
+def check_same_dtype(op: str, input: Any, source: Any) -> None:
+    if input.dtype != source.dtype:
+        mine, its = type_name(input), type_name(source)
+        raise RuntimeError(
+            f"{op}(): self and source expected to have the same dtype, but got (self) {mine} and (source) {its}: self "
+            f"({mine}) and source ({its}) must have the same scalar type. Convert one of them with .to(dtype)."
+        )
+
+
+def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None:
+    """Refuse a source that is not one slice per index."""
+    if op == "index_add_":
+        check_same_dtype(op, input, source)
+        if input.ndim != source.ndim:
+            raise RuntimeError(unlike_slices(op, input, source))
+    if source.ndim and input.ndim != source.ndim:
+        raise IndexError(
+            f"{op}(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({source.ndim}), destination dimensionality ({input.ndim})"
+        )
+    if index.size != (source.shape[dim] if source.ndim else 1):
+        raise (IndexError if op == "index_copy_" else RuntimeError)(
+            f"{op}(): Number of indices ({index.size}) should be equal to source.size(dim): "
+            f"({source.shape[dim] if source.ndim else 1}), for dim: {dim}"
+        )
+    check_same_dtype(op, input, source)
+    others = [tuple(a.shape[:dim]) + tuple(a.shape[dim + 1 :]) for a in (input, source)]
+    if others[0] != others[1]:
+        raise RuntimeError(unlike_slices(op, input, source))
+
+
+def unlike_slices(op: str, input: Any, source: Any) -> str:
+    return (
+        f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self tensor "
+        f"shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
+        f"{list(source.shape)}"
+    )
+
+
+def cast_number(op: str, value: Any, dtype: Any) -> Any:
+    """A Python number as a 0-d array of a tensor's dtype."""
+    if type(value) is complex and dtype.kind != "c":
+        raise RuntimeError(
+            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
+            "non-complex type is not supported"
+        )
+    return cpu.array(fit(value, dtype), dtype)
+
+
+def check_real(op: str, value: Any, dtype: Any) -> None:
+    """Refuse a complex number for a tensor that is not."""
+    if value.dtype.kind == "c" and dtype.kind != "c" and (op == "index_fill_" or value.imag.any()):
+        raise RuntimeError(
+            f"{op}(): value cannot be converted to type {dtype} without overflow; Converting complex Scalar to "
+            "non-complex type is not supported"
+        )
+
+
+# ---- slices named by a vector
+
+
+def slices(input: Any, dim: int, index: Any) -> tuple[Any, ...]:
+    """The key of the slices of dimension `dim` that a vector names; a 0-d array is its own only slice."""
+    return (ALL,) * dim + (index.reshape(-1),) if input.ndim else (Ellipsis,)
+
+
+def index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    check_vector("index_select", index)
+    dim = wrap_dim(dim, input.ndim)
+    if not input.ndim and index.size != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
+    if not input.size and index.size:
+        check_selection_of_nothing(input.shape[dim], index)
+    check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
+    return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
+
+
+def check_selection_of_nothing(size: int, index: Any) -> None:
+    if not size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive: there is nothing to select from")
+    if index.max() >= size or index.min() < 0:
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={int(index.max())} axis_dim={size}")
+
+
+def index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+    out = xp.zeros(input_sizes, grad.dtype)
+    return add_at(xp, out, slices(out, wrap_dim(dim, out.ndim), index), grad) if out.ndim else grad.copy()
+
+
+def index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not sparse_grad:
+        return xp.index_select_backward(g, input_shape, dim, index)
+    dim = wrap_dim(dim, len(input_shape))
+    blocks = xp.reshape(g, (-1, *input_shape[dim + 1 :]))
+    return xp._sparse_coo(blocks, xp._slice_places(index, input_shape, dim), input_shape)
+
+
+index_select = primitive(
+    "index_select",
+    forward=index_select_array,
+    vjp={"input": index_select_rule, "index": None},
+    jvp=LINEAR,
+    batch=along(dim=1, shared=2),
+)
+
+index_select_backward = primitive(
+    "index_select_backward",
+    forward=index_select_gradient,
+    vjp={"grad": lambda xp, g, dim, index: xp.index_select(g, dim, index), "index": None},
+    jvp=LINEAR,
+    batch=along(dim=2, sizes=1, shared=3),
+)
+
+
+def index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    check_vector("index_add_", index)
+    dim = wrap_dim(dim, input.ndim)
+    check_source("index_add_", input, dim, index, source)
+    check_range(index, input.shape[dim] if input.ndim else 1, dim)
+    out = xp.array(input, order="C")
+    source = source if alpha == 1 else (alpha * source).astype(input.dtype)
+    return add_at(xp, out, slices(out, dim, index), source) if out.ndim else out + source
+
+
+index_add = primitive(
+    "index_add",
+    forward=index_add_array,
+    vjp={
+        "input": lambda xp, g: g,
+        "source": lambda xp, g, dim, index, alpha: xp.index_select(g, dim, index) * alpha,
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1, shared=2),
+)
+
+
+def index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
+    if not input.ndim:
+        return index_copy_array(xp, input.reshape(1), dim, index, source).reshape(())
+    check_vector("index_copy_", index, LONG)
+    dim = wrap_dim(dim, input.ndim)
+    check_source("index_copy_", input, dim, index, source)
+    check_range(index, input.shape[dim], dim, IndexError, "index_copy_(): ")
+    out = xp.array(input, order="C")
+    return set_at(xp, out, slices(out, dim, index), source)
+
+
+def index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+    """index_select, but zero where a later index names the same slice: the transpose of copying to zeros."""
+    found = index_select_array(xp, input, dim, index)
+    if not input.ndim:
+        return found
+    dim = wrap_dim(dim, input.ndim)
+    last = last_at(xp, input.shape[dim], index.reshape(-1))
+    found[(ALL,) * dim + (~last,)] = 0
+    return found
+
+
+index_copy = primitive(
+    "index_copy",
+    forward=index_copy_array,
+    vjp={
+        "input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0),
+        "source": lambda xp, g, dim, index, source_shape: xp.reshape(xp._index_copied(g, dim, index), source_shape),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1, shared=2),
+)
+
+_index_copied = primitive(
+    "_index_copied",
+    forward=index_copied_array,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp._zeros_for(g, input_shape), dim, index, g),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=along(dim=1, shared=2),
+)
+
+
+def index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+    check_vector("index_fill_", index, LONG, IndexError)
+    dim = wrap_dim(dim, input.ndim)
+    if not hasattr(value, "ndim"):
+        value = cast_number("index_fill_", value, input.dtype)
+    if value.ndim:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+    check_real("index_fill_", value, input.dtype)
+    out = xp.array(input, order="C")
+    key = slices(out.reshape(1) if not out.ndim else out, dim, index)
+    set_at(xp, out.reshape(1) if not out.ndim else out, key, value.astype(input.dtype))
+    return out
+
+
+_index_fill_number = primitive(
+    "_index_fill_number",
+    forward=index_fill_array,
+    vjp={"input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0), "index": None},
+    jvp={"input": lambda xp, t, dim, index: xp._index_fill_number(t, dim, index, 0)},
+    batch=along(dim=1, shared=2),
+    node="IndexFillBackward0",
+)
+
+_index_fill_tensor = primitive(
+    "_index_fill_tensor",
+    forward=index_fill_array,
+    vjp={
+        "input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0),
+        "value": lambda xp, g, dim, index: xp.index_select(g, dim, xp._distinct_index(index, g.shape, dim)),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=loop,
+    node="IndexFillBackward1",
+)
+
+_distinct_index = nondifferentiable(
+    "_distinct_index",
+    forward=lambda xp, index, sizes, dim: xp.unique(from_front(xp, index, sizes[dim] if sizes else 1)),
+    inputs=("index",),
+)
+
+
+@composite
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor."""
+    fill = _index_fill_number if isinstance(value, NUMBERS) else _index_fill_tensor
+    return fill(input, dim, index, value)
+
+
+# ---- elements by flat position
+
+
+def take_array(xp: Any, input: Any, index: Any) -> Any:
+    check_flat("take", input, index)
+    return input.reshape(-1).take(index)
+
+
+def check_flat(op: str, input: Any, index: Any) -> None:
+    if index.dtype != dtypes.int64:
+        raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {type_name(index)}")
+    size = input.size
+    if index.size and (index.min() < -size or index.max() >= size):
+        bad = index[(index < -size) | (index >= size)].reshape(-1)[0]
+        raise IndexError(f"out of range: tried to access index {int(bad)} on a tensor of {size} elements.")
+
+
+def take_written_array(xp: Any, input: Any, index: Any) -> Any:
+    """take, with zeros where a later index names the same element: the transpose of put into zeros."""
+    last = last_at(xp, input.size, from_front(xp, index, input.size))
+    return xp.where(last, take_array(xp, input, index), xp.zeros((), input.dtype))
+
+
+def put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    check_flat("put_", input, index)
+    check_same_dtype("put_", input, source)
+    if index.size != source.size:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source.size}, index.numel() = {index.size}"
+        )
+    out = xp.array(input, order="C")
+    positions = from_front(xp, index, input.size).reshape(-1)
+    if accumulate:
+        return add_flat(xp, out, positions, source.reshape(-1))
+    out.reshape(-1)[positions] = source.reshape(-1)
+    return out
+
+
+take = primitive(
+    "take",
+    forward=take_array,
+    vjp={
+        "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, True),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=loop,
+)
+
+_take_written = primitive(
+    "_take_written",
+    forward=take_written_array,
+    vjp={
+        "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, False),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=loop,
+)
+
+_put = primitive(
+    "_put",
+    forward=put_array,
+    vjp={
+        "input": lambda xp, g, index, accumulate: (
+            g if accumulate else xp._put(g, index, xp._zeros_for(g, tuple(index.shape)), False)
+        ),
+        "source": lambda xp, g, index, source_shape, accumulate: xp.reshape(
+            (xp.take if accumulate else xp._take_written)(g, index), source_shape
+        ),
+        "index": None,
+    },
+    jvp=LINEAR,
+    batch=loop,
+)
+
+
+@composite
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
+    return _put(input, index, source, accumulate)
+
+
+@adapter("take")
+def numpy_take(x: Any, indices: Any, axis: int | None = None) -> Any:
+    if axis is None:
+        return take(x, indices)
+    return recorded_index_at(x, (indices,), (None,) * wrap_dim(axis, x.ndim) + (0,))
+
+
+# ---- embedding
+
+
+def embedding_array(
+    xp: Any,
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if indices.dtype not in INTEGERS:
+        got = dtypes.TENSOR_TYPE_NAMES[indices.dtype]
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{got} instead (while checking arguments for embedding)"
+        )
+    check_range(indices, weight.shape[0], 0, IndexError, "index out of range in self: ")
+    return weight.take(indices, axis=0)
+
+
+def embedding_gradient(
+    xp: Any,
+    g: Any,
+    indices: Any,
+    weight_shape: tuple[int, ...],
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Any:
+    if sparse:
+        return embedding_sparse_gradient(xp, g, indices, weight_shape, padding_idx, scale_grad_by_freq)
+    if padding_idx >= 0:
+        g = xp._masked_fill_number(g, xp._index_is(indices, padding_idx), 0)
+    if scale_grad_by_freq:
+        g = g / xp._index_frequency(indices, weight_shape[0], g.dtype)
+    rows = xp.reshape(g, (-1, weight_shape[1])) if g.ndim != 2 else g
+    return xp.index_select_backward(rows, weight_shape, 0, xp._flat_index(indices))
+
+
+def embedding_sparse_gradient(
+    xp: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The rows of g, each at the place that its index names; those of the padding are left out."""
+    if scale_grad_by_freq:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients. Pass sparse=False, or leave "
+            "scale_grad_by_freq out."
+        )
+    rows = xp.reshape(g, (-1, weight_shape[1])) if g.ndim != 2 else g
+    index = xp._flat_index(indices)
+    if padding_idx >= 0:
+        kept = xp._kept_places(index, padding_idx)
+        rows, index = xp.index_select(rows, 0, kept), xp.index_select(index, 0, kept)
+    return xp._sparse_coo(rows, xp._slice_places(index, weight_shape, 0), weight_shape)
+
+
+embedding = primitive(
+    "embedding",
+    forward=embedding_array,
+    vjp={"weight": embedding_gradient, "indices": None},
+    jvp=LINEAR,
+    batch=loop,
+)
+
+_index_is = nondifferentiable(
+    "_index_is", forward=lambda xp, index, value: (index == value)[..., None], inputs=("index",)
+)
+_index_frequency = nondifferentiable(
+    "_index_frequency",
+    forward=lambda xp, index, size, dtype: xp.bincount(index.reshape(-1), minlength=size)[index][..., None].astype(
+        dtype
+    ),
+    inputs=("index",),
+)
+_flat_index = nondifferentiable("_flat_index", forward=lambda xp, index: index.reshape(-1), inputs=("index",))
+
+
+def one_hot_array(xp: Any, input: Any, num_classes: int = -1) -> Any:
+    if input.dtype != dtypes.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if input.size == 0 and num_classes <= 0:
+        raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    if input.size and input.min() < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    classes = int(input.max()) + 1 if num_classes == -1 else num_classes
+    if input.size and input.max() >= classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    return (input[..., None] == xp.arange(classes)).astype(dtypes.int64)
+
+
+one_hot = nondifferentiable("one_hot", forward=one_hot_array, inputs=("input",))

@@ -1,0 +1,235 @@
+"""Reading and writing at index tensors: what `x[i, :, j]` and `x[i, :, j] = v` compute.
+
+Note [Families]: an operation on a varying number of index tensors is compiled once for each number, when it
+is first needed. So index tensors are inputs like any other: saved, checked for in-place changes, hooked,
+batched. `places` says which index tensor stands where: (0, None, 1) for x[i, :, j].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from undertow.backend import ArrayNamespace, dtypes
+from undertow.graph.saved import SavedTensor
+from undertow.ops.declare import REGISTRY, Op, adapter, nondifferentiable, templates
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.batch_in_front import in_front, loop
+from undertow.ops.index.positions import (
+    ALL,
+    add_at,
+    broadcast_shape,
+    check_key,
+    flat_positions,
+    indexed_shape,
+    is_mask,
+    last_at,
+    neighbours,
+    set_at,
+    take_at,
+)
+
+Places = tuple[int | None, ...]
+Arrays = Sequence[Any]
+
+
+def key_of(indices: Arrays, places: Places) -> tuple[Any, ...]:
+    return tuple([ALL if place is None else indices[place] for place in places])
+
+
+# ---- on arrays; rules reach these, and their recorded twins below, as xp.index_at(...)
+
+
+def index_at(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
+    return take_at(xp, input, key_of(indices, places))
+
+
+def index_into_zeros(xp: Any, input: Any, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Any:
+    """Zeros of the given sizes with `input` added at the indices: the transpose of index_at."""
+    out, key = xp.zeros(sizes, input.dtype), key_of(indices, places)
+    return (set_at if is_mask(key) else add_at)(xp, out, key, input)
+
+
+def index_write(xp: Any, input: Any, values: Any, indices: Arrays, places: Places, accumulate: bool) -> Any:
+    """A copy of `input` with values written, or added, at the indices."""
+    key = key_of(indices, places)
+    check_values(xp, input, values, key)
+    if accumulate:
+        check_key(input.shape, key)
+    return (add_at if accumulate else set_at)(xp, xp.array(input, order="C"), key, values)
+
+
+def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
+    """index_at, but zero where a later index names the same element: the transpose of writing into zeros."""
+    key = key_of(indices, places)
+    found = take_at(xp, input, key)
+    if is_mask(key):
+        return found
+    last = last_at(xp, input.size, flat_positions(xp, input.shape, key))
+    return xp.where(last, found, xp.zeros((), found.dtype))
+
+
+def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None:
+    """Refuse values that do not fit what the key selects."""
+    if values.ndim:
+        check_key(input.shape, key)
+        target = indexed_shape(xp, input.shape, key)
+        if broadcast_shape([values.shape, target]) != target:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                f"shape {list(target)}"
+            )
+    if values.dtype != input.dtype:
+        names = dtypes.SCALAR_NAMES
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {names[input.dtype]} for the "
+            f"destination and {names[values.dtype]} for the source."
+        )
+
+
+# ---- recorded: see Note [Families]
+
+
+def build(name: str, n: int, forward: str, vjp: dict[str, str], batch: Any, node: str | None = None) -> Any:
+    """The operation for n index tensors; INDICES stands for their names in the sources."""
+    names = [f"index{k}" for k in range(n)]
+
+    def spell(source: str) -> Any:
+        return eval(source.replace("INDICES", ", ".join(names)), globals())
+
+    rules = {i: spell(rule) for i, rule in vjp.items()}
+    op = Op(f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node)
+    templates.build(op)
+    op.function.op = op
+    show_saved_indices(op.node_class)
+    return op.function
+
+
+def show_saved_indices(node_class: Any) -> None:
+    """PyTorch's `_saved_indices`: a tuple with None for dimensions that no tensor indexes."""
+
+    def listed(prefix: str, absent: Callable[[], Any]) -> property:
+        def read(node: Any) -> tuple[Any, ...]:
+            return tuple([absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places])
+
+        return property(read)
+
+    node_class._saved_indices = listed("_saved_index", lambda: None)
+    node_class._raw_saved_indices = listed("_raw_saved_index", lambda: SavedTensor(None))
+
+
+@cache
+def index_op(n: int) -> Any:
+    return build(
+        "index",
+        n,
+        "lambda xp, input, INDICES, places: index_at(xp, input, (INDICES,), places)",
+        {
+            "input": "lambda xp, g, INDICES, places, input_shape:"
+            " xp.index_into_zeros(g, (INDICES,), places, input_shape)"
+        },
+        batch_reading,
+        node="IndexBackward0",
+    )
+
+
+@cache
+def into_zeros_op(n: int) -> Any:
+    return build(
+        "index_into_zeros",
+        n,
+        "lambda xp, input, INDICES, places, sizes: index_into_zeros(xp, input, (INDICES,), places, sizes)",
+        {"input": "lambda xp, g, INDICES, places: xp.index_at(g, (INDICES,), places)"},
+        batch_into_zeros,
+    )
+
+
+@cache
+def written_op(n: int) -> Any:
+    return build(
+        "index_written",
+        n,
+        "lambda xp, input, INDICES, places: index_written(xp, input, (INDICES,), places)",
+        {
+            "input": "lambda xp, g, INDICES, places, input_shape:"
+            " xp.index_write(xp._zeros_for(g, input_shape), g, (INDICES,), places, False)"
+        },
+        batch_reading,
+    )
+
+
+@cache
+def write_op(n: int) -> Any:
+    return build(
+        "index_put",
+        n,
+        "lambda xp, input, values, INDICES, places, accumulate:"
+        " index_write(xp, input, values, (INDICES,), places, accumulate)",
+        {
+            "input": "lambda xp, g, INDICES, places, accumulate:"
+            " g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), (INDICES,), places, False)",
+            "values": "lambda xp, g, INDICES, places, accumulate:"
+            " (xp.index_at if accumulate else xp.index_written)(g, (INDICES,), places)",
+        },
+        loop,
+        node="IndexPutBackward0",
+    )
+
+
+zeros_for = nondifferentiable(
+    "_zeros_for",
+    forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
+    inputs=("input",),
+    batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
+)
+
+for _kernel in (index_at, index_into_zeros, index_written, index_write):
+    ArrayNamespace.define(_kernel.__name__, _kernel)
+
+
+@adapter("index_at")
+def recorded_index_at(input: Any, indices: Arrays, places: Places) -> Any:
+    return index_op(len(indices))(input, *indices, places)
+
+
+@adapter("index_into_zeros")
+def recorded_index_into_zeros(input: Any, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Any:
+    return into_zeros_op(len(indices))(input, *indices, places, sizes)
+
+
+@adapter("index_written")
+def recorded_index_written(input: Any, indices: Arrays, places: Places) -> Any:
+    return written_op(len(indices))(input, *indices, places)
+
+
+@adapter("index_write")
+def recorded_index_write(input: Any, values: Any, indices: Arrays, places: Places, accumulate: bool) -> Any:
+    return write_op(len(indices))(input, values, *indices, places, accumulate)
+
+
+# ---- batching: one more whole dimension in front, or a loop where the indices themselves differ
+
+
+def batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input, *indices, places = args
+    if any(d is not None for d in in_dims[1:]):
+        return loop(call, args, in_dims)
+    out = call(in_front(input, in_dims[0]), *indices, (None, *places))
+    return out, batch_place(indices, places)
+
+
+def batch_into_zeros(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input, *indices, places, sizes = args
+    if any(d is not None for d in in_dims[1:]):
+        return loop(call, args, in_dims)
+    size = input.shape[in_dims[0]]
+    moved = REGISTRY["movedim"].function(input, in_dims[0], batch_place(indices, places))
+    return call(moved, *indices, (None, *places), (size, *sizes)), 0
+
+
+def batch_place(indices: Arrays, places: Places) -> int:
+    """Where a whole dimension in front of all others stands in what the indices select."""
+    if neighbours([k for k, place in enumerate(places) if place is not None]):
+        return 0
+    return max(1 if i._array.dtype.kind == "b" else i._array.ndim for i in indices)

@@ -1,0 +1,287 @@
+"""scatter_reduce and index_reduce: sum, product, mean, maximum or minimum of all that falls on a place.
+
+In the comments a *group* is the elements of src that fall on one place, and what was there if `include_self`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare.rules.along_one_dim import along
+from undertow.ops.declare.rules.batch_in_front import loop
+from undertow.ops.index.gather_scatter import fitted, positions_of
+from undertow.ops.index.index_select import check_source, check_vector
+from undertow.ops.index.positions import add_flat
+
+UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+REDUCTIONS = tuple(UFUNCS)
+
+
+def start_of(xp: Any, reduce: str, dtype: Any) -> Any:
+    """What a reduction of nothing begins with."""
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
+    if dtype.kind == "f":
+        return float("-inf") if reduce == "amax" else float("inf")
+    if dtype.kind == "b":
+        return reduce == "amin"
+    limits = xp.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def scatter_reduce_array(
+    xp: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce not in UFUNCS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if input.dtype.kind == "c" and reduce in ("amax", "amin"):
+        raise RuntimeError(f"scatter_reduce(): reduce='{reduce}' is not defined for complex numbers")
+    positions = positions_of(xp, "scatter_reduce", input, dim, index).reshape(-1)
+    out = xp.array(input, order="C")
+    flat = out.reshape(-1)
+    if not include_self:
+        flat[positions] = start_of(xp, reduce, input.dtype)
+    getattr(xp, UFUNCS[reduce]).at(flat, positions, src.reshape(-1))
+    if reduce == "mean":
+        count = counts(xp, input.shape, positions, include_self)
+        out = out / count.astype(out.dtype) if out.dtype.kind in "fc" else out // count
+    return out.astype(input.dtype, copy=False)
+
+
+def counts(xp: Any, shape: tuple[int, ...], positions: Any, include_self: bool) -> Any:
+    """The sizes of the groups; 1 where nothing falls."""
+    found = add_flat(xp, xp.full(shape, int(include_self), dtypes.int64), positions, xp.ones((), dtypes.int64))
+    return xp.maximum(found, 1)
+
+
+# ---- what the rules need to know about groups; none of it is differentiated
+
+_group_sizes = nondifferentiable(
+    "_group_sizes",
+    forward=lambda xp, index, sizes, dim, include_self, dtype: counts(
+        xp, sizes, positions_of(xp, "scatter_reduce", xp.empty(sizes, bool), dim, index), include_self
+    ).astype(dtype),
+    inputs=("index",),
+)
+
+
+def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
+    """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
+    positions = positions_of(xp, "scatter_reduce", input, dim, index)
+    attained = xp.array(input == result, order="C")
+    if not include_self:
+        attained.reshape(-1)[positions.reshape(-1)] = False
+    src_attained = src == result.reshape(-1).take(positions)
+    number = add_flat(xp, attained.astype(input.dtype, order="C"), positions, src_attained)
+    return attained / number, src_attained / number.reshape(-1).take(positions)
+
+
+_extreme_shares = nondifferentiable(
+    "_extreme_shares",
+    forward=shares,
+    inputs=("input", "index", "src", "result"),
+    outputs=("input_share", "src_share"),
+)
+
+
+def zeros_in_groups(xp: Any, src: Any, sizes: tuple[int, ...], dim: int, index: Any) -> tuple[Any, Any]:
+    """Which elements of src are zero, and which of these are the only zero of src in their group."""
+    positions = positions_of(xp, "scatter_reduce", xp.empty(sizes, bool), dim, index)
+    zero = src == 0
+    number = add_flat(xp, xp.zeros(sizes, dtypes.int64), positions, zero)
+    return zero, zero & (number.reshape(-1).take(positions) == 1)
+
+
+_zeros_in_groups = nondifferentiable(
+    "_zeros_in_groups", forward=zeros_in_groups, inputs=("src", "index"), outputs=("zero", "alone")
+)
+
+
+_ones_for = nondifferentiable("_ones_for", forward=lambda xp, input: xp.ones_like(input), inputs=("input",))
+
+
+def refuse(xp: Any, g: Any, message: str) -> Any:
+    raise RuntimeError(message)
+
+
+_once_differentiable = primitive(
+    "_once_differentiable",
+    forward=lambda xp, input, message: input,
+    vjp={"input": refuse},
+    jvp={"input": refuse},
+    batch=loop,
+    node="Error",
+)
+
+
+# ---- rules
+
+
+def input_gradient(
+    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
+) -> Any:
+    if reduce == "mean":
+        g = g / xp._group_sizes(index, tuple(input.shape), dim, include_self, input.dtype)
+    elif reduce == "prod":
+        g = g * xp.conj(xp._scatter_reduce(xp._ones_for(input), dim, index, src, "prod"))
+    elif reduce != "sum":
+        g = g * xp._extreme_shares(input, dim, index, src, out, include_self)[0]
+    return g if include_self else xp._scatter_number(g, dim, index, 0)
+
+
+def src_gradient(
+    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
+) -> Any:
+    if reduce == "prod":
+        return prod_src_gradient(xp, g, input, dim, index, src, include_self, out)
+    if reduce == "mean":
+        g = g / xp._group_sizes(index, tuple(input.shape), dim, include_self, input.dtype)
+    g = xp.gather(g, dim, index)
+    if reduce in ("amax", "amin"):
+        g = g * xp._extreme_shares(input, dim, index, src, out, include_self)[1]
+    return g
+
+
+def prod_src_gradient(xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> Any:
+    """g times the product of the rest of the group: the product divided by the element, but for zeros.
+
+    The only zero of a group gets the product with a one in its place. Beside another zero the gradient is
+    zero, but then dividing does not show how it changes with that other one: no second derivative.
+    """
+    zero, alone = xp._zeros_in_groups(src, tuple(input.shape), dim, index)
+    rest = xp._scatter_reduce(
+        input, dim, index, xp._masked_fill_number(src, alone, 1), "prod", include_self=include_self
+    )
+    divided = xp.gather(g * xp.conj(out), dim, index) / xp.conj(xp._masked_fill_number(src, zero, 1))
+    grad = xp.where(alone, xp.gather(g * xp.conj(rest), dim, index), divided)
+    if values(zero).sum() > values(alone).sum():
+        grad = xp._once_differentiable(
+            grad,
+            "scatter_reduce() and index_reduce(): Double backward is unsupported for src when >1 zeros in src are "
+            "scattered to the same position in self",
+        )
+    return grad
+
+
+def tangent(
+    xp: Any,
+    tangents: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: str,
+    include_self: bool,
+    out: Any,
+) -> Any:
+    """The transposes of the rules: what flows back as c * gather(g) flows forward as scatter_add(c * t)."""
+    total = None
+    if "input" in tangents:
+        t = xp.conj(tangents["input"])
+        total = xp.conj(input_gradient(xp, t, input, dim, index, src, reduce, include_self, out))
+    if "src" in tangents:
+        weight = src_gradient(xp, xp._ones_for(out), input, dim, index, src, reduce, include_self, out)
+        start = xp._zeros_for(out, tuple(out.shape)) if total is None else total
+        total = xp._scatter_add(start, dim, index, xp.conj(weight) * tangents["src"])
+    return total
+
+
+def values(x: Any) -> Any:
+    """The array of a tensor, or the array itself."""
+    return getattr(x, "_array", x)
+
+
+_scatter_reduce = primitive(
+    "_scatter_reduce",
+    forward=scatter_reduce_array,
+    vjp={"input": input_gradient, "src": src_gradient, "index": None},
+    jvp=tangent,
+    batch=along(dim=1),
+)
+
+
+@composite
+def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """`input` and the elements of `src` that `index` sends to the same place along `dim`, reduced to one.
+
+    reduce         "sum", "prod", "mean", "amax" or "amin"
+    include_self   whether what is in `input` takes part where something falls
+
+    >>> import undertow as ut
+    >>> x, index = ut.zeros(2), ut.tensor([0, 0, 1])
+    >>> ut.scatter_reduce(x, 0, index, ut.tensor([1.0, 3.0, 5.0]), "mean", include_self=False)
+    tensor([2., 5.])
+    """
+    src = fitted("scatter", input, dim, index, src)
+    return _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
+
+
+# ---- index_reduce: the same, with one index for a whole slice
+
+
+def spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
+    if not sizes:
+        return index.reshape(())
+    shape = [1] * len(sizes)
+    shape[wrap_dim(dim, len(sizes))] = index.size
+    return xp.broadcast_to(index.reshape(shape), sizes)
+
+
+_spread_index = nondifferentiable("_spread_index", forward=spread_array, inputs=("index",))
+
+
+def index_reduce_array(
+    xp: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    check_vector("index_reduce", index)
+    check_source("index_reduce", input, wrap_dim(dim, input.ndim), index, source)
+    spread = spread_array(xp, index, dim, source.shape)
+    return scatter_reduce_array(xp, input, dim, spread, source, reduce, include_self=include_self)
+
+
+def spread_rule(rule: Any) -> Any:
+    def spread(
+        xp: Any,
+        g: Any,
+        input: Any,
+        dim: int,
+        index: Any,
+        source: Any,
+        reduce: str,
+        include_self: bool,
+        out: Any,
+    ) -> Any:
+        index = xp._spread_index(index, dim, tuple(source.shape))
+        return rule(xp, g, input, dim, index, source, reduce, include_self, out)
+
+    return spread
+
+
+def spread_tangent(
+    xp: Any,
+    tangents: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool,
+    out: Any,
+) -> Any:
+    named = {"src" if name == "source" else name: t for name, t in tangents.items()}
+    index = xp._spread_index(index, dim, tuple(source.shape))
+    return tangent(xp, named, input, dim, index, source, reduce, include_self, out)
+
+
+index_reduce = primitive(
+    "index_reduce",
+    forward=index_reduce_array,
+    vjp={"input": spread_rule(input_gradient), "source": spread_rule(src_gradient), "index": None},
+    jvp=spread_tangent,
+    batch=along(dim=1, shared=2),
+)

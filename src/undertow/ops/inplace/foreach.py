@@ -1,0 +1,164 @@
+"""`_foreach_*`: one operation on lists of tensors, tensor by tensor.
+
+PyTorch runs them as one kernel; here they are loops that save the caller one. Further arguments may be lists, too, or
+one number or tensor for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow.graph.saved import note
+from undertow.modes import current
+from undertow.ops.arguments.operands import NUMBERS
+from undertow.ops.declare import REGISTRY
+from undertow.ops.inplace.forms import copy_, fill_, in_place, zero_
+from undertow.tensor import Tensor
+
+UNARY = """
+abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt
+sigmoid sign sin sinh sqrt tan tanh trunc
+""".split()
+
+OTHERS = "add clamp_max clamp_min div lerp maximum minimum mul pow sub".split()
+
+VALUED = "addcdiv addcmul".split()
+
+#: of a number in the place of the other tensor
+OF_NUMBER = {"maximum": "clamp_min", "minimum": "clamp_max"}
+
+
+def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[..., Any]:
+    """`function` on every tensor of a list; gives the list of these tensors if it `changes` them, else a tuple."""
+
+    def foreach(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        args = (*args, *[kwargs.pop(key) for key in ("scalar", "scalars") if key in kwargs])
+        check_tensors(foreach.__name__, tensors)
+        for arg in args:
+            check_argument(foreach.__name__, arg, len(tensors))
+        results = [
+            function(tensor, *[arg[k] if is_list(arg) else arg for arg in args], **kwargs)
+            for k, tensor in enumerate(tensors)
+        ]
+        for arg in args:
+            if is_list(arg) and current().grad_enabled and all(isinstance(number, NUMBERS) for number in arg):
+                note_scalars(results, list(arg))
+        return results if changes else tuple(results)
+
+    foreach.__name__ = foreach.__qualname__ = f"_foreach_{name}"
+    foreach.__doc__ = f"`{name}` of every tensor of a list."
+    foreach.__module__ = "undertow"
+    return foreach
+
+
+def check_tensors(name: str, tensors: Any) -> None:
+    if not is_list(tensors):
+        raise TypeError(f"{name}(): argument 'self' must be tuple of Tensors, not {type(tensors).__name__}")
+    if not tensors:
+        raise RuntimeError(f"{name}: Tensor list must have at least one tensor.")
+    for k, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"{name}: expected Tensor as element {k} in argument 0, but got {type(tensor).__name__}. Make it one "
+                "by undertow.tensor()."
+            )
+
+
+def check_argument(name: str, arg: Any, count: int) -> None:
+    """Refuse a list of another length, and a tensor for all that is more than a number."""
+    if isinstance(arg, Tensor) and arg.ndim:
+        raise RuntimeError(
+            f"{name}: scalar tensor expected to be 0 dim but it has {arg.ndim} dimensions and {arg._array.size} "
+            "elements. Give a list of tensors, one for each."
+        )
+    if not is_list(arg) or len(arg) == count:
+        return
+    if all([isinstance(item, NUMBERS) for item in arg]):
+        raise RuntimeError(
+            f"{name}: Tensor list must have same number of elements as scalar list, got {count} and {len(arg)}"
+        )
+    raise RuntimeError(f"{name}: Tensor lists must have the same number of tensors, got {count} and {len(arg)}")
+
+
+def note_scalars(results: list[Any], scalars: list[Any]) -> None:
+    """The list is shown by every result's node, as `_saved_scalars`."""
+    for result in results:
+        if isinstance(result, Tensor) and result.grad_fn is not None:  # type: ignore[attr-defined]
+            note(result.grad_fn, "scalars", scalars)  # type: ignore[attr-defined]
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def of_tensor_or_number(name: str) -> Callable[..., Any]:
+    """`maximum` and `minimum`, of a number as well."""
+    function, of_number = REGISTRY[name].function, REGISTRY[OF_NUMBER[name]].function
+
+    def choose(tensor: Tensor, other: Any) -> Any:
+        return (of_number if isinstance(other, NUMBERS) else function)(tensor, other)
+
+    return choose
+
+
+def with_values(foreach: Callable[..., Any]) -> Callable[..., Any]:
+    """addcmul and addcdiv: the fourth argument is `value`, one number for all, or a list or row of them."""
+
+    def function(self: Any, tensor1: Any, tensor2: Any, scalars: Any = None, *, value: Any = 1) -> Any:
+        values = value if scalars is None else scalars
+        if isinstance(values, Tensor) and values.ndim == 1:
+            values = values.tolist()  # type: ignore[attr-defined]
+        return foreach(self, tensor1, tensor2, values)
+
+    function.__name__ = function.__qualname__ = foreach.__name__
+    function.__doc__, function.__module__ = foreach.__doc__, "undertow"
+    return function
+
+
+def valued(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tensor, tensor1, tensor2, value: function(tensor, tensor1, tensor2, value=value)
+
+
+def powers(foreach: Callable[..., Any]) -> Callable[..., Any]:
+    """`_foreach_pow`: a number may be the base."""
+
+    def _foreach_pow(self: Any, exponent: Any) -> Any:
+        if not isinstance(self, NUMBERS):
+            return foreach(self, exponent)
+        check_tensors("_foreach_pow", exponent)
+        return tuple([REGISTRY["pow"].function(self, each) for each in exponent])
+
+    _foreach_pow.__doc__, _foreach_pow.__module__ = foreach.__doc__, "undertow"
+    return _foreach_pow
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """Every `_foreach_` function by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in [*UNARY, *OTHERS]:
+        function = of_tensor_or_number(name) if name in OF_NUMBER else REGISTRY[name].function
+        found[f"_foreach_{name}"] = each(name, function, changes=False)
+        found[f"_foreach_{name}_"] = each(name + "_", in_place(name, function), changes=True)
+    for change in (copy_, fill_, zero_):
+        name = change.__name__
+        found[f"_foreach_{name}"] = each(name, change, changes=True)
+    for name in VALUED:
+        function = REGISTRY[name].function
+        found[f"_foreach_{name}"] = with_values(each(name, valued(function), changes=False))
+        found[f"_foreach_{name}_"] = with_values(each(name + "_", valued(in_place(name, function)), changes=True))
+    for name in ("clone", "max", "mm"):
+        found[f"_foreach_{name}"] = each(name, REGISTRY[name].function, changes=False)
+    found["_foreach_pow"] = powers(found["_foreach_pow"])
+    found["_foreach_norm"] = each("norm", norm, changes=False)
+    found["_foreach_powsum"] = each("powsum", powsum, changes=False)
+    return found
+
+
+def norm(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+    return REGISTRY["norm"].function(tensor, ord, dtype=dtype)
+
+
+def powsum(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+    """The sum of the absolute values to a power: a norm before its root is taken."""
+    return REGISTRY["sum"].function(REGISTRY["pow"].function(REGISTRY["abs"].function(tensor), ord), dtype=dtype)

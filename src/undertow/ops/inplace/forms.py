@@ -1,0 +1,424 @@
+"""In-place forms: `add_`, `mul_`, `copy_`, ... made from the out-of-place operations.
+
+An in-place operation records what the out-of-place one would, writes the result into the tensor's memory, counts one
+more version, and moves the tensor (or, through CopySlices, the base it is a view of) to the new history. Everything
+that can be refused is refused before the first byte changes.
+
+Where there is nothing to record, an operation that is one NumPy ufunc writes its result straight into the memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
+from undertow.modes import Interceptor, State, current
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.create.creation import convert
+from undertow.ops.declare import REGISTRY, primitive
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.inplace_templates import compile_in_place, is_compilable
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge
+from undertow.tensor.memory import unlocked
+from undertow.tensor.metadata import DEFAULT, NO_COUNTER
+from undertow.tensor.tensor import requires_grad
+
+getrefcount = sys.getrefcount
+
+# ---- overwriting, as operations of their own
+
+
+def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+    """The result has the input's shape, so the input must have the batch, whichever argument brought it."""
+    (input, other), size = args, batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[1] is not None:
+        other = padded(in_front(other, in_dims[1]), input.ndim - 1)
+    return call(input, other), 0
+
+
+def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` broadcasts to `target`."""
+    if len(shape) > len(target):
+        return False
+    return all([n in (1, m) for n, m in zip(shape[::-1], target[::-1], strict=False)])
+
+
+def overwritten(xp: Any, input: Any, src: Any) -> Any:
+    if not fits(src.shape, input.shape):
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
+            f"{list(src.shape)}: the sizes, counted from the last one, must match or be 1"
+        )
+    return xp.broadcast_to(src, input.shape).astype(input.dtype)
+
+
+def filled(xp: Any, input: Any, value: Any) -> Any:
+    value = xp.asarray(value)
+    if value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions. Use copy_."
+        )
+    return xp.broadcast_to(value, input.shape).astype(input.dtype)
+
+
+copy = primitive(
+    "copy",
+    forward=overwritten,
+    vjp={"input": lambda xp, g: xp.zeros_like(g), "src": lambda xp, g: g},
+    jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
+    batch=batch_overwrite,
+    node="CopyBackwards",
+)
+
+zero = primitive(
+    "zero",
+    forward=lambda xp, input: xp.zeros_like(input),
+    vjp={"input": lambda xp, g: xp.zeros_like(g)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+)
+
+
+def batch_fill(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+    """A number for each example is an array to copy from."""
+    return batch_overwrite(call if in_dims[1] is None else copy, args, in_dims)
+
+
+fill = primitive(
+    "fill",
+    forward=filled,
+    vjp={"input": lambda xp, g: xp.zeros_like(g), "value": lambda xp, g: g},
+    jvp={"value": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
+    batch=batch_fill,
+    node="FillBackward1",
+    number="value",
+    number_node="FillBackward0",
+    number_edge=False,
+)
+
+
+# ---- what is refused
+
+
+def check_in_place(tensor: Tensor, name: str, recorded: bool = False) -> None:
+    """Refuse an in-place change that autograd could not follow.
+
+    recorded  whether a gradient is asked of one of the operation's other arguments
+    """
+    state = current()
+    if state.grad_enabled and (recorded or requires_grad(tensor)):
+        check_history(tensor, name)
+    if tensor._extra is not None and tensor._extra.counter is NO_COUNTER and not state.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            f"normal tensor before doing inplace update. ({name} would change memory that has no version counter.)"
+        )
+    if state.before_change is not None:
+        state.before_change(tensor)
+
+
+def check_history(tensor: Tensor, name: str) -> None:
+    view = None if tensor._extra is None else tensor._extra.view
+    if view is not None and view.creation is not DEFAULT:
+        raise RuntimeError(refusal(tensor, "is being"))
+    if view is not None and not shows_base(tensor, view.base):
+        raise RuntimeError(LOST)
+    if view is not None and tensor._edge is None and view.base._edge is not None:
+        view.version = STALE  # its version was preserved, though its base has a history by now
+    edge = current_edge(tensor)
+    if view is not None and (view.base._edge is LEAF or (edge is not None and view.base._edge is None)):
+        raise RuntimeError(
+            f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a "
+            "clone() of it, or do the change under no_grad.)"
+        )
+    if edge is LEAF:
+        raise RuntimeError(
+            f"a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a clone() of "
+            "it, or do the change under no_grad.)"
+        )
+
+
+def unlock(tensor: Tensor) -> None:
+    """Let a part of an expanded tensor be written to, if no two elements of that part share memory.
+
+    NumPy hands expanded arrays out read-only, and every part of them. What is read-only for another reason stays so.
+    """
+    array, view = tensor._array, None if tensor._extra is None else tensor._extra.view
+    if array.flags.writeable or view is None or not view.base._array.flags.writeable:
+        return
+    reach = 0  # how far, in bytes, the dimensions of smaller stride extend
+    for stride, n in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if n > 1 and stride < reach + array.itemsize:
+            return
+        reach += stride * (n - 1)
+    if tensor._xp.may_share_memory(array, view.base._array):
+        tensor._array = unlocked(tensor._xp, array, view.base._array)
+
+
+def check_fit(target: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+    """Refuse to write a result of this shape and dtype into the array `target`."""
+    if shape != target.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}: {name} "
+            "cannot enlarge the tensor it changes"
+        )
+    if dtype is not target.dtype and dtypes.CATEGORY[dtype.kind] > dtypes.CATEGORY[target.dtype.kind]:
+        raise RuntimeError(
+            f"result type {dtypes.SCALAR_NAMES[dtype]} can't be cast to the desired output type "
+            f"{dtypes.SCALAR_NAMES[target.dtype]}: {name} keeps the dtype of the tensor it changes"
+        )
+    if not target.flags.writeable:
+        raise RuntimeError(
+            f"unsupported operation: more than one element of the written-to tensor refers to a single memory location "
+            f"(it is expanded), or its memory is read-only: {name} cannot change it. Please clone() the tensor before "
+            "performing the operation."
+        )
+
+
+def write_array(tensor: Tensor, array: Any, name: str) -> None:
+    """Write `array` into the tensor's memory and count a version."""
+    unlock(tensor)
+    check_fit(tensor._array, array.shape, array.dtype, name)
+    tensor._xp.copyto(tensor._array, array, casting="unsafe")
+    counter_of(tensor).bump(name)
+
+
+# ---- from an operation to its in-place form
+
+
+def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The in-place form of an out-of-place operation."""
+    shown = name + "_"
+    op: Any = getattr(function, "op", None)
+    compiled = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
+
+    def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.in_place(shown, change, function, self, args, kwargs)
+        recorded = current().grad_enabled and any(
+            [isinstance(a, Tensor) and requires_grad(a) for a in (self, *args, *kwargs.values())]
+        )
+        check_in_place(self, shown, recorded)
+        if recorded:
+            return record_change(self, shown, function, compiled, args, kwargs)
+        write_array(self, function(self, *args, **kwargs)._array, shown)
+        return self
+
+    described(change, name, shown)
+    if not compiled or not is_compilable(op):
+        return change
+    return described(compile_in_place(shown, op, change, check_history), name, shown)
+
+
+def division(name: str) -> Callable[..., Tensor]:
+    """`div_`: the in-place form of `true_divide`, but with a rounding mode that of `div`."""
+    exact, rounded = in_place(name, REGISTRY["true_divide"].function), in_place(name, REGISTRY["div"].function)
+
+    def change(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        return exact(self, other) if rounding_mode is None else rounded(self, other, rounding_mode=rounding_mode)
+
+    return described(change, name, name + "_")
+
+
+def absolute(name: str) -> Callable[..., Tensor]:
+    """`abs_`, whose result is real, and so not for complex tensors."""
+    real = in_place(name, REGISTRY[name].function)
+
+    def change(self: Tensor) -> Tensor:
+        if self._array.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors. Use abs().")
+        return real(self)
+
+    return described(change, name, name + "_")
+
+
+def clamping(name: str) -> Callable[..., Tensor]:
+    """`clamp_`, which has a short way for bounds that are numbers."""
+    general, by_numbers = in_place(name, REGISTRY["clamp"].function), in_place(name, REGISTRY["_clamp"].function)
+
+    def change(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+        if min is max or type(min) not in BOUNDS or type(max) not in BOUNDS:
+            return general(self, min, max)
+        return by_numbers(self, min, max)
+
+    return described(change, name, name + "_")
+
+
+#: the types of bounds for which clamp is one operation
+BOUNDS = (float, int, type(None))
+
+
+def masked_filling(name: str) -> Callable[..., Tensor]:
+    """`masked_fill_`, which has a short way for numbers."""
+    general = in_place(name, REGISTRY[name].function)
+    by_number = in_place(name, REGISTRY["_masked_fill_number"].function)
+
+    def change(self: Tensor, mask: Any, value: Any) -> Tensor:
+        return (by_number if type(value) in (float, int) else general)(self, mask, value)
+
+    return described(change, name, name + "_")
+
+
+def described(change: Any, name: str, shown: str) -> Any:
+    change.__name__ = change.__qualname__ = shown
+    change.__doc__ = f"`{name}`, written into the tensor itself."
+    change.__module__ = "undertow"
+    return change
+
+
+def record_change(
+    self: Tensor, name: str, function: Any, compiled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """Change a tensor in place and record it."""
+    edge = current_edge(self)
+    # The operation sees a twin of the tensor. Rules that need its former value save the twin, which then gets memory of
+    # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
+    # when functions of several operations save it, because they may have saved parts of it, too.
+    own_memory = bool(current().saved_hooks) or any([a is self for a in args])
+    before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
+    args = tuple([before if a is self else a for a in args])
+    result = function(before, *args, **kwargs)
+    if not compiled and not own_memory and (getrefcount(before) > ALONE or before._extra is not None):
+        before = Tensor(self._array.copy(), self._xp, edge)
+        result = function(before, *args, **kwargs)
+    unlock(self)
+    check_fit(self._array, result._array.shape, result._array.dtype, name)
+    node = None if result._edge is None else result._edge[0]
+    if compiled and not own_memory and node is not None and is_saved(node, before):
+        before._array = self._array.copy()
+    is_view = self._extra is not None and self._extra.view is not None
+    if node is None or (is_view and node.next_edges[0] is not edge):
+        # A result without history overwrites what was there; and CopySlices applies one node to the slice, so several
+        # are wrapped as a copy of their result.
+        result = copy(before, result)
+    self._xp.copyto(self._array, result._array, casting="unsafe")
+    counter = counter_of(self)
+    counter.bump(name)
+    if compiled and node is not None and result._array.dtype is self._array.dtype:
+        save_memory_itself(node, result._array, self, counter)
+    rebase_history(self, result._edge)
+    return self
+
+
+def _alone() -> int:
+    """What `getrefcount` says, in record_change, of a tensor that nobody else holds."""
+
+    def look(tensor: Tensor) -> None:
+        pass
+
+    before = Tensor(None, cpu)
+    look(before)
+    return getrefcount(before)
+
+
+ALONE = _alone()
+
+
+def is_saved(node: Any, tensor: Tensor) -> bool:
+    return any([getattr(node, slot) is tensor for slot in node.saved_slots])
+
+
+def save_memory_itself(node: Any, array: Any, tensor: Tensor, counter: Any) -> None:
+    """Where a node saved its output, let it keep the tensor's memory, which holds the same values, and watch it."""
+    for kind, place in node.saved_names.values():
+        if kind == "output" and getattr(node, f"saved_{place[0]}") is array:
+            setattr(node, f"saved_{place[0]}", tensor._array)
+            node.watch_output(place[1], counter)
+
+
+# ---- overwriting
+
+
+def is_free(tensor: Tensor, state: State) -> bool:
+    """Whether a tensor may be changed without asking anybody."""
+    extra = tensor._extra
+    if extra is None:
+        return True
+    if extra.counter is NO_COUNTER and not state.inference:
+        return False
+    return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
+
+
+_record_copy = in_place("copy", copy)
+_record_zero = in_place("zero", zero)
+_record_fill = in_place("fill", fill)
+
+
+@shortcut(_record_copy)
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Copy the values of `src`, broadcast and cast, into the tensor."""
+    src = as_operand("copy_", "src", src)
+    if src._xp is not self._xp:
+        src = convert(src, None, self._xp)
+    state = current()
+    recorded = state.grad_enabled and (requires_grad(self) or requires_grad(src))
+    if recorded or state.unusual or not is_free(self, state):
+        return _record_copy(self, src)
+    target, array = self._array, src._array
+    if array.shape != target.shape and array.ndim:
+        array = self._xp.broadcast_to(array, target.shape) if fits(array.shape, target.shape) else None
+    if array is None or not target.flags.writeable:
+        return _record_copy(self, src)
+    self._xp.copyto(target, array, casting="unsafe")
+    counter_of(self).bump("copy_")
+    return self
+
+
+def copy_into_new(source: Tensor) -> Tensor:
+    """A recorded copy into a fresh tensor, which is how a gradient that has a graph becomes a `.grad`."""
+    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)
+
+
+def shown_once(tensor: Tensor) -> Tensor:
+    """A view of what an expanded tensor shows, each element once."""
+    array = tensor._array
+    for dim in range(array.ndim - 1, -1, -1):
+        if array.shape[dim] > 1 and not array.strides[dim]:
+            tensor = REGISTRY["select"].function(tensor, dim, 0)
+    return tensor
+
+
+def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) -> Tensor:
+    """Overwrite a tensor that cannot be written to; if only because it is expanded, each element once."""
+    once = shown_once(self)
+    unlock(once)
+    record(once if once._array.flags.writeable else self, *value)
+    return self
+
+
+@shortcut()
+def zero_(self: Tensor) -> Tensor:
+    """Set every element to zero."""
+    state = current()
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_zero(self)
+    if not self._array.flags.writeable:
+        return overwrite_expanded(self, _record_zero)
+    self._array.fill(0)
+    counter_of(self).bump("zero_")
+    return self
+
+
+@shortcut()
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set every element to `value`, a number or a tensor of no dimensions."""
+    if type(value) is complex and value.imag and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
+    state = current()
+    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_fill(self, value)
+    if not self._array.flags.writeable:
+        return overwrite_expanded(self, _record_fill, value)
+    if not simple:
+        return _record_fill(self, value)
+    self._array.fill(value)
+    counter_of(self).bump("fill_")
+    return self

@@ -1,0 +1,233 @@
+"""LDL factorisations of symmetric and Hermitian matrices, by Bunch and Kaufman's pivoting.
+
+A step takes a pivot of one row and column, or of two where one alone would be too small, and moves it to the front of
+what is left. As in LAPACK, which PyTorch calls, the columns of L that are finished are not permuted by later steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.errors import LinAlgError, NotDifferentiableError
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare.rules import LOOP
+from undertow.ops.linalg.factorizations import check_matrices
+from undertow.ops.linalg.triangular import solve_triangular
+from undertow.tensor import Tensor
+
+ALPHA = (1 + math.sqrt(17)) / 8  # the bound that keeps the growth of elements smallest
+
+
+def operation(name: str) -> Any:
+    return REGISTRY[name].function
+
+
+def refuse(xp: Any, g: Any) -> Any:
+    raise NotDifferentiableError("linalg_ldl_factor", "Call detach() on its input, or use linalg.solve.")
+
+
+def size_of(xp: Any, x: Any) -> Any:
+    """LAPACK's measure of complex numbers."""
+    return xp.abs(x.real) + xp.abs(x.imag)
+
+
+# ---- one matrix
+
+
+def choose_pivot(xp: Any, A: Any, k: int) -> tuple[int, int]:
+    """The row to move to the front of A[k:, k:], and how many rows the pivot has."""
+    if k == len(A) - 1:
+        return k, 1
+    column = size_of(xp, A[k + 1 :, k])
+    here, largest = float(size_of(xp, A[k, k])), float(column.max())
+    if max(here, largest) == 0 or here >= ALPHA * largest:
+        return k, 1
+    other = k + 1 + int(column.argmax())
+    row = size_of(xp, xp.concatenate([A[other, k:other], A[other + 1 :, other]])).max()
+    if here * row >= ALPHA * largest**2:
+        return k, 1
+    return other, 1 if size_of(xp, A[other, other]) >= ALPHA * row else 2
+
+
+def exchange(A: Any, first: int, second: int) -> None:
+    """Two rows and columns, of what is left of a full (symmetric or Hermitian) matrix."""
+    A[[first, second]] = A[[second, first]]
+    A[:, [first, second]] = A[:, [second, first]]
+
+
+def eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
+    """Divide the columns below the pivot by it and take their product off the rest; False for a pivot of zero."""
+    end = k + rows
+    pivot, below = A[k:end, k:end], A[end:, k:end]
+    if not pivot.any():
+        return False
+    if rows == 1:
+        scaled = below / pivot[0, 0]
+    else:
+        scaled = xp.linalg.solve(pivot.T, below.T).T
+    A[end:, end:] -= scaled @ turned(below)
+    A[end:, k:end] = scaled
+    return True
+
+
+def factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
+    """(L and D in one matrix, pivots, number of the first pivot that is zero or 0)."""
+    turned = (lambda x: x.conj().T) if hermitian else (lambda x: x.T)
+    lower = xp.tril(A, -1)
+    diagonal = xp.diag(xp.diagonal(A).real if hermitian else xp.diagonal(A))
+    work = (lower + diagonal + turned(lower)).astype(A.dtype)
+    pivots, info, k = xp.zeros(len(A), dtypes.int32), 0, 0
+    while k < len(A):
+        found, rows = choose_pivot(xp, work, k)
+        at = k + rows - 1
+        exchange(work[k:, k:], at - k, found - k)
+        pivots[k : k + rows] = found + 1 if rows == 1 else -(found + 1)
+        if not eliminate(xp, work, k, rows, turned):
+            info = info or k + 1
+        k += rows
+    return xp.tril(work), pivots, info
+
+
+def steps_of(pivots: Any) -> Any:
+    """First row, number of rows, and the two rows that were exchanged, of every step."""
+    k = 0
+    while k < len(pivots):
+        rows = 1 if pivots[k] > 0 else 2
+        yield k, rows, k + rows - 1, abs(int(pivots[k])) - 1
+        k += rows
+
+
+# ---- stacks of them
+
+
+def factor_array(xp: Any, A: Any, hermitian: bool = False) -> Any:
+    check_matrices("linalg.ldl_factor", A)
+    lead, n = A.shape[:-2], A.shape[-1]
+    LD, pivots, info = xp.empty(A.shape, A.dtype), xp.empty(A.shape[:-1], dtypes.int32), xp.zeros(lead, dtypes.int32)
+    stacks = [x.reshape(math.prod(lead), *x.shape[len(lead) :]) for x in (A, LD, pivots)]
+    numbers = info.reshape(-1)
+    for k, matrix in enumerate(stacks[0]):
+        stacks[1][k], stacks[2][k], numbers[k] = factor_matrix(xp, matrix, hermitian) if n else (0, 0, 0)
+    return LD, pivots, info
+
+
+_ldl_factor = primitive(
+    "_ldl_factor",
+    forward=factor_array,
+    vjp={"A": refuse},
+    jvp={"A": refuse},
+    batch=LOOP,
+    node="NotImplemented",
+    outputs=("LD", "pivots", "info"),
+    nondifferentiable=("pivots", "info"),
+)
+
+
+@composite
+@example_by_example
+def linalg_ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
+    LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
+    if check_errors:
+        check_pivots(info._array)
+    return return_types.linalg_ldl_factor_ex((LD, pivots, info))
+
+
+def check_pivots(info: Any) -> None:
+    for k, number in enumerate(info.reshape(-1).tolist()):
+        if number:
+            where = f"(Batch element {k}): " if info.ndim else ""
+            raise LinAlgError(
+                f"linalg.ldl_factor: {where}The factorization has a zero pivot, number {number}: the input matrix is "
+                "singular"
+            )
+
+
+@composite
+@example_by_example
+def linalg_ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
+    """A = L D L^T (L D L^H, if hermitian), up to permutations, of the lower half of A: (L and D in one matrix, pivots).
+
+    >>> import undertow as ut
+    >>> LD, pivots = ut.linalg.ldl_factor(ut.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> LD.tolist(), pivots.tolist()
+    ([[4.0, 0.0], [0.5, 4.0]], [1, 2])
+    """
+    return return_types.linalg_ldl_factor(linalg_ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+# ---- solving
+
+
+def places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
+    """Of one matrix: the row that every element of L is stored in, the order of the rows, and where D has two rows.
+
+    The finished columns are stored as they were; here the exchanges of the later steps are made up for, so that
+    A[order][:, order] = L D L^T.
+    """
+    n = len(pivots)
+    rows, order, pairs = xp.tile(xp.arange(n)[:, None], (1, n)), xp.arange(n), xp.zeros((n, n), dtypes.bool_)
+    for k, count, at, other in steps_of(pivots):
+        rows[[at, other], :k] = rows[[other, at], :k]
+        order[[at, other]] = order[[other, at]]
+        if count == 2:
+            pairs[k + 1, k] = True
+    return rows, order, pairs
+
+
+def places_of_all(xp: Any, pivots: Any) -> list[Tensor]:
+    n = pivots.shape[-1]
+    found = [places_of(xp, row) for row in pivots.reshape(-1, n)]
+    shapes = ((n, n), (n,), (n, n))
+    return [
+        Tensor(xp.asarray([f[k] for f in found]).reshape(*pivots.shape[:-1], *shape), xp)
+        for k, shape in enumerate(shapes)
+    ]
+
+
+@composite
+@example_by_example
+def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tensor:
+    """The X with A X = B, given ldl_factor(A).
+
+    >>> import undertow as ut
+    >>> factored = ut.linalg.ldl_factor(ut.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> ut.linalg.ldl_solve(*factored, ut.tensor([[6.0], [7.0]]))
+    tensor([[1.],
+            [1.]])
+    """
+    name = "linalg.ldl_solve"
+    LD, B, pivots = as_operand(name, "LD", LD), as_operand(name, "B", B), as_operand(name, "pivots", pivots)
+    check_matrices(name, LD)
+    if B.ndim < 2:
+        raise RuntimeError(f"{name}: Expected B to have at least 2 dimensions, but it has {B.ndim} dimensions instead")
+    if B.shape[-2] != LD.shape[-1] or B.dtype != LD.dtype:
+        raise RuntimeError(
+            f"{name}: Expected LD and B to have as many rows and the same dtype, but LD is {list(LD.shape)} {LD.dtype} "
+            f"and B is {list(B.shape)} {B.dtype}"
+        )
+    if pivots.dtype.kind not in "iu" or tuple(pivots.shape) != tuple(LD.shape[:-1]):
+        raise RuntimeError(
+            f"{name}: Expected pivots to be integers of shape {list(LD.shape[:-1])}, but got {pivots.dtype} "
+            f"{list(pivots.shape)}"
+        )
+    return solved(LD, pivots, B, operation("adjoint" if hermitian else "matrix_transpose"))
+
+
+def solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Any) -> Tensor:
+    rows, order, pairs = places_of_all(LD._xp, pivots._array)
+    where, take, tril = operation("where"), operation("take_along_dim"), operation("tril")
+    moved = tril(take(LD, rows, -2), -1)
+    beside = where(pairs, moved, 0)
+    D = operation("diag_embed")(operation("diagonal")(LD, 0, -2, -1)) + beside + turned(beside)
+    L = moved - beside + Tensor(LD._xp.eye(LD.shape[-1], dtype=LD.dtype), LD._xp)
+    lead = LD._xp.broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
+    B = operation("expand")(B, (*lead, *B.shape[-2:]))
+    order = operation("expand")(operation("unsqueeze")(order, -1), (*lead, B.shape[-2], 1))
+    X = solve_triangular(L, take(B, order, -2), False, True)
+    X = solve_triangular(turned(L), operation("linalg_solve")(D, X), True, True)
+    return take(X, operation("argsort")(order, -2), -2)

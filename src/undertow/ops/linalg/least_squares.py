@@ -1,0 +1,203 @@
+"""The pseudoinverse of matrices, systems with too many or too few equations, and the rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.matmul import matmul
+from undertow.ops.reduce.sums_and_products import sum as sum_of
+from undertow.tensor import Tensor
+
+
+def default_rtol(A: Any) -> float:
+    return max(A.shape[-2:]) * float(A._xp.finfo(A.dtype).eps)
+
+
+def cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
+    """The size from which on a singular value counts, one for each matrix."""
+    largest = xp.max(sizes, axis=-1, initial=0)
+    return xp.maximum(atol, rtol * largest)[..., None]
+
+
+# ---- the pseudoinverse
+
+
+def pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = False) -> Any:
+    if hermitian:
+        values, right = xp.linalg.eigh(input)
+        left = right
+    else:
+        left, values, right = xp.linalg.svd(input, full_matrices=False)
+        right = adjoint(xp, right)
+    large = xp.abs(values) > cutoff(xp, xp.abs(values), atol, rtol)
+    inverses = xp.where(large, 1 / xp.where(large, values, 1), 0).astype(values.dtype)
+    return xp.matmul(right * inverses[..., None, :], adjoint(xp, left))
+
+
+def pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
+    g, P = adjoint(xp, g), out
+    Ph = adjoint(xp, P)
+    inner = xp.matmul(P, xp.matmul(g, P))
+    left = xp.matmul(g - xp.matmul(input, xp.matmul(P, g)), xp.matmul(P, Ph))
+    right = xp.matmul(xp.matmul(Ph, P), g - xp.matmul(xp.matmul(g, P), input))
+    return left + right - adjoint(xp, inner)
+
+
+def pinv_tangent(xp: Any, t: Any, input: Any, out: Any) -> Any:
+    P, th = out, adjoint(xp, t)
+    Ph = adjoint(xp, P)
+    inner = xp.matmul(P, xp.matmul(t, P))
+    left = xp.matmul(xp.matmul(P, Ph), th - xp.matmul(xp.matmul(th, input), P))
+    right = xp.matmul(th - xp.matmul(P, xp.matmul(input, th)), xp.matmul(Ph, P))
+    return left + right - inner
+
+
+# valid where the rank does not change
+pinv_of = primitive(
+    "_pinv",
+    forward=pseudoinverse,
+    vjp={"input": pinv_gradient},
+    jvp={"input": pinv_tangent},
+    batch=batch_matrices,
+    node="LinalgPinvBackward0",
+)
+
+
+@composite
+@example_by_example
+def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """The pseudoinverse: singular values up to max(atol, rtol * the largest) are taken to be 0.
+
+    atol, rtol  a number for all matrices, or a tensor with one for each; rcond is an older name of rtol
+
+    >>> import undertow as ut
+    >>> ut.linalg.pinv(ut.tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    A = as_operand("linalg.pinv", "A", A)
+    if A.ndim < 2 or not dtypes.is_differentiable(A.dtype):
+        kind = f"{dtypes.SCALAR_NAMES[A.dtype]}{{{list(A.shape)}}}"
+        raise RuntimeError(
+            f"linalg.pinv({kind}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble "
+            "types"
+        )
+    if hermitian:
+        check_matrices("linalg.pinv", A)
+    return pinv_of(A, *tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
+
+
+def tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
+    atol, rtol = (x._array if isinstance(x, Tensor) else x for x in (atol, rtol))
+    if rtol is None:
+        rtol = default_rtol(A) if atol is None else A._xp.where(A._xp.asarray(atol) == 0, default_rtol(A), 0.0)
+    return (0.0 if atol is None else atol), rtol
+
+
+@composite
+def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
+    """Another name of `linalg.pinv`."""
+    return linalg_pinv(input, rcond)
+
+
+# ---- the rank
+
+
+def rank_of(xp: Any, input: Any, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Any:
+    sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else xp.linalg.svd(input, compute_uv=False)
+    return xp.sum(sizes > cutoff(xp, sizes, atol, rtol), axis=-1)
+
+
+matrix_rank = nondifferentiable("_matrix_rank", rank_of, inputs=("input",), batch=batch_matrices)
+
+
+@composite
+@example_by_example
+def linalg_matrix_rank(
+    A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """The number of singular values above max(atol, rtol * the largest); `tol` is an older name of atol.
+
+    >>> import undertow as ut
+    >>> ut.linalg.matrix_rank(ut.ones(3, 3)).item()
+    1
+    """
+    A = as_operand("linalg.matrix_rank", "A", A)
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
+    check_matrices("linalg.matrix_rank", A, square=hermitian)
+    atol = tol if tol is not None else atol
+    return matrix_rank(A, *tolerances(A, atol, rtol), bool(hermitian))
+
+
+# ---- least squares
+
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+@composite
+@example_by_example
+@in_float32
+def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
+    """The X that minimises the length of A X - B: (solution, residuals, rank, singular_values).
+
+    driver   "gelsy" (default), "gelsd", "gelss": what a rank-deficient A leaves free is made as short as possible;
+             "gels" takes A to be of full rank. The last three say which of the further results there are.
+
+    >>> import undertow as ut
+    >>> found = ut.linalg.lstsq(ut.tensor([[1.0], [1.0]]), ut.tensor([[1.0], [3.0]]))
+    >>> round(found.solution.item(), 3)
+    2.0
+    """
+    A, B = as_operand("linalg.lstsq", "A", A), as_operand("linalg.lstsq", "B", B)
+    driver = check_systems(A, B, driver)
+    of_vectors = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    right = recorded.expand_dims(B, -1) if of_vectors else B
+    if A.shape[-2] != right.shape[-2]:
+        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
+    rtol = 0.0 if driver == "gels" else default_rtol(A) if rcond is None else float(rcond)
+    solution = matmul(pinv_of(A, 0.0, rtol, False), right)
+    rank, values = rank_and_values(A, rtol, driver)
+    residuals = Tensor(A._xp.empty((0,), dtypes.real_of(A.dtype)), A._xp)
+    m, n = A.shape[-2:]
+    if m > n and driver != "gelsy" and (driver == "gels" or (rank._array == n).all()):
+        rest = matmul(A, solution) - right
+        residuals = sum_of(recorded.real(rest * recorded.conj(rest)), -2)
+    solution = recorded.squeeze(solution, -1) if of_vectors else solution
+    return return_types.linalg_lstsq((solution, residuals, rank, values))
+
+
+def check_systems(A: Any, B: Any, driver: str | None) -> str:
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if B.ndim < 1:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
+    if A.dtype != B.dtype:
+        names = [dtypes.SCALAR_NAMES[x.dtype] for x in (A, B)]
+        raise RuntimeError(
+            "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
+            f"{names[0]} and other's dtype {names[1]}"
+        )
+    check_matrices("linalg.lstsq", A, square=False)
+    if A.dtype.kind == "V":
+        raise RuntimeError("\"linalg_lstsq_cpu\" not implemented for 'BFloat16': convert the matrices to float32")
+    if driver is not None and driver not in DRIVERS:
+        raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of ({', '.join(DRIVERS)})")
+    return driver or "gelsy"
+
+
+def rank_and_values(A: Any, rtol: float, driver: str) -> tuple[Tensor, Tensor]:
+    """The rank and the singular values, each empty if the driver does not find it."""
+    xp = A._xp
+    if driver == "gels":
+        return Tensor(xp.empty((0,), dtypes.int64), xp), Tensor(xp.empty((0,), dtypes.real_of(A.dtype)), xp)
+    values = xp.linalg.svd(A._array, compute_uv=False)
+    rank = Tensor(xp.asarray(xp.sum(values > cutoff(xp, values, 0.0, rtol), axis=-1)), xp)
+    return rank, Tensor(values if driver != "gelsy" else xp.empty((0,), values.dtype), xp)

@@ -1,0 +1,74 @@
+"""lobpcg: some eigenvalues of symmetric matrices, the largest or the smallest.
+
+PyTorch's iterates, because its matrices may be sparse; here all eigenvalues of a dense matrix are computed, and the
+ones that were asked for returned. What steers an iteration (X, niter, tol, method, ...) is accepted, and not needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import REGISTRY, composite
+
+
+def operation(name: str) -> Any:
+    return REGISTRY[name].function
+
+
+def number_wanted(A: Any, k: int | None, X: Any) -> int:
+    rows = A.shape[-1]
+    k = (1 if X is None else X.shape[-1]) if k is None else k
+    if not 0 < 3 * k <= rows:
+        raise ValueError(
+            f"LPBPCG algorithm is not applicable when the number of A rows (={rows}) is smaller than 3 x the number of "
+            f"requested eigenpairs (={k})"
+        )
+    return k
+
+
+def reduced(A: Any, B: Any) -> tuple[Any, Any]:
+    """The symmetric matrix with the eigenvalues of A x = lambda B x, and what turns its vectors into x."""
+    adjoint, solve = operation("adjoint"), operation("linalg_solve")
+    L = operation("linalg_cholesky")((B + adjoint(B)) / 2)
+    half = solve(L, A)
+    return adjoint(solve(L, adjoint(half))), lambda V: solve(adjoint(L), V)
+
+
+@composite
+def lobpcg(
+    A: Any,
+    k: int | None = None,
+    B: Any = None,
+    X: Any = None,
+    n: int | None = None,
+    iK: Any = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Any = None,
+    ortho_iparams: Any = None,
+    ortho_fparams: Any = None,
+    ortho_bparams: Any = None,
+) -> Any:
+    """The k largest (or smallest) eigenvalues of a symmetric A, best first, and their eigenvectors, as columns.
+
+    B   a positive-definite matrix: then of the generalised problem A x = lambda B x
+
+    >>> import undertow as ut
+    >>> ut.lobpcg(ut.diag(ut.tensor([1.0, 5.0, 3.0])), k=1)[0]
+    tensor([5.])
+    """
+    A = as_operand("lobpcg", "A", A)
+    k = number_wanted(A, k, X)
+    A = (A + operation("adjoint")(A)) / 2
+    restore = lambda V: V
+    if B is not None:
+        A, restore = reduced(A, B)
+        A = (A + operation("adjoint")(A)) / 2
+    values, vectors = operation("linalg_eigh")(A)
+    if largest is None or largest:
+        values, vectors = operation("flip")(values, (-1,)), operation("flip")(vectors, (-1,))
+    values, vectors = [operation("slice")(t, -1, 0, k) for t in (values, vectors)]
+    return values, restore(vectors)

@@ -1,0 +1,73 @@
+"""Approximate singular values of large matrices, by the range of their products with a few random vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import REGISTRY, composite
+from undertow.tensor import Tensor
+
+
+def operation(name: str) -> Any:
+    return REGISTRY[name].function
+
+
+def times(A: Tensor, M: Tensor | None, X: Tensor, turned: bool = False) -> Tensor:
+    """(A - M) @ X, or with the adjoint of A - M."""
+    matmul, adjoint = operation("matmul"), operation("adjoint")
+    of = (lambda B: matmul(adjoint(B), X)) if turned else (lambda B: matmul(B, X))
+    return of(A) if M is None else of(A) - of(M)
+
+
+def approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tensor:
+    """q orthonormal columns that span most of what A - M maps to (Halko, Martinsson and Tropp, 2011)."""
+    qr, randn = operation("linalg_qr"), operation("randn")
+    Q = qr(times(A, M, randn(A.shape[-1], q, dtype=A.dtype, device=A.device)))[0]
+    for _ in range(niter):
+        Q = qr(times(A, M, Q, turned=True))[0]
+        Q = qr(times(A, M, Q))[0]
+    return Q
+
+
+@composite
+def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The first q singular values of A (of A - M), approximately, and their vectors: (U, S, V), A near U diag(S) V^H.
+
+    Every call draws other random vectors. Exact, up to rounding, where the rank of A is at most q.
+
+    >>> import undertow as ut
+    >>> U, S, V = ut.svd_lowrank(ut.ones(4, 3), q=2)
+    >>> ut.allclose(U @ ut.diag(S) @ V.mT, ut.ones(4, 3), atol=1e-5)
+    True
+    """
+    A = as_operand("svd_lowrank", "A", A)
+    M = None if M is None else operation("expand")(as_operand("svd_lowrank", "M", M), tuple(A.shape))
+    check_rank("svd_lowrank", A, q, niter)
+    adjoint, wide = operation("adjoint"), A.shape[-2] < A.shape[-1]
+    if wide:
+        A, M = adjoint(A), None if M is None else adjoint(M)
+    Q = approximate_basis(A, M, q, niter)
+    small = adjoint(times(A, M, Q, turned=True))
+    U, S, Vh = operation("linalg_svd")(small, full_matrices=False)
+    U, V = operation("matmul")(Q, U), adjoint(Vh)
+    return (V, S, U) if wide else (U, S, V)
+
+
+def check_rank(name: str, A: Any, q: int, niter: int) -> None:
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: matrices expected, got a tensor of {A.ndim} dimensions")
+    if not 0 <= q <= min(A.shape[-2:]):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(A.shape[-2:])}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+
+
+@composite
+def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """The first q principal components of the rows of A: `svd_lowrank` of A with the mean of its columns taken off."""
+    A = as_operand("pca_lowrank", "A", A)
+    q = min(6, *A.shape[-2:]) if q is None else q
+    if not center:
+        return svd_lowrank(A, q, niter)
+    return svd_lowrank(A - operation("mean")(A, dim=-2, keepdim=True), q, niter)

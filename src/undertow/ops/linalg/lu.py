@@ -1,0 +1,232 @@
+"""LU decompositions: a permutation of the rows, a unit lower and an upper triangular factor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg.eigen import columns, rows
+from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.triangular import solve_triangular
+from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.shape.padding import constant_pad_nd
+from undertow.tensor import Tensor
+
+# ---- the decomposition
+
+
+def factors(xp: Any, A: Any) -> Any:
+    check_matrices("linalg.lu", A, square=False)
+    *lead, m, n = A.shape
+    work = xp.array(A.reshape(math.prod(lead), m, n))
+    order = xp.array(xp.broadcast_to(xp.arange(m), (len(work), m)))
+    for k in range(min(m, n)):
+        eliminate(xp, work, order, k)
+    k = min(m, n)
+    L = xp.tril(work[:, :, :k], -1) + xp.eye(m, k, dtype=A.dtype)
+    U = xp.triu(work[:, :k, :])
+    P = xp.swapaxes(xp.eye(m, dtype=A.dtype)[order], -1, -2)
+    return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n)
+
+
+def eliminate(xp: Any, work: Any, order: Any, k: int) -> None:
+    """One column: the largest element as pivot, its row up, multiples of that row off those below."""
+    each = xp.arange(len(work))
+    column = work[:, k:, k]  # by LAPACK's measure of complex numbers
+    pivot = k + xp.argmax(xp.abs(column.real) + xp.abs(column.imag), axis=-1)
+    work[each, pivot], work[:, k] = work[:, k].copy(), work[each, pivot]
+    order[each, pivot], order[:, k] = order[:, k].copy(), order[each, pivot]
+    top = work[:, k, k]
+    work[:, k + 1 :, k] /= xp.where(top == 0, 1, top)[:, None]
+    work[:, k + 1 :, k + 1 :] -= work[:, k + 1 :, k, None] * work[:, None, k, k + 1 :]
+
+
+def below(xp: Any, x: Any) -> Any:
+    return xp.tril(x, -1)
+
+
+def times_inverse(xp: Any, x: Any, U: Any) -> Any:
+    """x U^-1, for an upper triangular U."""
+    turned = xp._solve_triangular(xp.swapaxes(U, -1, -2), xp.swapaxes(x, -1, -2), False, False)
+    return xp.swapaxes(turned, -1, -2)
+
+
+def lu_gradient(xp: Any, g: Any, P: Any, L: Any, U: Any) -> Any:
+    m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
+    g_L = xp.zeros_like(L) if g[1] is None else g[1]
+    g_U = xp.zeros_like(U) if g[2] is None else g[2]
+    L1, U1 = rows(xp, L, 0, k), columns(xp, U, 0, k)
+    left = xp.matmul(adjoint(xp, L1), rows(xp, g_L, 0, k))
+    right = xp.matmul(columns(xp, g_U, 0, k), adjoint(xp, U1))
+    # the rows of L beyond the square part follow U, the columns of U beyond it follow L
+    if m > k:
+        right = right - xp.matmul(adjoint(xp, rows(xp, L, k, m)), rows(xp, g_L, k, m))
+    if n > k:
+        left = left - xp.matmul(columns(xp, g_U, k, n), adjoint(xp, columns(xp, U, k, n)))
+    inner = below(xp, left) + xp.triu(right)
+    top = divided(xp, inner, L1, U1)
+    if n > k:
+        beyond = xp._solve_triangular(adjoint(xp, L1), columns(xp, g_U, k, n), True, True)
+        top = xp.concatenate([top, beyond], axis=-1)
+    if m > k:
+        beneath = adjoint(xp, xp._solve_triangular(U1, adjoint(xp, rows(xp, g_L, k, m)), True, False))
+        top = xp.concatenate([top, beneath], axis=-2)
+    return xp.matmul(P, top)
+
+
+def divided(xp: Any, inner: Any, L: Any, U: Any) -> Any:
+    """L^-H inner U^-H."""
+    left = xp._solve_triangular(adjoint(xp, L), inner, True, True)
+    return adjoint(xp, xp._solve_triangular(U, adjoint(xp, left), True, False))
+
+
+def lu_tangent(xp: Any, t: Any, P: Any, L: Any, U: Any) -> Any:
+    m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
+    t = xp.matmul(adjoint(xp, P), t)
+    L1, U1 = rows(xp, L, 0, k), columns(xp, U, 0, k)
+    inner = times_inverse(xp, xp._solve_triangular(L1, rows(xp, columns(xp, t, 0, k), 0, k), False, True), U1)
+    t_L, t_U = xp.matmul(L1, below(xp, inner)), xp.matmul(xp.triu(inner), U1)
+    if m > k:
+        moved = rows(xp, t, k, m) - xp.matmul(rows(xp, L, k, m), t_U)
+        t_L = xp.concatenate([t_L, times_inverse(xp, moved, U1)], axis=-2)
+    if n > k:
+        moved = columns(xp, t, k, n) - xp.matmul(t_L, columns(xp, U, k, n))
+        t_U = xp.concatenate([t_U, xp._solve_triangular(L1, moved, False, True)], axis=-1)
+    return xp.zeros_like(P), t_L, t_U
+
+
+lu_factors = primitive(
+    "_lu",
+    forward=factors,
+    vjp={"A": lu_gradient},
+    jvp={"A": lu_tangent},
+    batch=batch_matrices,
+    outputs=("P", "L", "U"),
+    nondifferentiable=("P",),
+    node="LinalgLuBackward0",
+)
+
+
+@composite
+def linalg_lu(A: Any, *, pivot: bool = True) -> Any:
+    """A permutation P, a lower triangular L with ones on its diagonal, and an upper triangular U: (P, L, U), A = P L U.
+
+    >>> import undertow as ut
+    >>> ut.linalg.lu(ut.tensor([[1.0, 2.0], [2.0, 2.0]])).U.tolist()
+    [[2.0, 2.0], [0.0, 1.0]]
+    """
+    require_pivoting(pivot)
+    return return_types.linalg_lu(lu_factors(as_operand("linalg.lu", "A", A)))
+
+
+def require_pivoting(pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+
+
+# ---- both factors in one matrix
+
+
+@composite
+@example_by_example
+def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
+    """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
+
+    A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
+    """
+    LU, pivots = packed_factors("linalg.lu_factor", A, pivot)
+    check_diagonal(LU._xp, LU._array)
+    return return_types.linalg_lu_factor((LU, pivots))
+
+
+def packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
+    require_pivoting(pivot)
+    P, L, U = lu_factors(as_operand(name, "A", A))
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    packed = add(constant_pad_nd(recorded.tril(L, -1), (0, n - k, 0, 0)), constant_pad_nd(U, (0, 0, 0, m - k)))
+    return packed, Tensor(exchanges(P._xp, P._array, k), P._xp)
+
+
+def check_diagonal(xp: Any, LU: Any) -> None:
+    zeros = xp.argwhere(xp.diagonal(LU, 0, -2, -1) == 0)
+    if len(zeros):
+        *batch, k = zeros[0].tolist()
+        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
+        raise RuntimeError(
+            f"torch.linalg.lu_factor: {where}U[{k + 1},{k + 1}] is zero and using it on lu_solve would result in a "
+            "division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)"
+        )
+
+
+def exchanges(xp: Any, P: Any, count: int) -> Any:
+    """The exchanges of rows that make up a permutation."""
+    m = P.shape[-1]
+    order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
+    pivots = xp.empty((len(order), count), dtypes.int32)
+    each = xp.arange(len(order))
+    current = xp.array(xp.broadcast_to(xp.arange(m), order.shape))
+    for k in range(count):
+        found = xp.argmax(current == order[:, k, None], axis=-1)
+        pivots[:, k] = found + 1
+        current[each, found], current[:, k] = current[:, k].copy(), order[:, k]
+    return pivots.reshape(*P.shape[:-2], count)
+
+
+def permutations(xp: Any, pivots: Any, m: int) -> Any:
+    """The permutation matrices that exchanges of rows make up."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    order = xp.array(xp.broadcast_to(xp.arange(m), (len(flat), m)))
+    each = xp.arange(len(flat))
+    for k in range(flat.shape[1]):
+        other = flat[:, k] - 1
+        order[each, other], order[:, k] = order[:, k].copy(), order[each, other]
+    return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
+
+
+@composite
+@example_by_example
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
+    LU_data, LU_pivots = as_operand("lu_unpack", "LU_data", LU_data), as_operand("lu_unpack", "LU_pivots", LU_pivots)
+    if unpack_pivots and LU_pivots.dtype != dtypes.int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. Note: this "
+            "function is intended to be used with the output produced by torch.linalg.lu_factor"
+        )
+    xp, (m, n) = LU_data._xp, LU_data.shape[-2:]
+    k = min(m, n)
+    P = L = U = Tensor(xp.empty((0,), LU_data.dtype), xp)
+    if unpack_pivots:
+        P = Tensor(permutations(xp, LU_pivots._array, m).astype(LU_data.dtype), xp)
+    if unpack_data:
+        ones = Tensor(xp.eye(m, k, dtype=LU_data.dtype), xp)
+        L = add(recorded.tril(columns(recorded, LU_data, 0, k), -1), ones)
+        U = recorded.triu(rows(recorded, LU_data, 0, k))
+    return return_types.lu_unpack((P, L, U))
+
+
+@composite
+@example_by_example
+@in_float32
+def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`."""
+    turn = recorded.swapaxes
+    if not left:
+        solved = linalg_lu_solve(LU, pivots, recorded.conj(turn(B, -1, -2)), adjoint=not adjoint)
+        return recorded.conj(turn(solved, -1, -2))
+    check_matrices("linalg.lu_solve", LU)
+    P, L, U = lu_unpack(LU, pivots)
+    if adjoint:
+        first = solve_triangular(recorded.conj(turn(U, -1, -2)), B, False, False)
+        return matmul(P, solve_triangular(recorded.conj(turn(L, -1, -2)), first, True, True))
+    first = solve_triangular(L, matmul(turn(P, -1, -2), B), False, True)
+    return solve_triangular(U, first, True, False)

@@ -1,0 +1,413 @@
+"""Products of two operands: matrices, vectors, stacks of matrices.
+
+Shapes and dtypes are checked where the product is computed, in `forward`; every rule is again one of these products,
+so BLAS does the work in all derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.backend.sparse.coo import SparseConversionError
+from undertow.backend.sparse.kernels import product
+from undertow.compiled import twin
+from undertow.modes import current
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import BILINEAR
+from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.linalg.einsum import einsum_batched
+from undertow.ops.pointwise.arithmetic import add, mul
+from undertow.tensor import Tensor
+
+# ---- checks
+
+CPP_NAMES = {
+    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
+    dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.float32: "float",
+    dtypes.float64: "double", dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_mm(mat1: Any, mat2: Any) -> None:
+    """Two matrices of one dtype whose inner sizes agree, or a RuntimeError."""
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        wrong, what = (mat1, "self") if mat1.ndim != 2 else (mat2, "mat2")
+        raise RuntimeError(f"{what} must be a matrix, got {wrong.ndim}-D tensor")
+    if mat1.dtype != mat2.dtype:
+        names = [CPP_NAMES.get(m.dtype, str(m.dtype)) for m in (mat1, mat2)]
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}. Convert one of them with "
+            ".to(dtype)."
+        )
+    check_inner(mat1.shape, mat2.shape)
+
+
+def check_inner(shape1: Sequence[int], shape2: Sequence[int]) -> None:
+    if shape1[1] != shape2[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({shape1[0]}x{shape1[1]} and {shape2[0]}x{shape2[1]})"
+        )
+
+
+def check_mv(input: Any, vec: Any) -> None:
+    if input.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
+    if input.dtype != vec.dtype:
+        found, other = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[vec.dtype]
+        raise RuntimeError(f"addmv input tensors must have the same dtype, but got {other}, {found}, and {other}")
+    if input.shape[1] != vec.shape[0]:
+        n, m = input.shape
+        raise RuntimeError(f"size mismatch, got input ({n}), mat ({n}x{m}), vec ({vec.shape[0]})")
+
+
+def check_dot(input: Any, other: Any) -> None:
+    if input.ndim != 1 or other.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
+    if input.dtype != other.dtype:
+        names = dtypes.SCALAR_NAMES
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {names[input.dtype]} and {names[other.dtype]}"
+        )
+    n, m = input.shape[0], other.shape[0]
+    if n != m:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, but "
+            f"got {n} and {m} elements respectively"
+        )
+
+
+def check_bmm(batch1: Any, batch2: Any) -> None:
+    for batch, name in ((batch1, "batch1"), (batch2, "batch2")):
+        if batch.ndim != 3:
+            raise RuntimeError(f"{name} must be a 3D tensor, got {batch.ndim}-D tensor")
+    check_same_dtype(batch1, batch2)
+    check_batch2(batch1.shape, batch2.shape)
+
+
+def check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
+    expected = [*shape1[:-2], shape1[-1]]
+    if list(shape2[:-1]) != expected:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: {expected} but got: {list(shape2[:-1])}."
+        )
+
+
+def check_same_dtype(first: Any, second: Any) -> None:
+    if first.dtype != second.dtype:
+        names = dtypes.SCALAR_NAMES
+        raise RuntimeError(f"expected scalar type {names[first.dtype]} but found {names[second.dtype]}")
+
+
+def check_matmul(input: Any, other: Any) -> None:
+    """For stacks of matrices whose leading dimensions broadcast."""
+    check_same_dtype(input, other)
+    if other.ndim == 2:
+        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), other.shape)
+    elif input.shape[-1] != other.shape[-2]:
+        batch = math.prod(other.shape[:-2])
+        check_batch2((batch, *input.shape[-2:]), (batch, *other.shape[-2:]))
+    a, b = input.shape[:-2], other.shape[:-2]
+    for k in range(1, 1 + min(len(a), len(b))):
+        if a[-k] != b[-k] and 1 not in (a[-k], b[-k]):
+            raise RuntimeError(
+                f"The size of tensor a ({a[-k]}) must match the size of tensor b ({b[-k]}) at non-singleton dimension "
+                f"{max(len(a), len(b)) - k}"
+            )
+
+
+# ---- two operands
+
+
+@twin
+def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
+    # .dot takes a third of the time of matmul on small matrices, and accepts more than two matrices
+    if input.dtype is not mat2.dtype or input.ndim != 2 or mat2.ndim != 2 or input.shape[1] != mat2.shape[0]:
+        check_mm(input, mat2)
+    if mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
+        return times_transposed(xp, input, mat2.T)
+    try:
+        return input.dot(mat2)
+    except SparseConversionError:  # NumPy's dot knows nothing of sparse arrays
+        return product(input, mat2)
+
+
+def times_transposed(xp: Any, input: Any, weight: Any) -> Any:
+    """input @ weight.T. For few rows and many, the product the other way round takes two thirds of the time."""
+    if weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
+        count = input.shape[0]
+        if 2 * count <= weight.shape[0] and count * weight.size > 200_000:
+            return xp.ascontiguousarray(weight.dot(input.T).T)
+    return input.dot(weight.T)
+
+
+def multiply_vector(xp: Any, input: Any, vec: Any) -> Any:
+    check_mv(input, vec)
+    return input.dot(vec)
+
+
+def multiply_vectors(xp: Any, input: Any, tensor: Any) -> Any:
+    check_dot(input, tensor)
+    return input.dot(tensor)
+
+
+def multiply_batches(xp: Any, input: Any, mat2: Any) -> Any:
+    check_bmm(input, mat2)
+    return xp.matmul(input, mat2)
+
+
+def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
+    """The batching rule of a product that is the einsum `equation` of its two operands."""
+    return lambda op, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
+
+
+mm = primitive(
+    "mm",
+    forward=multiply_matrices,
+    vjp={
+        # a gradient is laid out as its matrix is, so that a leaf behind a transposition can keep it
+        "input": lambda xp, g, mat2, input_by_columns: (
+            xp.t(xp.mm(xp.conj(mat2), xp.t(g))) if input_by_columns else xp.mm(g, xp.t(xp.conj(mat2)))
+        ),
+        "mat2": lambda xp, g, input, mat2_by_columns: (
+            xp.t(xp.mm(xp.t(g), xp.conj(input))) if mat2_by_columns else xp.mm(xp.t(xp.conj(input)), g)
+        ),
+    },
+    jvp=BILINEAR,
+    batch=batched_by("ij,jk->ik"),
+)
+
+mv = primitive(
+    "mv",
+    forward=multiply_vector,
+    vjp={
+        "input": lambda xp, g, vec: xp.outer(g, xp.conj(vec)),
+        "vec": lambda xp, g, input: xp.mv(xp.t(xp.conj(input)), g),
+    },
+    jvp=BILINEAR,
+    batch=batched_by("ij,j->i"),
+)
+
+dot = primitive(
+    "dot",
+    forward=multiply_vectors,
+    vjp={
+        "input": lambda xp, g, tensor: g * xp.conj(tensor),
+        "tensor": lambda xp, g, input: g * xp.conj(input),
+    },
+    jvp=BILINEAR,
+    batch=batched_by("i,i->"),
+)
+
+
+@composite
+def outer(input: Any, vec2: Any) -> Any:
+    """The products of every element of one vector with every element of another."""
+    input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
+    for vector, name in ((input, "self"), (vec2, "vec2")):
+        if vector.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector.ndim}-D")
+    return mul(recorded.expand_dims(input, 1), vec2)
+
+
+@composite
+def ger(input: Any, vec2: Any) -> Any:
+    """Another name of `outer`."""
+    return outer(input, vec2)
+
+
+adapter("outer")(outer)
+
+vdot = primitive(
+    "vdot",
+    forward=lambda xp, input, other: multiply_vectors(xp, xp.conj(input), other),
+    vjp={
+        "input": lambda xp, g, other: xp.conj(g) * other,
+        "other": lambda xp, g, input: g * input,
+    },
+    jvp=BILINEAR,
+    batch=lambda op, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
+)
+
+bmm = primitive(
+    "bmm",
+    forward=multiply_batches,
+    vjp={
+        "input": lambda xp, g, mat2: xp.bmm(g, xp.swapaxes(xp.conj(mat2), 1, 2)),
+        "mat2": lambda xp, g, input: xp.bmm(xp.swapaxes(xp.conj(input), 1, 2), g),
+    },
+    jvp=BILINEAR,
+    batch=batched_by("aij,ajk->aik"),
+)
+
+# ---- matmul
+
+
+def rows(xp: Any, x: Any) -> Any:
+    """All leading dimensions folded into one."""
+    return xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+
+
+def multiply_stacks(xp: Any, input: Any, other: Any) -> Any:
+    check_matmul(input, other)
+    if other.ndim == 2:
+        return rows(xp, input).dot(other).reshape(*input.shape[:-1], other.shape[-1])
+    return xp.matmul(input, other)
+
+
+def stack_input_gradient(xp: Any, g: Any, other: Any, input_shape: tuple[int, ...]) -> Any:
+    if len(input_shape) == 2 and other.ndim > 2:  # one product over all the stack, not a stack to sum up
+        return xp.mm(xp.t(rows(xp, xp.swapaxes(g, -1, -2))), rows(xp, xp.swapaxes(xp.conj(other), -1, -2)))
+    return xp.matmul(g, xp.swapaxes(xp.conj(other), -1, -2))
+
+
+def stack_other_gradient(xp: Any, g: Any, input: Any, other_shape: tuple[int, ...]) -> Any:
+    if len(other_shape) == 2:
+        return xp.mm(xp.t(rows(xp, xp.conj(input))), rows(xp, g))
+    return xp.matmul(xp.swapaxes(xp.conj(input), -1, -2), g)
+
+
+def batch_stacks(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
+    rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
+    return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
+
+
+matmul_stacks = primitive(
+    "_matmul_stacks",
+    forward=multiply_stacks,
+    vjp={"input": stack_input_gradient, "other": stack_other_gradient},
+    jvp=BILINEAR,
+    batch=batch_stacks,
+    node="BmmBackward0",
+)
+
+
+@composite
+def matmul(input: Any, other: Any) -> Any:
+    """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
+
+    >>> import undertow as ut
+    >>> (ut.ones(5, 2, 3) @ ut.ones(3, 4)).shape
+    undertow.Size([5, 2, 4])
+    """
+    # _array tells the rank fastest, and is what it seems to be while nobody intercepts
+    if current().intercept is None and type(input) is Tensor is type(other):
+        n, m = input._array.ndim, other._array.ndim
+        if n == 2 == m:
+            return mm(input, other)
+    else:
+        input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
+        n, m = input.ndim, other.ndim
+    if n == 0 or m == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {n}D and {m}D")
+    if n <= 2 and m <= 2:
+        return _small_matmul(input, other)
+    if m == 1:
+        return recorded.squeeze(matmul_stacks(input, recorded.expand_dims(other, 1)), -1)
+    if n == 1:
+        return recorded.squeeze(matmul_stacks(recorded.expand_dims(input, 0), other), -2)
+    return matmul_stacks(input, other)
+
+
+adapter("matmul")(matmul)
+
+
+def _small_matmul(input: Any, other: Any) -> Any:
+    if input.ndim == 1:
+        if other.ndim == 1:
+            return dot(input, other)
+        return recorded.squeeze(mm(recorded.expand_dims(input, 0), other), 0)
+    return mm(input, other) if other.ndim == 2 else mv(input, other)
+
+
+# ---- linear layers
+
+
+def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
+        check_linear(input, weight, bias)
+    if input.ndim <= 2 or weight.ndim == 1:
+        out = times_transposed(xp, input, weight)
+    else:
+        out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
+    if bias is not None:
+        if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
+            check_bias(bias, weight)
+        out += bias
+    return out
+
+
+def check_linear(input: Any, weight: Any, bias: Any) -> None:
+    if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
+        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
+    if input.dtype != weight.dtype:
+        names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[weight.dtype]
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
+    if input.shape[-1] != weight.shape[-1]:
+        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
+
+
+def check_bias(bias: Any, weight: Any) -> None:
+    if bias.dtype != weight.dtype:
+        names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
+    n = weight.shape[0]
+    if bias.shape != (n,) and bias.shape not in ((), (1,)):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({list(bias.shape)[-1]}) at "
+            f"non-singleton dimension 1. linear() takes a bias of {n} elements for a weight of shape "
+            f"{list(weight.shape)}."
+        )
+
+
+def linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
+    if weight.ndim == 1:
+        return xp.expand_dims(g, -1) * xp.conj(weight)
+    return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
+
+
+def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
+    if len(weight_shape) == 1:
+        return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
+    if input.ndim == 2:
+        return xp.mm(xp.t(g), xp.conj(input))
+    return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
+
+
+def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input, weight, bias = args
+    if in_dims[1] is None and in_dims[2] is None:
+        return op(in_front(input, in_dims[0]), weight, bias), 0
+    lead = "".join(chr(ord("A") + k) for k in range(input.ndim - 1 - (in_dims[0] is not None)))
+    out_label = "o" if weight.ndim - (in_dims[1] is not None) == 2 else ""
+    if in_dims[0] is None and in_dims[1] is None:
+        out = op(input, weight, None)
+    else:
+        out = einsum_batched(f"{lead}i,{out_label}i->{lead}{out_label}", (input, weight), in_dims)
+    if bias is None:
+        return out, 0
+    return add(out, bias if in_dims[2] is None else padded(in_front(bias, in_dims[2]), len(lead) + 1)), 0
+
+
+# one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
+linear = primitive(
+    "linear",
+    forward=apply_linear,
+    vjp={
+        "input": linear_input_gradient,
+        "weight": linear_weight_gradient,
+        "bias": lambda xp, g: g,
+    },
+    jvp={
+        "input": lambda xp, t, weight: xp.linear(t, weight),
+        "weight": lambda xp, t, input: xp.linear(input, t),
+        "bias": lambda xp, t: t,
+    },
+    batch=batch_linear,
+    optional=("bias",),
+)

@@ -1,0 +1,73 @@
+"""The exponential of square matrices, by scaling and squaring of a Pade approximation (Higham, 2005)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.declare import composite, primitive
+from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.tensor import Tensor
+
+#: of the numerator of degree 13, lowest power first
+PADE = (
+    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0,
+    10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
+)  # fmt: skip
+#: up to this norm, the approximation is exact in double precision
+THETA = 5.371920351148152
+
+
+def exponential(xp: Any, A: Any) -> Any:
+    check_matrices("linalg.matrix_exp", A)
+    if not A.size:
+        return A.copy()
+    norms = xp.max(xp.sum(xp.abs(A), axis=-2), axis=-1)
+    with xp.errstate(all="ignore"):
+        halvings = xp.ceil(xp.log2(norms / THETA))
+    halvings = xp.where(halvings > 0, halvings, 0)
+    halvings = xp.where(xp.isfinite(halvings), halvings, 0).astype(int)[..., None, None]
+    out = pade_quotient(xp, A * xp.exp2(-halvings).astype(norms.dtype))
+    for k in range(int(halvings.max())):
+        out = xp.where(k < halvings, xp.matmul(out, out), out)
+    return out
+
+
+def pade_quotient(xp: Any, A: Any) -> Any:
+    b = PADE
+    identity = xp.eye(A.shape[-1], dtype=A.dtype)
+    A2 = xp.matmul(A, A)
+    A4 = xp.matmul(A2, A2)
+    A6 = xp.matmul(A2, A4)
+    odd = xp.matmul(A6, b[13] * A6 + b[11] * A4 + b[9] * A2) + b[7] * A6 + b[5] * A4 + b[3] * A2 + b[1] * identity
+    even = xp.matmul(A6, b[12] * A6 + b[10] * A4 + b[8] * A2) + b[6] * A6 + b[4] * A4 + b[2] * A2 + b[0] * identity
+    odd = xp.matmul(A, odd)
+    return xp.linalg.solve(even - odd, even + odd)
+
+
+def derivative(xp: Any, A: Any, t: Any) -> Any:
+    """The change of exp(A) with A along t: the upper right block of exp([[A, t], [0, A]])."""
+    n = A.shape[-1]
+    above = xp.concatenate([A, t], axis=-1)
+    below = xp.concatenate([xp.zeros_like(A), A], axis=-1)
+    whole = xp.linalg_matrix_exp(xp.concatenate([above, below], axis=-2))
+    return xp.slice(xp.slice(whole, -2, 0, n), -1, n, 2 * n)
+
+
+linalg_matrix_exp = primitive(
+    "linalg_matrix_exp",
+    forward=exponential,
+    vjp={"A": lambda xp, g, A: derivative(xp, adjoint(xp, A), g)},
+    jvp={"A": lambda xp, t, A: derivative(xp, A, t)},
+    batch=batch_matrices,
+)
+
+
+@composite
+def matrix_exp(input: Any) -> Tensor:
+    """The exponential of square matrices: the sum of their powers A^k / k!.
+
+    >>> import undertow as ut
+    >>> ut.matrix_exp(ut.tensor([[0.0, 1.0], [0.0, 0.0]])).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return linalg_matrix_exp(input)

@@ -1,0 +1,166 @@
+"""Linear systems with triangular matrices, and with the factors of a Cholesky decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.errors import LinAlgError
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg.factorizations import adjoint, check_matrices
+from undertow.ops.linalg.matmul import batch_stacks
+from undertow.ops.views.reshape import clone
+from undertow.tensor import Tensor
+
+
+def triangle(xp: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+    """The part of A that is read; the diagonal of a unitriangular matrix is not."""
+    if upper:
+        return xp.triu(A, 1 if unitriangular else 0)
+    return xp.tril(A, -1 if unitriangular else 0)
+
+
+def triangular_solution(xp: Any, A: Any, B: Any, upper: bool, unitriangular: bool) -> Any:
+    A = triangle(xp, A, upper, unitriangular)
+    if unitriangular:
+        A = A + xp.eye(A.shape[-1], dtype=A.dtype)
+    if not upper:  # turned around, so that no pivot is looked for
+        return triangular_solution(xp, A[..., ::-1, ::-1], B[..., ::-1, :], True, False)[..., ::-1, :]
+    try:
+        return xp.linalg.solve(A, B)
+    except xp.linalg.LinAlgError:
+        return back_substitution(xp, A, B)
+
+
+def back_substitution(xp: Any, A: Any, B: Any) -> Any:
+    """Row by row from below: a zero on the diagonal gives infinities instead of an error."""
+    shape = xp.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    X = xp.array(xp.broadcast_to(B, (*shape, *B.shape[-2:])))
+    with xp.errstate(all="ignore"):
+        for k in reversed(range(A.shape[-1])):
+            known = xp.matmul(A[..., k : k + 1, k + 1 :], X[..., k + 1 :, :])
+            X[..., k : k + 1, :] = (X[..., k : k + 1, :] - known) / A[..., k : k + 1, k : k + 1]
+    return X
+
+
+def batch_triangular(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    return batch_stacks(lambda A, B: op(A, B, *args[2:]), args[:2], in_dims[:2])
+
+
+def right_gradient(xp: Any, g: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+    return xp._solve_triangular(adjoint(xp, A), g, not upper, unitriangular)
+
+
+def matrix_gradient(xp: Any, g: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+    whole = -xp.matmul(right_gradient(xp, g, A, upper, unitriangular), adjoint(xp, out))
+    return triangle(xp, whole, upper, unitriangular)
+
+
+def matrix_tangent(xp: Any, t: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+    moved = xp.matmul(triangle(xp, t, upper, unitriangular), out)
+    return -xp._solve_triangular(A, moved, upper, unitriangular)
+
+
+# A X = B for matrices B
+solve_triangular = primitive(
+    "_solve_triangular",
+    forward=triangular_solution,
+    vjp={"A": matrix_gradient, "B": right_gradient},
+    jvp={
+        "A": matrix_tangent,
+        "B": lambda xp, t, A, upper, unitriangular: xp._solve_triangular(A, t, upper, unitriangular),
+    },
+    batch=batch_triangular,
+    promote="same",
+    node="LinalgSolveTriangularBackward0",
+)
+
+
+@composite
+def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """The X with A X = B (or X A = B, if not `left`), of which only one triangle of A is read.
+
+    unitriangular   the diagonal is taken to be 1, and not read
+
+    >>> import undertow as ut
+    >>> ut.linalg.solve_triangular(ut.tensor([[1.0, 2.0], [0.0, 1.0]]), ut.tensor([[5.0], [1.0]]), upper=True).tolist()
+    [[3.0], [1.0]]
+    """
+    A, B = as_operand("linalg.solve_triangular", "A", A), as_operand("linalg.solve_triangular", "B", B)
+    check_matrices("linalg.solve_triangular", A)
+    if B.ndim < 2:
+        raise RuntimeError("linalg.solve_triangular: The input tensor B must have at least 2 dimensions.")
+    if B.shape[-2 if left else -1] != A.shape[-1]:
+        sizes = " and ".join(f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B))
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(
+            f"linalg.solve_triangular: Incompatible shapes of A and B for the equation {equation} ({sizes})"
+        )
+    if left:
+        return solve_triangular(A, B, upper, unitriangular)
+    turn = recorded.swapaxes
+    return turn(solve_triangular(turn(A, -1, -2), turn(B, -1, -2), not upper, unitriangular), -1, -2)
+
+
+@composite
+def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
+    b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
+    if b.ndim < 2:
+        raise RuntimeError(
+            f"torch.triangular_solve: Expected b to have at least 2 dimensions, but it has {b.ndim} dimensions instead"
+        )
+    check_matrices("triangular_solve", A)
+    matrix = recorded.swapaxes(A, -1, -2) if transpose else A
+    solution = linalg_solve_triangular(matrix, b, upper=upper != transpose, unitriangular=unitriangular)
+    return return_types.triangular_solve((solution, clone(A)))
+
+
+# ---- with Cholesky's factor
+
+
+@composite
+def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
+    """The X with L L^H X = B, for a lower triangular L (or with L^H L, for an upper one).
+
+    >>> import undertow as ut
+    >>> ut.cholesky_solve(ut.tensor([[8.0]]), ut.tensor([[2.0]])).tolist()
+    [[2.0]]
+    """
+    B, L = as_operand("cholesky_solve", "B", B), as_operand("cholesky_solve", "L", L)
+    for name, x in (("b", B), ("u", L)):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    check_matrices("cholesky_solve", L)
+    if B.shape[-2] != L.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-2]} by {L.shape[-1]} but each "
+            f"b matrix is {B.shape[-2]} by {B.shape[-1]}"
+        )
+    other = adjoint(recorded, L)
+    first, second = (other, L) if upper else (L, other)
+    return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
+
+
+def check_diagonal(xp: Any, L: Any) -> None:
+    zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
+    if len(zeros):
+        *batch, k = zeros[0].tolist()
+        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
+        raise LinAlgError(
+            f"cholesky_inverse: {where}The diagonal element {k + 1} is zero, the inversion could not be completed "
+            "because the input matrix is singular."
+        )
+
+
+@composite
+@example_by_example
+def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
+    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
+    L = as_operand("cholesky_inverse", "L", L)
+    check_matrices("cholesky_inverse", L)
+    check_diagonal(L._xp, L._array)
+    return cholesky_solve(Tensor(L._xp.eye(L.shape[-1], dtype=L.dtype), L._xp), L, upper)

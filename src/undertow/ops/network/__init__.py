@@ -1,0 +1,1 @@
+"""What layers call: convolution, pooling, norms, softmax, losses, attention, embedding."""

@@ -1,0 +1,248 @@
+"""Convolution and its transpose as programs call them: conv1d, conv2d, conv3d, conv_transpose1d, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import composite
+from undertow.ops.network.conv_kernels import convolve_kernel, convolve_transposed_kernel
+from undertow.ops.network.sliding_windows import Sizes, by_x, per_dim, window_counts
+from undertow.ops.shape.padding import constant_pad_nd
+from undertow.ops.views.dimensions import squeeze, unsqueeze
+from undertow.tensor import Tensor
+
+# ---- checks
+
+
+def check_numbers(stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
+    if min(stride) < 1:
+        raise RuntimeError(f"non-positive stride is not supported: got {list(stride)}")
+    if min(padding) < 0:
+        raise RuntimeError(f"negative padding is not supported: got {list(padding)}")
+    if min(dilation) < 1:
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+    if groups < 1:
+        raise RuntimeError(f"non-positive groups is not supported: got {groups}")
+
+
+def check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed: bool) -> None:
+    shape = list(weight.shape)
+    start = f"Given transposed={1 if transposed else 0}" if transposed else f"Given groups={groups}"
+    if weight.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            f"size [{shape}] instead"
+        )
+    channels = weight.shape[0] if transposed else weight.shape[1] * groups
+    if input.shape[1] != channels:
+        raise RuntimeError(
+            f"{start}, weight of size {shape}, expected input{list(input.shape)} to have {channels} channels, but got "
+            f"{input.shape[1]} channels instead"
+        )
+    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and tuple(bias.shape) != (outputs,):
+        start = "Given transposed=1, weight" if transposed else "Given weight"
+        raise RuntimeError(
+            f"{start} of size {shape}, expected bias to be 1-dimensional with {outputs} elements, but got bias of size "
+            f"{list(bias.shape)} instead"
+        )
+    for other in (weight, bias):
+        if other is not None and other.dtype != input.dtype:
+            names = [dtypes.SCALAR_NAMES[x.dtype] for x in (input, other)]
+            raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
+
+
+def check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes) -> None:
+    if min(counts, default=1) < 1:
+        sizes = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
+        covered = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({by_x(sizes)}). Kernel size: ({by_x(covered)}). Kernel size "
+            "can't be greater than actual input size"
+        )
+
+
+def transposed_sizes(
+    input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes
+) -> Sizes:
+    axes = ("depth", "height", "width")[-len(kernel) :]
+    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+        numbers = [("output_padding", output_padding), ("stride", stride), ("dilation", dilation)]
+        got = " ".join(f"{n}_{axis}: {v}" for n, values in numbers for axis, v in zip(axes, values, strict=True))
+        raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {got}")
+    if min(output_padding) < 0:
+        raise RuntimeError(f"negative output_padding is not supported: got {list(output_padding)}")
+    out = tuple(
+        [
+            (n - 1) * s - 2 * p + d * (k - 1) + o + 1
+            for n, k, s, p, o, d in zip(input.shape[2:], kernel, stride, padding, output_padding, dilation, strict=True)
+        ]
+    )
+    if min(out, default=1) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: ({by_x(input.shape[2:])}). Calculated output size per channel: "
+            f"({by_x(out)}). Output size is too small"
+        )
+    return out
+
+
+# ---- public functions
+
+
+@composite
+def convolution(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """Convolution (or its transpose) over all dimensions behind examples and channels; see conv2d."""
+    input, weight = as_operand("convolution", "input", input), as_operand("convolution", "weight", weight)
+    bias = None if bias is None else as_operand("convolution", "bias", bias)
+    dims = weight.ndim - 2
+    names = ("stride", "padding", "dilation", "output_padding")
+    given = (stride, padding, dilation, output_padding)
+    stride, padding, dilation, output_padding = [per_dim(n, v, dims) for n, v in zip(names, given, strict=True)]
+    check_numbers(stride, padding, dilation, groups)
+    check_channels(input, weight, bias, groups, transposed)
+    kernel = weight.shape[2:]
+    if transposed:
+        sizes = transposed_sizes(input, kernel, stride, padding, output_padding, dilation)
+        return convolve_transposed_kernel(input, weight, bias, sizes, stride, padding, dilation, groups)
+    counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
+    check_counts(input, kernel, padding, dilation, counts)
+    return convolve_kernel(input, weight, bias, stride, padding, dilation, groups)
+
+
+def same_padding(input: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
+    """The padding that keeps sizes; where it is odd, one more goes behind the input beforehand."""
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    if any(n % 2 for n in total):
+        input = constant_pad_nd(input, tuple([m for n in reversed(total) for m in (0, n % 2)]))
+    return input, tuple([n // 2 for n in total])
+
+
+def batched(name: str, dims: int, input: Any) -> tuple[Any, bool]:
+    """The input with a dimension of examples; whether it had one."""
+    input = as_operand(name, "input", input)
+    if input.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: "
+            f"{list(input.shape)}"
+        )
+    return (input, True) if input.ndim == dims + 2 else (unsqueeze(input, 0), False)
+
+
+def conv(dims: int, *arguments: Any) -> Tensor:
+    input, weight, bias, stride, padding, dilation, groups = arguments
+    input, is_batch = batched(f"conv{dims}d", dims, input)
+    weight = as_operand(f"conv{dims}d", "weight", weight)
+    if isinstance(padding, str):
+        stride, dilation = per_dim("stride", stride, dims), per_dim("dilation", dilation, dims)
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"Invalid padding string: '{padding}'. Use 'same', 'valid' or numbers.")
+        kernel = weight.shape[2:]
+        input, padding = same_padding(input, kernel, stride, dilation) if padding == "same" else (input, 0)
+    out = convolution(input, weight, bias, stride, padding, dilation, False, 0, groups)
+    return out if is_batch else squeeze(out, 0)
+
+
+def conv_transpose(dims: int, *arguments: Any) -> Tensor:
+    input, weight, bias, stride, padding, output_padding, groups, dilation = arguments
+    input, is_batch = batched(f"conv_transpose{dims}d", dims, input)
+    out = convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+    return out if is_batch else squeeze(out, 0)
+
+
+@composite
+def conv1d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Convolution of (examples, channels, length) with weights (out channels, channels / groups, length)."""
+    return conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite
+def conv2d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Convolution of (examples, channels, height, width) with weights (out channels, channels / groups, height, width).
+
+    stride    how far apart windows are; dilation: how far apart the elements of a window are
+    padding   numbers, "valid" for none, or "same" for what keeps the sizes
+    groups    channels are divided into so many groups, each with weights of its own
+
+    >>> import undertow as ut
+    >>> ut.conv2d(ut.ones(1, 1, 3, 3), ut.ones(1, 1, 2, 2)).tolist()
+    [[[[4.0, 4.0], [4.0, 4.0]]]]
+    """
+    return conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite
+def conv3d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Convolution over three dimensions; see conv2d."""
+    return conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv1d as a linear map; see conv_transpose2d."""
+    return conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv2d as a linear map: from its outputs' sizes to its inputs', with the same weights.
+
+    output_padding   which of the input sizes that conv2d maps to the same output size is meant
+
+    >>> import undertow as ut
+    >>> ut.conv_transpose2d(ut.ones(1, 1, 1, 1), ut.ones(1, 1, 2, 2)).tolist()
+    [[[[1.0, 1.0], [1.0, 1.0]]]]
+    """
+    return conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite
+def conv_transpose3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv3d as a linear map; see conv_transpose2d."""
+    return conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

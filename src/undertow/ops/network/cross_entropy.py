@@ -1,0 +1,469 @@
+"""Losses of class scores: nll_loss and cross_entropy.
+
+Scores have shape (C), (N, C) or (N, C, d1, ...); targets hold class numbers and have that shape without C, or are
+probabilities of the same shape as the scores.
+
+Both losses return, beside the loss, the coefficient of every target in it (its class weight, 0 where it is ignored,
+over the sum of these for a mean), which their rules need again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.compiled import twin
+from undertow.modes import current
+from undertow.ops.arguments.operands import require_kinds, type_name
+from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, loop
+from undertow.ops.network import row_kernels
+from undertow.ops.network.losses import as_tensors, check_reduction
+from undertow.ops.network.softmax import log_softmax
+from undertow.ops.pointwise.comparison import ne
+from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.reduce.sums_and_products import sum
+from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
+
+#: what targets may be, and the same bits as unsigned numbers
+UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.uint8: dtypes.uint8}
+
+# ---- checks
+
+
+def class_axis(shape: Sequence[int]) -> int:
+    return 0 if len(shape) == 1 else 1
+
+
+def check_shapes(input: Any, target: Any, weight: Any) -> None:
+    shape, found = input.shape, target.shape
+    if len(shape) == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if target.dtype not in UNSIGNED:
+        raise RuntimeError(
+            f"expected target dtype to be Long or Byte, but got {type_name(target)}: class numbers are "
+            "integers, and probabilities have the shape of the input"
+        )
+    expected = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
+    if tuple(found) != tuple(expected):
+        raise_target_shape(shape, found, expected)
+    if weight is not None and weight.shape != (shape[class_axis(shape)],):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {shape[class_axis(shape)]} classes or no classes but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
+    if len(shape) > 1 and found and found[0] != shape[0]:
+        raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({found[0]}).")
+    if len(shape) <= 2:
+        raise RuntimeError(
+            f"0D or 1D target tensor expected, multi-target not supported: the target has sizes {list(found)}, the "
+            f"input {list(shape)}"
+        )
+    raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
+
+
+def known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+    """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
+    if target.size == 0:
+        return target, None
+    # as unsigned numbers, negative ones are large: one look finds both ends
+    if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
+        return target, None
+    kept = target != ignore_index
+    known = xp.where(kept, target, 0)
+    if known.min() < 0 or known.max() >= classes:
+        wrong = known[(known < 0) | (known >= classes)].flat[0]
+        raise IndexError(f"Target {wrong} is out of bounds. There are {classes} classes.")
+    return known, kept
+
+
+# ---- one class of many: picking its score, and putting a value in its place
+
+
+def place_of(xp: Any, target: Any) -> tuple[Any, ...]:
+    """The index of every target's class in an array of shape (N, C, d1, ...)."""
+    if target.ndim == 0:
+        return (target,)
+    if target.ndim == 1:
+        return xp.arange(target.shape[0]), target
+    first, *rest = xp.indices(target.shape, sparse=True)
+    return first, target, *rest
+
+
+def picked_scores(xp: Any, input: Any, target: Any, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    scores = input[place_of(xp, target)]
+    return scores if kept is None else xp.where(kept, scores, 0)
+
+
+def scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, classes, ignore_index)
+    out = xp.zeros((classes,) if target.ndim == 0 else (target.shape[0], classes, *target.shape[1:]), input.dtype)
+    out[place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
+    return out
+
+
+def batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """Examples of N targets each are more targets of one call."""
+    size = batch_size(args, in_dims)
+    tensors = [expanded(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
+    if tensors[TARGET].ndim == 1:
+        return op(*tensors), 0
+    count = tensors[TARGET].shape[1]
+    merged = [joined(x) if isinstance(x, Tensor) else x for x in tensors]
+    return each(op(*merged), lambda out: recorded.reshape(out, (size, count, *out.shape[1:]))), 0
+
+
+def joined(x: Any) -> Any:
+    return recorded.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+#: the place of the targets among the arguments of everything here
+TARGET = 1
+
+pick_class = primitive(
+    "_pick_class",
+    forward=picked_scores,
+    vjp={
+        "input": lambda xp, g, target, input_shape, ignore_index: xp._put_class(
+            g, target, input_shape[class_axis(input_shape)], ignore_index
+        ),
+        "target": None,
+    },
+    jvp={"input": lambda xp, t, target, ignore_index: xp._pick_class(t, target, ignore_index)},
+    batch=batch_classes,
+)
+
+put_class = primitive(
+    "_put_class",
+    forward=scores_from,
+    vjp={
+        "input": lambda xp, g, target, ignore_index: xp._pick_class(g, target, ignore_index),
+        "target": None,
+    },
+    jvp={
+        "input": lambda xp, t, target, classes, ignore_index: xp._put_class(t, target, classes, ignore_index),
+    },
+    batch=batch_classes,
+)
+
+# ---- the losses
+
+
+def coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+    """What every target counts in the loss."""
+    if weight is None and kept is None:
+        return xp.full(target.shape, 1 / max(target.size, 1) if reduction == "mean" else 1, dtype)
+    of_targets = xp.ones(target.shape, dtype) if weight is None else xp.asarray(weight[target], dtype)
+    if kept is not None:
+        of_targets = of_targets * kept
+    if reduction != "mean":
+        return of_targets
+    total = of_targets.sum()
+    return of_targets / total if total != 0 else of_targets * xp.nan
+
+
+def reduced(xp: Any, losses: Any, reduction: str) -> Any:
+    if reduction == "mean" and losses.size == 0:
+        return losses.dtype.type(xp.nan)
+    return losses if reduction == "none" else xp.add.reduce(losses, axis=None)
+
+
+def class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
+    """The forward of a loss; `losses_of(xp, input, place)` gives the loss of every target."""
+
+    def forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> tuple[Any, Any]:
+        check_reduction(reduction)
+        require_kinds(name, input, "f")
+        check_shapes(input, target, weight)
+        target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        losses = losses_of(xp, input, place_of(xp, target))
+        losses = losses * coefficients if kept is None else xp.where(kept, losses, 0) * coefficients
+        return reduced(xp, losses, reduction), coefficients
+
+    return forward
+
+
+def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    *tensors, weight, ignore_index, reduction = args
+    if in_dims[2] is not None:
+        return loop(op, args, in_dims)
+    (losses, coefficients), _ = batch_classes(
+        lambda input, target: op(input, target, weight, ignore_index, "none"), tensors, in_dims[:2]
+    )
+    rest = tuple(range(1, losses.ndim))
+    if reduction != "none" and rest:
+        losses = sum(losses, rest)
+    if reduction == "mean":
+        total = sum(coefficients, rest) if rest else coefficients
+        losses = losses / recorded.astype(total, losses.dtype)
+        coefficients = coefficients / recorded.reshape(total, (total.shape[0], *[1] * len(rest)))
+    return (losses, coefficients), 0
+
+
+def total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
+    return (values if reduction == "none" else xp.sum(values)), None
+
+
+def negative_score(xp: Any, input: Any, place: Any) -> Any:
+    return -input[place]
+
+
+nll_of_classes = primitive(
+    "_nll_of_classes",
+    forward=class_losses("nll_loss_out_frame", negative_score),
+    vjp={
+        "input": lambda xp, g, target, weight, coefficients, input_shape, ignore_index: xp._put_class(
+            -g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index
+        ),
+        "target": None,
+        "weight": None,
+    },
+    jvp={
+        "input": lambda xp, t, target, coefficients, ignore_index, reduction: total_tangent(
+            xp, -xp._pick_class(t, target, ignore_index) * coefficients, reduction
+        )
+    },
+    batch=batch_losses,
+    outputs=("loss", "coefficients"),
+    nondifferentiable=("coefficients",),
+    exact=("coefficients",),
+    optional=("weight",),
+    node="NllLossBackward0",
+)
+
+
+def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
+    if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
+        return row_kernels.cross_entropies(input, input[place])
+    axis = class_axis(input.shape)
+    scores = input - xp.maximum.reduce(input, axis=axis, keepdims=True)
+    own = scores[place]
+    return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
+
+
+@twin
+def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    check_reduction(reduction)
+    require_kinds("log_softmax", input, "f")
+    check_shapes(input, target, weight)
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    losses = cross_entropies(xp, input, place_of(xp, target))
+    if kept is not None or weight is not None:
+        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        losses = (losses if kept is None else xp.where(kept, losses, 0)) * coefficients
+        return reduced(xp, losses, reduction)
+    total = reduced(xp, losses, reduction)
+    return total / losses.size if reduction == "mean" and losses.size else total
+
+
+@twin
+def target_coefficients(
+    xp: Any, target: Any, weight: Any, classes: int, ignore_index: int, reduction: str, dtype: Any
+) -> Any:
+    target, kept = known_classes(xp, target, classes, ignore_index)
+    return coefficients_of(xp, target, kept, weight, reduction, dtype)
+
+
+coefficients_for = nondifferentiable(
+    "_target_coefficients", forward=target_coefficients, inputs=("target", "weight"), optional=("weight",)
+)
+
+
+def coefficients_again(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """What every target counted in the loss. Computing it anew is cheaper than a second output."""
+    classes = input.shape[class_axis(input.shape)]
+    return xp._target_coefficients(target, weight, classes, ignore_index, reduction, input.dtype)
+
+
+def batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    *tensors, weight, ignore_index, reduction = args
+    if in_dims[2] is not None:
+        return loop(op, args, in_dims)
+    losses, _ = batch_classes(lambda x, t: op(x, t, weight, ignore_index, "none"), tensors, in_dims[:2])
+    rest = tuple(range(1, losses.ndim))
+    total = sum(losses, rest) if reduction != "none" and rest else losses
+    if reduction != "mean":
+        return total, 0
+    counted, _ = batch_classes(lambda x, t: nll_of_classes(x, t, weight, ignore_index, "none")[1], tensors, in_dims[:2])
+    return total / recorded.astype(sum(counted, rest) if rest else counted, total.dtype), 0
+
+
+cross_entropy_of_classes = primitive(
+    "_cross_entropy_of_classes",
+    forward=cross_entropy_forward,
+    vjp={
+        "input": lambda xp, g, input, target, weight, ignore_index, reduction: xp.cross_entropy_backward(
+            g * coefficients_again(xp, input, target, weight, ignore_index, reduction), target, input, ignore_index
+        ),
+        "target": None,
+        "weight": None,
+    },
+    jvp={
+        "input": lambda xp, t, input, target, weight, ignore_index, reduction: total_tangent(
+            xp,
+            coefficients_again(xp, input, target, weight, ignore_index, reduction)
+            * above_chosen(xp, t, input, target, ignore_index),
+            reduction,
+        )[0]
+    },
+    batch=batch_cross_entropy,
+    optional=("weight",),
+    node="CrossEntropyBackward0",
+)
+
+
+def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
+    """The mean of x under the probabilities of the classes, minus x at the target: how cross entropy moves with x."""
+    axis = class_axis(input.shape)
+    return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp._pick_class(x, target, ignore_index)
+
+
+@twin
+def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
+    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
+    if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
+        out = row_kernels.scaled_softmax(input, grad_output)
+    else:
+        out = xp.softmax(input, class_axis(input.shape))
+        out *= grad_output[:, None] if target.ndim else grad_output
+    out[place_of(xp, target)] -= grad_output
+    return out
+
+
+def unless_ignored(xp: Any, x: Any, target: Any, ignore_index: int) -> Any:
+    return xp.where(xp.not_equal(target, ignore_index), x, 0)
+
+
+def softmax_slope(xp: Any, x: Any, input: Any) -> Any:
+    """The derivative of softmax(input) along x, which is symmetric."""
+    axis = class_axis(input.shape)
+    return xp.softmax_backward_data(x, xp.softmax(input, axis), axis)
+
+
+def wide(xp: Any, x: Any) -> Any:
+    """With a dimension for the classes."""
+    return xp.expand_dims(x, 0 if x.ndim == 0 else 1)
+
+
+# grad_output * (softmax(input) - 1 at the target), and 0 for ignored targets
+cross_entropy_backward = primitive(
+    "cross_entropy_backward",
+    forward=softmax_minus_target,
+    vjp={
+        "grad_output": lambda xp, g, target, input, ignore_index: unless_ignored(
+            xp, above_chosen(xp, g, input, target, ignore_index), target, ignore_index
+        ),
+        "target": None,
+        "input": lambda xp, g, grad_output, target, input, ignore_index: softmax_slope(
+            xp, g * wide(xp, unless_ignored(xp, grad_output, target, ignore_index)), input
+        ),
+    },
+    jvp={
+        "grad_output": lambda xp, t, target, input, ignore_index: xp.cross_entropy_backward(
+            t, target, input, ignore_index
+        ),
+        "input": lambda xp, t, grad_output, target, input, ignore_index: (
+            wide(xp, unless_ignored(xp, grad_output, target, ignore_index)) * softmax_slope(xp, t, input)
+        ),
+    },
+    batch=batch_classes,
+)
+
+# ---- what users call
+
+
+def check_weight(name: str, weight: Any) -> None:
+    if isinstance(weight, Tensor) and requires_grad(weight) and current().grad_enabled:
+        raise RuntimeError(
+            f"The function '{name}' is not differentiable with respect to argument 'weight'. This input cannot have "
+            "requires_grad True: pass weight.detach()."
+        )
+
+
+@composite
+def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
+    """The negative log-likelihood of the target classes, given log-probabilities.
+
+    >>> import undertow as ut
+    >>> ut.nll_loss(ut.tensor([[-0.5, -1.0], [-0.2, -2.0]]), ut.tensor([1, 0])).item()
+    0.6000000238418579
+    """
+    check_weight("nll_loss_forward", weight)
+    return nll_of_classes(input, target, weight, ignore_index, reduction)[0]
+
+
+@composite
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """nll_loss(log_softmax(input), target), as one operation that saves nothing but its input.
+
+    target           class numbers, or probabilities in the shape of the input
+    label_smoothing  how much of each target is spread evenly over all classes
+
+    >>> import undertow as ut
+    >>> ut.cross_entropy(ut.zeros(2, 4), ut.tensor([0, 3])).item() == ut.log(ut.tensor(4.0)).item()
+    True
+    """
+    input, target = as_tensors("cross_entropy", input=input, target=target)
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if 0 < input.ndim == target.ndim and input.shape == target.shape:
+        return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
+    check_weight("nll_loss_forward", weight)
+    if label_smoothing == 0:
+        return cross_entropy_of_classes(input, target, weight, ignore_index, reduction)
+    return _smoothed_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def _smoothed_cross_entropy(
+    input: Any, target: Any, weight: Any, ignore_index: int, reduction: str, label_smoothing: float
+) -> Any:
+    check_reduction(reduction)
+    axis = class_axis(input.shape)
+    logs = log_softmax(input, axis)
+    own, of_targets = nll_of_classes(logs, target, weight, ignore_index, "none")
+    of_all = sum(logs if weight is None else logs * _along_classes(weight, input.ndim), axis)
+    of_all = where(ne(target, ignore_index), of_all, 0.0)
+    losses = own * (1 - label_smoothing) - of_all * (label_smoothing / input.shape[axis])
+    if reduction == "none":
+        return losses
+    return sum(losses) if reduction == "sum" else sum(losses) / recorded.astype(sum(of_targets), losses.dtype)
+
+
+def _cross_entropy_of_probabilities(
+    input: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
+) -> Any:
+    check_reduction(reduction)
+    if not dtypes.is_floating(target.dtype):
+        name = type_name(target)
+        raise RuntimeError(f"Expected floating point type for target with class probabilities, got {name}")
+    axis = class_axis(input.shape)
+    classes = input.shape[axis]
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    products = log_softmax(input, axis) * target
+    losses = -sum(products if weight is None else products * _along_classes(weight, input.ndim), axis)
+    if reduction == "none":
+        return losses
+    return sum(losses) if reduction == "sum" else sum(losses) / (math.prod(input.shape) // max(classes, 1))
+
+
+def _along_classes(weight: Any, ndim: int) -> Any:
+    return recorded.reshape(weight, (weight.shape[0], *[1] * (ndim - 2)))

@@ -1,0 +1,116 @@
+"""Losses that compare embeddings and push scores apart by a margin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.declare import composite
+from undertow.ops.network.losses import as_tensors, check_reduction, reduce
+from undertow.ops.pointwise.activations import logsigmoid
+from undertow.ops.pointwise.comparison import eq, ne
+from undertow.ops.pointwise.elementary import sqrt
+from undertow.ops.pointwise.where_clamp import clamp_min, minimum, where
+from undertow.ops.reduce.sums_and_products import sum
+from undertow.ops.reduce.vector_norms import vector_norm
+from undertow.ops.views.dimensions import broadcast_tensors
+
+
+@composite
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
+    x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
+    lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
+
+
+@composite
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
+    return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)
+
+
+@composite
+@in_float32
+def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    input, target = as_tensors("hinge_embedding_loss", input=input, target=target)
+    check_reduction(reduction)
+    apart = where(ne(target, 1), clamp_min(margin - input, 0.0), 0.0)
+    return reduce(apart + where(ne(target, -1), input, 0.0), reduction)
+
+
+@composite
+@in_float32
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
+) -> Any:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of pairs of vectors."""
+    input1, input2, target = as_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
+    check_reduction(reduction)
+    if target.ndim + 1 != input1.ndim or input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    dot, square1, square2 = (sum(a * b, -1) for a, b in ((input1, input2), (input1, input1), (input2, input2)))
+    cosine = dot / sqrt((square1 + 1e-12) * (square2 + 1e-12))
+    together = where(eq(target, 1), 1 - cosine, 0.0)
+    return reduce(together + where(eq(target, -1), clamp_min(cosine - margin, 0.0), 0.0), reduction)
+
+
+@composite
+@in_float32
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean") -> Any:
+    """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller."""
+    input1, input2, target = as_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
+    check_reduction(reduction)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+            f"{list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)}"
+        )
+    return reduce(clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
+
+
+@composite
+@in_float32
+def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """log(1 + exp(-target * input)), for targets 1 and -1."""
+    input, target = as_tensors("soft_margin_loss", input=input, target=target)
+    check_reduction(reduction)
+    return reduce(-logsigmoid(target * input), reduction)
+
+
+@composite
+def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """The mean over classes of binary cross entropies of logits."""
+    input, target = as_tensors("multilabel_soft_margin_loss", input=input, target=target)
+    check_reduction(reduction)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    losses = losses if weight is None else losses * weight
+    return reduce(sum(losses, -1) / input.shape[-1], reduction)
+
+
+@composite
+@in_float32
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, distance to the positive - distance to the negative + margin)."""
+    check_reduction(reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduce(clamp_min(near - far + margin, 0.0), reduction)

@@ -1,0 +1,248 @@
+"""Images (and volumes) looked up at the points of a grid: grid_sample, and affine_grid, which makes such grids.
+
+A grid has one point for each place of the output, in coordinates from -1 (one edge) to 1 (the other), x first. Both are
+made of recorded operations: a gather for each neighbour of a point, weighted by how near it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import REGISTRY, composite
+from undertow.tensor import Tensor
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+
+
+def operation(name: str) -> Any:
+    return REGISTRY[name].function
+
+
+# ---- affine_grid
+
+
+def places(n: int, align_corners: bool, dtype: Any) -> Any:
+    """The coordinates of n places side by side."""
+    if n == 1:
+        return cpu.zeros(1, dtype)
+    found = cpu.linspace(-1, 1, n, dtype=dtype)
+    return found if align_corners else found * dtype.type((n - 1) / n)
+
+
+@composite
+def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+    """The grid that `theta`, an affine map for each example, makes of the places of images of `size` (N, C, H, W).
+
+    >>> import undertow as ut
+    >>> ut.affine_grid(ut.eye(2, 3).unsqueeze(0), (1, 1, 1, 2), align_corners=True)
+    tensor([[[[-1.,  0.],
+              [ 1.,  0.]]]])
+    """
+    if align_corners is None:
+        warn_of_default("affine_grid")
+    theta = as_operand("affine_grid", "theta", theta)
+    dims = len(size) - 2
+    if not dtypes.is_floating(theta.dtype):
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    if dims not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size "
+            f"{tuple(size)}."
+        )
+    if theta.ndim != 3 or tuple(theta.shape[-2:]) != (dims, dims + 1):
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {tuple(size)}. Got "
+            f"{tuple(theta.shape)}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
+    axes = [places(n, bool(align_corners), theta.dtype) for n in size[2:]]
+    points = [*cpu.meshgrid(*axes, indexing="ij")[::-1], cpu.ones(tuple(size[2:]), theta.dtype)]
+    base = Tensor(theta._xp.asarray(cpu.stack(points, -1).reshape(1, -1, dims + 1)), theta._xp)
+    mapped = operation("matmul")(base, operation("transpose")(theta, 1, 2))
+    return operation("reshape")(mapped, (size[0], *size[2:], dims))
+
+
+def warn_of_default(name: str) -> None:
+    warnings.warn(
+        f"Default {name} behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if "
+        "the old behavior is desired. See the documentation of grid_sample for details.",
+        stacklevel=3,
+    )
+
+
+# ---- grid_sample: where a point lies
+
+
+def in_pixels(coordinate: Any, n: int, align_corners: bool) -> Any:
+    """A coordinate between -1 and 1 in elements of the input."""
+    return (coordinate + 1) * ((n - 1) / 2) if align_corners else ((coordinate + 1) * n - 1) / 2
+
+
+def clipped(place: Any, n: int) -> Any:
+    """Moved to the edge; there, too, the derivative is 0."""
+    where = operation("where")
+    return where(place <= 0, 0.0, where(place >= n - 1, float(n - 1), place))
+
+
+def reflected(place: Any, low: float, high: float) -> Any:
+    """Folded back at both edges, as often as it takes."""
+    span = high - low
+    if not span:
+        return place * 0
+    where = operation("where")
+    distance = place - low
+    distance = where(distance < 0, -distance, distance)
+    xp = distance._xp
+    turns = xp.floor(distance._array / span)
+    rest = distance - Tensor(xp.asarray(turns * span, dtype=distance.dtype), xp)
+    return where(Tensor(xp.asarray(turns % 2 == 0), xp), rest + low, high - rest)
+
+
+def padded(place: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
+    if padding_mode == "border":
+        return clipped(place, n)
+    if padding_mode == "reflection":
+        low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
+        return clipped(reflected(place, low, high), n)
+    return place
+
+
+# ---- looking up
+
+
+def looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
+    """The elements at whole-numbered places (arrays of floats, one for each dimension), 0 outside."""
+    xp = flat._xp
+    inside = xp.ones(indices[0].shape, bool)
+    position = xp.zeros(indices[0].shape, dtypes.int64)
+    for index, n in zip(indices, sizes, strict=True):
+        here = (index >= 0) & (index <= n - 1)
+        inside &= here
+        position = position * n + xp.where(here, index, 0).astype(dtypes.int64)
+    shape = (*flat.shape[:2], position.size // position.shape[0])
+    wanted = xp.broadcast_to(position.reshape(position.shape[0], 1, -1), shape)
+    found = operation("gather")(flat, 2, Tensor(xp.ascontiguousarray(wanted), xp))
+    found = operation("reshape")(found, (*flat.shape[:2], *position.shape[1:]))
+    return operation("where")(Tensor(inside[:, None], xp), found, 0.0)
+
+
+def nearest(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
+    indices = [operation("round")(s) for s in spots]
+    found = looked_up(flat, sizes, [i._array for i in indices])
+    for index in indices:  # the derivative by the grid is zero, not absent
+        found = found + operation("unsqueeze")(index - index.detach(), 1)
+    return found
+
+
+def linear(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
+    floors = [cpu.floor(s._array) for s in spots]
+    parts = [s - Tensor(s._xp.asarray(f), s._xp) for s, f in zip(spots, floors, strict=True)]
+    total: Any = None
+    for corner in itertools.product((0, 1), repeat=len(spots)):
+        weight: Any = None
+        for part, side in zip(parts, corner, strict=True):
+            share = part if side else 1 - part
+            weight = share if weight is None else weight * share
+        found = looked_up(flat, sizes, [f + side for f, side in zip(floors, corner, strict=True)])
+        term = found * operation("unsqueeze")(weight, 1)
+        total = term if total is None else total + term
+    return total
+
+
+def cubic_weights(t: Any) -> list[Any]:
+    """Of the four neighbours of a point that is t behind the second, by Keys's kernel with a = -0.75."""
+    a = -0.75
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1
+    far = lambda x: ((x - 5) * x + 8) * x * a - 4 * a
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def cubic(flat: Any, sizes: Sequence[int], spots: Sequence[Any], padding_mode: str, align_corners: bool) -> Any:
+    floors = [cpu.floor(s._array) for s in spots]
+    weights = [cubic_weights(s - Tensor(s._xp.asarray(f), s._xp)) for s, f in zip(spots, floors, strict=True)]
+    total: Any = None
+    for i, j in itertools.product(range(4), repeat=2):
+        taps = [Tensor(flat._xp.asarray(f + k - 1), flat._xp) for f, k in zip(floors, (i, j), strict=True)]
+        taps = [padded(t, n, padding_mode, align_corners) for t, n in zip(taps, sizes, strict=True)]
+        found = looked_up(flat, sizes, [t._array for t in taps])
+        term = found * operation("unsqueeze")(weights[0][i] * weights[1][j], 1)
+        total = term if total is None else total + term
+    return total
+
+
+def check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in PADDINGS:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
+        )
+    if input.ndim not in (4, 5) or grid.ndim != input.ndim:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if input.shape[0] != grid.shape[0]:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[-1] != input.ndim - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got grid with sizes "
+            f"{list(grid.shape)}"
+        )
+    if 0 in input.shape[2:]:
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            f"{list(input.shape)}"
+        )
+    if mode == "bicubic" and input.ndim == 5:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+@composite
+@example_by_example
+@in_float32
+def grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """The input, (N, C, H, W), at the points of a grid, (N, ..., ..., 2); or a volume, at points with three numbers.
+
+    mode          "bilinear", "nearest" or "bicubic"
+    padding_mode  what is outside: "zeros", the nearest edge ("border"), or the image mirrored ("reflection")
+
+    >>> import undertow as ut
+    >>> image = ut.arange(4.0).reshape(1, 1, 2, 2)
+    >>> ut.grid_sample(image, ut.zeros(1, 1, 1, 2), align_corners=True).item()  # in the middle
+    1.5
+    """
+    if align_corners is None:
+        warn_of_default("grid_sample")
+    input, grid = as_operand("grid_sample", "input", input), as_operand("grid_sample", "grid", grid)
+    check(input, grid, mode, padding_mode)
+    corners = bool(align_corners)
+    sizes = tuple(input.shape[2:])
+    flat = operation("reshape")(input, (*input.shape[:2], int(cpu.prod(sizes))))
+    coordinates = operation("unbind")(grid, -1)[::-1]
+    spots = [in_pixels(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
+    if mode == "bicubic":
+        return cubic(flat, sizes, spots, padding_mode, corners)
+    spots = [padded(s, n, padding_mode, corners) for s, n in zip(spots, sizes, strict=True)]
+    return (nearest if mode == "nearest" else linear)(flat, sizes, spots)

@@ -1,0 +1,275 @@
+"""Images (and signals, and volumes) in other sizes: interpolate.
+
+Every mode is linear in the input and treats one dimension after the other, so that a matrix for each dimension says
+it all: row by row, which elements of the input make an element of the output. The derivative is the transposed matrix.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from undertow.backend import cpu
+from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.network.pool import adaptive_avg_pool
+from undertow.ops.network.pool_kernels import along_each
+from undertow.ops.network.sliding_windows import Sizes
+from undertow.tensor import Tensor
+
+Scales = tuple[float | None, ...]
+Row = dict[int, float]
+
+
+# ---- which elements make an element of the output
+
+
+def step(n: int, out: int, align_corners: bool, scale: float | None) -> float:
+    """How far apart, in elements of the input, neighbours of the output are."""
+    if align_corners:
+        return (n - 1) / (out - 1) if out > 1 else 0.0
+    return 1 / scale if scale else n / out
+
+
+def nearest(n: int, out: int, align_corners: bool, scale: float | None, centre: float = 0.0) -> list[Row]:
+    width = cpu.float32(step(n, out, False, scale))  # PyTorch decides ties in single precision
+    return [{min(int(cpu.float32(k + centre) * width), n - 1): 1.0} for k in range(out)]
+
+
+def nearest_exact(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+    return nearest(n, out, align_corners, scale, 0.5)
+
+
+def linear(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+    width = step(n, out, align_corners, scale)
+    rows = []
+    for k in range(out):
+        place = width * k if align_corners else max(width * (k + 0.5) - 0.5, 0.0)
+        first = min(int(place), n - 1)
+        part = min(place - first, 1.0)
+        rows.append(total([(first, 1 - part), (min(first + 1, n - 1), part)]))
+    return rows
+
+
+def cubic(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+    width = step(n, out, align_corners, scale)
+    rows = []
+    for k in range(out):
+        place = width * k if align_corners else width * (k + 0.5) - 0.5
+        first = math.floor(place)
+        taps = range(first - 1, first + 3)
+        rows.append(total([(min(max(j, 0), n - 1), cubic_weight(j - place, -0.75)) for j in taps]))
+    return rows
+
+
+def cubic_weight(distance: float, a: float) -> float:
+    x = abs(distance)
+    if x < 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+def smoothed(weight: Callable[[float], float], reach: float) -> Callable[..., list[Row]]:
+    """Filters that widen when the image shrinks (antialias)."""
+
+    def rows(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+        width = step(n, out, align_corners, scale)
+        wide = max(width, 1.0)
+        found = []
+        for k in range(out):
+            centre = width * (k + 0.5)
+            first = max(int(centre - reach * wide + 0.5), 0)
+            last = min(int(centre + reach * wide + 0.5), n)
+            weights = {j: weight((j - centre + 0.5) / wide) for j in range(first, last)}
+            whole = math.fsum(weights.values())
+            found.append({j: w / whole for j, w in weights.items()})
+        return found
+
+    return rows
+
+
+def total(pairs: list[tuple[int, float]]) -> Row:
+    """Weights by element, added where an element occurs more than once."""
+    row: Row = {}
+    for j, weight in pairs:
+        row[j] = row.get(j, 0.0) + weight
+    return row
+
+
+ROWS: dict[str, Callable[..., list[Row]]] = {
+    "nearest": nearest,
+    "nearest_exact": nearest_exact,
+    "linear": linear,
+    "cubic": cubic,
+    "linear_aa": smoothed(lambda x: max(1 - abs(x), 0.0), 1.0),
+    "cubic_aa": smoothed(lambda x: cubic_weight(x, -0.5), 2.0),
+}
+
+
+@functools.lru_cache(256)
+def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None) -> Any:
+    """From n elements to `out`; not to be written to."""
+    found = cpu.zeros((out, n))
+    for k, row in enumerate(ROWS[kind](n, out, align_corners, scale)):
+        for j, weight in row.items():
+            found[k, j] = weight
+    return found
+
+
+def matrices(xp: Any, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, align_corners: bool, dtype: Any) -> Any:
+    numbers = zip(sizes, outputs, scales, strict=True)
+    return [xp.asarray(matrix(kind, n, out, align_corners, scale).astype(dtype)) for n, out, scale in numbers]
+
+
+# ---- primitives
+
+
+def upsample_gradient(
+    xp: Any, grad: Any, input_sizes: Sizes, scales: Scales, align_corners: bool, kind: str, name: str
+) -> Any:
+    outputs = grad.shape[grad.ndim - len(input_sizes) :]
+    found = matrices(xp, kind, input_sizes, outputs, scales, align_corners, grad.dtype)
+    return along_each(xp, grad, [m.T for m in found])
+
+
+upsample_backward = primitive(
+    "upsample_backward",
+    forward=upsample_gradient,
+    vjp={
+        "grad": lambda xp, g, grad_shape, input_sizes, scales, align_corners, name: getattr(xp, name)(
+            g, tuple(grad_shape[len(grad_shape) - len(input_sizes) :]), scales, align_corners
+        )
+    },
+    jvp=LINEAR,
+    batch=shifted(),
+)
+
+
+def upsampling(kind: str, name: str, node: str) -> Any:
+    def forward(xp: Any, input: Any, output_size: Sizes, scales: Scales, align_corners: bool = False) -> Any:
+        sizes = input.shape[input.ndim - len(output_size) :]
+        found = matrices(xp, kind, sizes, output_size, scales, align_corners, input.dtype)
+        return along_each(xp, input, found)
+
+    return primitive(
+        name,
+        forward=forward,
+        vjp={
+            "input": lambda xp, g, input_shape, output_size, scales, align_corners: xp.upsample_backward(
+                g, tuple(input_shape[len(input_shape) - len(output_size) :]), scales, align_corners, kind, name
+            )
+        },
+        jvp=LINEAR,
+        batch=shifted(),
+        node=node,
+    )
+
+
+#: mode, number of dimensions -> (kind of rows, name)
+MODES = {
+    **{("nearest", n): ("nearest", f"Nearest{n}D") for n in (1, 2, 3)},
+    **{("nearest-exact", n): ("nearest_exact", f"NearestExact{n}D") for n in (1, 2, 3)},
+    ("linear", 1): ("linear", "Linear1D"),
+    ("bilinear", 2): ("linear", "Bilinear2D"),
+    ("trilinear", 3): ("linear", "Trilinear3D"),
+    ("bicubic", 2): ("cubic", "Bicubic2D"),
+    ("bilinear antialias", 2): ("linear_aa", "Bilinear2DAa"),
+    ("bicubic antialias", 2): ("cubic_aa", "Bicubic2DAa"),
+}
+UPSAMPLINGS = {
+    key: upsampling(kind, f"_upsample_{name.lower()}", f"Upsample{name}Backward0")
+    for key, (kind, name) in MODES.items()
+}
+INTERPOLATING = ("linear", "bilinear", "bicubic", "trilinear")
+
+
+# ---- the public function
+
+
+@composite
+def interpolate(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """The input (examples, channels, and one to three dimensions) in another size.
+
+    size, scale_factor   the sizes of the output, or how much larger it is: a number, or one for each dimension
+    mode                 "nearest", "nearest-exact", "area"; "linear" (1-d), "bilinear", "bicubic" (2-d), "trilinear"
+    align_corners        corners are the centres of the outermost elements, instead of their outer edges
+    antialias            smooth before shrinking (bilinear, bicubic)
+
+    >>> import undertow as ut
+    >>> ut.interpolate(ut.tensor([[[0.0, 2.0]]]), size=3, mode="linear", align_corners=True).tolist()
+    [[[0.0, 1.0, 2.0]]]
+    """
+    input = as_operand("interpolate", "input", input)
+    dims = input.ndim - 2
+    check_mode(mode, align_corners, antialias)
+    outputs, scales = sizes_and_scales(input, dims, size, scale_factor, recompute_scale_factor)
+    if mode == "area" and dims in (1, 2, 3):
+        return adaptive_avg_pool(dims, input, outputs)
+    key = (f"{mode} antialias" if antialias else mode, dims)
+    if key not in UPSAMPLINGS:
+        raise NotImplementedError(wrong_dims(mode, input.ndim))
+    if min(outputs) < 1 or min(input.shape[2:]) < 1:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
+            f"{list(outputs)}"
+        )
+    require_kinds(f"upsample_{mode}", input, "f")
+    return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))
+
+
+def check_mode(mode: str, align_corners: bool | None, antialias: bool) -> None:
+    if align_corners is not None and mode not in INTERPOLATING:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor")
+
+
+def wrong_dims(mode: str, ndim: int) -> str:
+    needed = [dims + 2 for name, dims in UPSAMPLINGS if name == mode]
+    if mode in INTERPOLATING and ndim in (3, 4, 5):
+        return f"Got {ndim}D input, but {mode} mode needs {needed[0]}D input"
+    return (
+        f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: nearest | linear | "
+        f"bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
+    )
+
+
+def sizes_and_scales(
+    input: Any, dims: int, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[Sizes, Scales]:
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        return tuple([int(n) for n in for_each(input, dims, size, "output size", "size")]), (None,) * dims
+    factors = tuple([float(s) for s in for_each(input, dims, scale_factor, "scale_factor of shape", "scale_factor")])
+    outputs = tuple([math.floor(n * s) for n, s in zip(input.shape[2:], factors, strict=True)])
+    return outputs, (None,) * dims if recompute else factors
+
+
+def for_each(input: Any, dims: int, given: Any, what: str, name: str) -> tuple[Any, ...]:
+    values = tuple(given) if isinstance(given, Iterable) else (given,) * dims
+    if len(values) != dims:
+        raise ValueError(
+            f"Input and {what.split(' of ')[0].replace('output size', 'output')} must have the same number of spatial "
+            f"dimensions, but got input with spatial dimensions of {list(input.shape[2:])} and {what} {values}. Please "
+            f"provide input tensor in (N, C, d1, d2, ...,dK) format and {name} in (o1, o2, ...,oK) format."
+        )
+    return values

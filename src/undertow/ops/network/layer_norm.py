@@ -1,0 +1,318 @@
+"""Normalisation of activations: zero mean and unit variance over chosen dimensions; dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import dtypes, kernels
+from undertow.modes import no_grad
+from undertow.ops.arguments.dims import reduced_axes, wrap_dims
+from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.declare import Joint, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import REDUCTION
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
+from undertow.ops.network import row_kernels
+from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.pointwise.elementary import rsqrt
+from undertow.ops.pointwise.where_clamp import clamp_min
+from undertow.ops.random.tensors import bernoulli
+from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.reduce.vector_norms import vector_norm
+
+# ---- zero mean, unit variance
+
+
+def standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
+    require_kinds("standardize", input, "f")
+    axes = reduced_axes(dim, input.ndim)
+    centred = input - xp.mean(input, axis=axes, keepdims=True)
+    rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    return centred * rstd, rstd
+
+
+def tangential(xp: Any, x: Any, out: Any, dim: Sequence[int]) -> Any:
+    """What is left of x without its mean and its part along `out`: such changes alone pass a standardisation."""
+    axes = reduced_axes(dim, out.ndim)
+    return x - xp.mean(x, axis=axes, keepdims=True) - out * xp.mean(x * out, axis=axes, keepdims=True)
+
+
+def standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[int]) -> Any:
+    g_result, g_rstd = g
+    total = None if g_result is None else rstd * tangential(xp, g_result, result, dim)
+    if g_rstd is None:
+        return total
+    count = math.prod(result.shape[d] for d in wrap_dims(dim, result.ndim))
+    of_rstd = -g_rstd * rstd * rstd * result / count
+    return of_rstd if total is None else total + of_rstd
+
+
+def standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
+    along = xp.mean(t * result, axis=reduced_axes(dim, result.ndim), keepdims=True)
+    return rstd * tangential(xp, t, result, dim), -rstd * rstd * along
+
+
+# (input - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
+standardize = primitive(
+    "_standardize",
+    forward=standardized,
+    vjp={"input": standardize_gradient},
+    jvp={"input": standardize_tangent},
+    batch=REDUCTION,
+    outputs=("result", "rstd"),
+)
+
+
+def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def as_given(out: Any, input: Any) -> Any:
+    """The result in the input's dtype: half precision may be scaled and shifted by float32."""
+    dtype = input.dtype
+    return out if out.dtype is dtype or not dtypes.is_floating(dtype) else recorded._to_copy(out, dtype)
+
+
+# ---- over the last dimensions, in one step
+
+
+def last_dims(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm_forward(
+    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    require_kinds("LayerNormKernelImpl", input, "f")
+    found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, bias, eps, True)
+    if found is not None:
+        return found
+    if row_kernels.has_long_rows(xp, input) and all(x is None or x.dtype is input.dtype for x in (weight, bias)):
+        out, mean, rstd = row_kernels.layer_norm(input, math.prod(normalized_shape), weight, bias, eps)
+        shape = input.shape[: input.ndim - len(normalized_shape)] + (1,) * len(normalized_shape)
+        return out, mean.reshape(shape), rstd.reshape(shape)
+    axes = last_dims(normalized_shape)
+    mean = xp.mean(input, axis=axes, keepdims=True)
+    centred = input - mean
+    rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    return scaled_and_shifted(centred * rstd, weight, bias), mean, rstd
+
+
+def layer_norm_gradients(
+    xp: Any,
+    g: Any,
+    needs: tuple[bool, bool, bool],
+    input: Any,
+    weight: Any,
+    bias_shape: Any,
+    mean: Any,
+    rstd: Any,
+    normalized_shape: Sequence[int],
+    eps: float,
+) -> Sequence[Any]:
+    found: Any = kernels.norm_rows_gradient(xp, g, input, len(normalized_shape), mean, rstd, weight, needs)
+    if found is not None:
+        return found
+    if xp is not recorded and row_kernels.has_long_rows(xp, input) and (weight is None or weight.dtype is input.dtype):
+        width = math.prod(normalized_shape)
+        found = row_kernels.layer_norm_gradient(g, input, mean.reshape(-1), rstd.reshape(-1), weight, width, needs)
+        return [found[0], *[x if x is None else x.reshape(normalized_shape) for x in found[1:]]]
+    axes = last_dims(normalized_shape)
+    if xp is recorded:  # mean and rstd were saved as plain numbers, but depend on the input
+        result, rstd = xp._standardize(input, axes, eps)
+    else:
+        result = (input - mean) * rstd
+    inner = rstd * tangential(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
+    return [inner, g * result if needs[1] else None, g if needs[2] else None]
+
+
+def layer_norm_tangent(
+    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
+) -> Any:
+    axes, total = last_dims(normalized_shape), None
+    result, rstd = xp._standardize(input, axes, eps)
+    if "input" in tangents:
+        total = rstd * tangential(xp, tangents["input"], result, axes)
+        total = total if weight is None else total * weight
+    if "weight" in tangents:
+        total = result * tangents["weight"] + (0 if total is None else total)
+    if "bias" in tangents:
+        total = tangents["bias"] + (0 if total is None else total)
+    return total
+
+
+def batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    """The last dimensions stay the last; weights that differ from example to example are applied afterwards."""
+    input, normalized_shape, weight, bias, eps = args
+    size = batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[2] is None and in_dims[3] is None:
+        return op(input, normalized_shape, weight, bias, eps), 0
+    out, mean, rstd = op(input, normalized_shape, None, None, eps)
+    weight, bias = [
+        None if x is None else padded(expanded(x, dim, size), input.ndim - 1)
+        for x, dim in ((weight, in_dims[2]), (bias, in_dims[3]))
+    ]
+    return (scaled_and_shifted(out, weight, bias), mean, rstd), 0
+
+
+native_layer_norm = primitive(
+    "native_layer_norm",
+    forward=layer_norm_forward,
+    vjp=Joint(("input", "weight", "bias"), layer_norm_gradients),
+    jvp=layer_norm_tangent,
+    batch=batch_layer_norm,
+    outputs=("result", "mean", "rstd"),
+    nondifferentiable=("mean", "rstd"),
+    exact=("mean", "rstd"),
+    optional=("weight", "bias"),
+)
+
+
+@composite
+def layer_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
+    input = as_operand("layer_norm", "input", input)
+    dims = _normalized_dims(input, normalized_shape, weight, bias)
+    return as_given(native_layer_norm(input, tuple(input.shape)[dims[0] :], weight, bias, eps)[0], input)
+
+
+def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
+    size = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    if not size:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if list(tuple(input.shape)[-len(size) :]) != size:  # a part of a tuple takes less time than one of a Size
+        raise RuntimeError(
+            f"Given normalized_shape={size}, expected input with shape [*, {', '.join(map(str, size))}], but got input "
+            f"of size{list(input.shape)}"
+        )
+    for name, x in (("weight", weight), ("bias", bias)):
+        if x is not None and list(x.shape) != size:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(x.shape)} and "
+                f"normalized_shape = {size}"
+            )
+    return tuple(range(input.ndim - len(size), input.ndim))
+
+
+# ---- over the root mean square
+
+
+def over_root_mean_square(
+    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, eps: float
+) -> tuple[Any, Any]:
+    found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, None, eps, False)
+    if found is not None:
+        return found[0], found[2]
+    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=last_dims(normalized_shape), keepdims=True) + eps)
+    return scaled_and_shifted(input * rstd, weight, None), rstd
+
+
+def rms_norm_gradients(
+    xp: Any,
+    g: Any,
+    needs: tuple[bool, bool],
+    input: Any,
+    weight: Any,
+    rstd: Any,
+    normalized_shape: Sequence[int],
+    eps: float,
+) -> Sequence[Any]:
+    found: Any = kernels.norm_rows_gradient(
+        xp, g, input, len(normalized_shape), None, rstd, weight, (needs[0], needs[1], False)
+    )
+    if found is not None:
+        return found[:2]
+    axes = last_dims(normalized_shape)
+    if xp is recorded:  # rstd was saved as plain numbers, but depends on the input
+        rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    result = input * rstd
+    inner = rstd * crosswise(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
+    return [inner, g * result if needs[1] else None]
+
+
+def crosswise(xp: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """What is left of x without its part along `out`, whose mean square is one."""
+    return x - out * xp.mean(x * out, axis=axes, keepdims=True)
+
+
+def rms_norm_tangent(
+    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
+) -> Any:
+    axes, total = last_dims(normalized_shape), None
+    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    result = input * rstd
+    if "input" in tangents:
+        total = rstd * crosswise(xp, tangents["input"], result, axes)
+        total = total if weight is None else total * weight
+    if "weight" in tangents:
+        total = result * tangents["weight"] + (0 if total is None else total)
+    return total
+
+
+def batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    input, normalized_shape, weight, eps = args
+    size = batch_size(args, in_dims)
+    input = expanded(input, in_dims[0], size)
+    if in_dims[2] is None:
+        return op(input, normalized_shape, weight, eps), 0
+    out, rstd = op(input, normalized_shape, None, eps)
+    return (out * padded(expanded(weight, in_dims[2], size), input.ndim - 1), rstd), 0
+
+
+fused_rms_norm = primitive(
+    "_fused_rms_norm",
+    forward=over_root_mean_square,
+    vjp=Joint(("input", "weight"), rms_norm_gradients),
+    jvp=rms_norm_tangent,
+    batch=batch_rms_norm,
+    outputs=("result", "rstd"),
+    nondifferentiable=("rstd",),
+    exact=("rstd",),
+    optional=("weight",),
+)
+
+
+@composite
+def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """The last dimensions over their root mean square, times weight."""
+    input = as_operand("rms_norm", "input", input)
+    dims = _normalized_dims(input, normalized_shape, weight, None)
+    require_kinds("rms_norm", input, "fc")
+    eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
+    if dtypes.is_floating(input.dtype):
+        return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
+    return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
+
+
+@composite
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    input = as_operand("normalize", "input", input)
+    return input / clamp_min(vector_norm(input, p, dim, True), eps)
+
+
+# ---- dropout
+
+
+@composite
+def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Any:
+    """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
+    input = as_operand("dropout", "input", input)
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return mul(input, 0)
+    with no_grad():
+        factors = bernoulli(input, 1 - p, generator=generator) / (1 - p)
+    return mul(input, factors)

@@ -1,0 +1,409 @@
+"""Losses of numbers: squared and absolute errors, cross entropy of probabilities, divergences.
+
+Losses of class scores are in network/cross_entropy.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.graph.user_lines import warn_user
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.arguments.sizes import broadcast_problem
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
+from undertow.ops.pointwise.activations import logsigmoid
+from undertow.ops.pointwise.comparison import gt
+from undertow.ops.pointwise.elementary import abs, exp, log
+from undertow.ops.pointwise.powers import xlogy
+from undertow.ops.pointwise.where_clamp import clamp_min, where
+from undertow.ops.reduce.sums_and_products import mean, sum
+
+REDUCTIONS = ("none", "mean", "sum")
+#: rounds to the smallest positive float32, whose logarithm is below -100
+LEAST_POSITIVE = 1e-45
+
+
+def as_tensors(name: str, **operands: Any) -> list[Any]:
+    return [as_operand(name, argument, value) for argument, value in operands.items()]
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'")
+
+
+def warn_about_sizes(input: Any, target: Any) -> None:
+    """Broadcasting in a loss is nearly always a mistake."""
+    if input.shape != target.shape:
+        warn_user(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}). "
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
+        )
+        problem = broadcast_problem([tuple(input.shape), tuple(target.shape)])
+        if problem is not None:
+            raise RuntimeError(problem)
+
+
+def reduce_array(xp: Any, values: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return values
+    total = xp.add.reduce(values, axis=None)
+    return total / xp.size(values) if reduction == "mean" else total
+
+
+def reduce(values: Any, reduction: str) -> Any:
+    check_reduction(reduction)
+    return values if reduction == "none" else mean(values) if reduction == "mean" else sum(values)
+
+
+def spread(g: Any, slope: Any, reduction: str) -> Any:
+    """The gradient of a loss from the slopes of its elements."""
+    return slope * (g / math.prod(slope.shape) if reduction == "mean" else g)
+
+
+def gathered(xp: Any, values: Any, reduction: str) -> Any:
+    """`values` reduced, as the tangent of a loss is from those of its elements."""
+    return values if reduction == "none" else xp.mean(values) if reduction == "mean" else xp.sum(values)
+
+
+def batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """The losses of all elements at once, then reduced for each example."""
+    input, target, *params = args
+    size = batch_size(args, in_dims)
+    batched = [expanded(x, d, size) for x, d in zip((input, target), in_dims, strict=False)]
+    rank = max(x.ndim for x in batched) - 1
+    aligned = [padded(x, rank) for x in batched]
+    place = next(k for k, p in enumerate(params) if p in REDUCTIONS)
+    reduction, params[place] = params[place], "none"
+    losses = op(*aligned, *params)
+    rest = tuple(range(1, losses.ndim))
+    if reduction == "none" or not rest:
+        return losses, 0
+    return (mean if reduction == "mean" else sum)(losses, rest), 0
+
+
+# ---- errors: functions of input - target
+
+
+def squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    check_reduction(reduction)
+    warn_about_sizes(input, target)
+    difference = input - target
+    require_kinds("mse_cpu", difference, "f")
+    return reduce_array(xp, difference * difference, reduction)
+
+
+mse_loss = primitive(
+    "mse_loss",
+    forward=squared_error,
+    vjp={
+        "input": lambda xp, g, input, target, reduction: spread(g, (input - target) * 2, reduction),
+        "target": lambda xp, g, input, target, reduction: spread(g, (target - input) * 2, reduction),
+    },
+    jvp={
+        "input": lambda xp, t, input, target, reduction: gathered(xp, t * (input - target) * 2, reduction),
+        "target": lambda xp, t, input, target, reduction: gathered(xp, t * (target - input) * 2, reduction),
+    },
+    batch=batch_loss,
+    promote="same",
+)
+
+
+@composite
+@in_float32
+def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The mean (or sum) of |input - target|."""
+    input, target = as_tensors("l1_loss", input=input, target=target)
+    check_reduction(reduction)
+    warn_about_sizes(input, target)
+    return reduce(abs(input - target), reduction)
+
+
+def smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+    check_reduction(reduction)
+    warn_about_sizes(input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    require_kinds("smooth_l1_cpu", input, "f")
+    size = xp.abs(input - target)
+    if beta == 0:
+        return reduce_array(xp, size, reduction)
+    return reduce_array(xp, xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+def smooth_slope(xp: Any, x: Any, beta: float) -> Any:
+    if beta == 0:
+        return xp.sign(x)
+    return xp.where(xp.less(xp.abs(x), beta), x / beta, xp.sign(x))
+
+
+smooth_l1_loss = primitive(
+    "smooth_l1_loss",
+    forward=smooth_error,
+    vjp={
+        "input": lambda xp, g, input, target, reduction, beta: spread(
+            g, smooth_slope(xp, input - target, beta), reduction
+        ),
+        "target": lambda xp, g, input, target, reduction, beta: spread(
+            g, smooth_slope(xp, target - input, beta), reduction
+        ),
+    },
+    jvp={
+        "input": lambda xp, t, input, target, reduction, beta: gathered(
+            xp, t * smooth_slope(xp, input - target, beta), reduction
+        ),
+        "target": lambda xp, t, input, target, reduction, beta: gathered(
+            xp, t * smooth_slope(xp, target - input, beta), reduction
+        ),
+    },
+    batch=batch_loss,
+    promote="same",
+    node="SmoothL1LossBackward0",
+)
+
+
+def huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
+    check_reduction(reduction)
+    warn_about_sizes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    require_kinds("huber_cpu", input, "f")
+    size = xp.abs(input - target)
+    return reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
+
+
+def huber_slope(xp: Any, x: Any, delta: float) -> Any:
+    # on the border both are the same, and the second derivative is that of the line, as in PyTorch
+    return xp.where(xp.less(xp.abs(x), delta), x, xp.sign(x) * delta)
+
+
+huber_loss = primitive(
+    "huber_loss",
+    forward=huber_error,
+    vjp={
+        "input": lambda xp, g, input, target, reduction, delta: spread(
+            g, huber_slope(xp, input - target, delta), reduction
+        ),
+        "target": lambda xp, g, input, target, reduction, delta: spread(
+            g, huber_slope(xp, target - input, delta), reduction
+        ),
+    },
+    jvp={
+        "input": lambda xp, t, input, target, reduction, delta: gathered(
+            xp, t * huber_slope(xp, input - target, delta), reduction
+        ),
+        "target": lambda xp, t, input, target, reduction, delta: gathered(
+            xp, t * huber_slope(xp, target - input, delta), reduction
+        ),
+    },
+    batch=batch_loss,
+    promote="same",
+)
+
+# ---- binary cross entropy
+
+
+def cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    check_reduction(reduction)
+    require_kinds("binary_cross_entropy", input, "f")
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    if input.size and not (xp.min(input) >= 0 and xp.max(input) <= 1):
+        raise RuntimeError(
+            "all elements of input should be between 0 and 1: pass probabilities, or use "
+            "binary_cross_entropy_with_logits"
+        )
+    return reduce_array(xp, -(target * log_above(xp, input) + (1 - target) * log_above(xp, 1 - input)), reduction)
+
+
+def log_above(xp: Any, x: Any) -> Any:
+    """log(x), but never below -100, so that a wrong certainty costs much and not infinitely much."""
+    return xp.maximum(xp.log(xp.maximum(x, LEAST_POSITIVE)), -100)
+
+
+def bits_slope(xp: Any, input: Any, target: Any) -> Any:
+    return (input - target) / xp.maximum(input * (1 - input), 1e-12)
+
+
+def bits_target_slope(xp: Any, input: Any) -> Any:
+    return xp.log1p(-input) - xp.log(input)
+
+
+bce_of_probabilities = primitive(
+    "_bce_of_probabilities",
+    forward=cross_entropy_of_bits,
+    vjp={
+        "input": lambda xp, g, input, target, reduction: spread(g, bits_slope(xp, input, target), reduction),
+        "target": lambda xp, g, input, reduction: spread(g, bits_target_slope(xp, input), reduction),
+    },
+    jvp={
+        "input": lambda xp, t, input, target, reduction: gathered(xp, t * bits_slope(xp, input, target), reduction),
+        "target": lambda xp, t, input, reduction: gathered(xp, t * bits_target_slope(xp, input), reduction),
+    },
+    batch=batch_loss,
+    node="BinaryCrossEntropyBackward0",
+)
+
+
+@composite
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """-(target * log(input) + (1 - target) * log(1 - input)) of probabilities; every element may have a weight.
+
+    >>> import undertow as ut
+    >>> round(ut.binary_cross_entropy(ut.tensor([0.9, 0.1]), ut.tensor([1.0, 0.0])).item(), 4)
+    0.1054
+    """
+    if weight is None:
+        return bce_of_probabilities(input, target, reduction=reduction)
+    check_reduction(reduction)
+    return reduce(bce_of_probabilities(input, target, reduction="none") * weight, reduction)
+
+
+def cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    check_reduction(reduction)
+    require_kinds("log_sigmoid_cpu", input, "f")
+    check_same_size(input, target)
+    # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
+    losses = xp.maximum(input, 0) - input * target + xp.log1p(xp.exp(-xp.abs(input)))
+    return reduce_array(xp, losses, reduction)
+
+
+def check_same_size(input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
+
+
+bce_of_logits = primitive(
+    "_bce_of_logits",
+    forward=cross_entropy_of_logits,
+    vjp={
+        "input": lambda xp, g, input, target, reduction: spread(g, xp.sigmoid(input) - target, reduction),
+        "target": lambda xp, g, input, reduction: spread(g, -input, reduction),
+    },
+    jvp={
+        "input": lambda xp, t, input, target, reduction: gathered(xp, t * (xp.sigmoid(input) - target), reduction),
+        "target": lambda xp, t, input, reduction: gathered(xp, -t * input, reduction),
+    },
+    batch=batch_loss,
+    promote="same",
+    node="BinaryCrossEntropyWithLogitsBackward0",
+)
+
+
+@composite
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
+) -> Any:
+    """binary_cross_entropy(sigmoid(input), target), computed without overflow.
+
+    weight      of every element
+    pos_weight  of the positive targets, broadcast from the right (one for each class)
+    """
+    if weight is None and pos_weight is None:
+        return bce_of_logits(input, target, reduction=reduction)
+    check_reduction(reduction)
+    if pos_weight is None:
+        losses = bce_of_logits(input, target, reduction="none")
+    else:
+        losses = _weighted_bce_of_logits(
+            *as_tensors("binary_cross_entropy_with_logits", input=input, target=target, pos_weight=pos_weight)
+        )
+    return reduce(losses if weight is None else losses * weight, reduction)
+
+
+def _weighted_bce_of_logits(input: Any, target: Any, pos_weight: Any) -> Any:
+    check_same_size(input, target)
+    return (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
+
+
+# ---- divergences and likelihoods
+
+
+@composite
+@in_float32
+def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
+    """target * (log(target) - input): how far log-probabilities `input` are from probabilities `target`.
+
+    reduction "batchmean" divides by the number of examples only, which is the divergence as defined.
+    """
+    input, target = as_tensors("kl_div", input=input, target=target)
+    if reduction != "batchmean":
+        check_reduction(reduction)
+    losses = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
+    if reduction == "batchmean" and input.ndim:
+        return sum(losses) / input.shape[0]
+    return reduce(losses, "sum" if reduction == "batchmean" else reduction)
+
+
+def variance_at_least(xp: Any, input: Any, eps: float) -> Any:
+    if xp.any(input < 0):
+        raise ValueError("var has negative entry/entries")
+    return xp.maximum(input, eps)
+
+
+# PyTorch raises small variances behind autograd's back: their gradient is not affected
+floor_variance = primitive(
+    "_floor_variance",
+    forward=variance_at_least,
+    vjp={"input": lambda xp, g: g},
+    jvp={"input": lambda xp, t: t},
+    batch=ELEMENTWISE,
+)
+
+
+@composite
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
+) -> Any:
+    """The negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`.
+
+    Variances below `eps` count as eps; their gradient ignores that.
+    """
+    if isinstance(var, int | float):
+        if var < 0:
+            raise ValueError(f"var has negative entry/entries: {var}")
+        var = recorded.full_like(input, float(var))
+    input, target, var = as_tensors("gaussian_nll_loss", input=input, target=target, var=var)
+    check_reduction(reduction)
+    var = floor_variance(_aligned_variance(input, var), eps)
+    error = input - target
+    losses = (log(var) + error * error / var) * 0.5
+    return reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
+
+
+def _aligned_variance(input: Any, var: Any) -> Any:
+    """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or with size one there."""
+    shape, size = tuple(input.shape), tuple(var.shape)
+    if shape == size or (size and shape[:-1] == size[:-1] and size[-1] == 1):
+        return var
+    if shape[:-1] == size:
+        return recorded.expand_dims(var, -1)
+    raise ValueError(f"var is of incorrect size: {list(size)} for an input of size {list(shape)}")
+
+
+@composite
+@in_float32
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, *, reduction: str = "mean"
+) -> Any:
+    """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input)."""
+    input, target = as_tensors("poisson_nll_loss", input=input, target=target)
+    check_reduction(reduction)
+    losses = exp(input) - target * input if log_input else input - target * log(input + eps)
+    if full:
+        losses = losses + where(gt(target, 1), _stirling(clamp_min(target, 1.0)), 0.0)
+    return reduce(losses, reduction)
+
+
+def _stirling(n: Any) -> Any:
+    """log(n!) for large n."""
+    return n * log(n) - n + log(n * (2 * math.pi)) * 0.5

@@ -1,0 +1,340 @@
+"""Pooling as programs call it: max_pool2d, avg_pool2d, adaptive_avg_pool2d, ... in one, two and three dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import composite
+from undertow.ops.network.pool_kernels import (
+    ADAPTIVE_AVG_POOLS,
+    ADAPTIVE_MAX_POOLS,
+    AVG_POOLS,
+    MAX_POOLS,
+    pooled_sizes,
+)
+from undertow.ops.network.sliding_windows import Sizes, per_dim
+from undertow.ops.pointwise.activations import relu
+from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.pointwise.elementary import abs as absolute
+from undertow.ops.pointwise.elementary import sign
+from undertow.ops.pointwise.powers import pow as power
+from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.views.dimensions import squeeze, unsqueeze
+from undertow.tensor import Tensor
+
+# ---- checks
+
+
+def check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
+    input = as_operand(name, "input", input)
+    if input.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}: non-empty {dims + 1}D "
+            f"or {dims + 2}D (batch mode) tensor expected for input"
+        )
+    if not all(input.shape[input.ndim - dims - 1 :]):
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"got:{list(input.shape)}"
+        )
+    if dtypes.kind_of(input.dtype) not in kinds:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
+    return input
+
+
+def check_windows(name: str, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> None:
+    if min(kernel) < 1:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
+    if min(stride) < 1:
+        raise RuntimeError(f"stride should not be zero: got {list(stride)}")
+    if min(dilation) < 1:
+        letters = ("T", "H", "W")[-len(dilation) :]
+        got = " ".join(f"dilation{axis}: {d}" for axis, d in zip(letters, dilation, strict=True))
+        raise RuntimeError(f"dilation should be greater than zero, but got {got}")
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(
+                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={k}: pad "
+                f"should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+
+
+def check_output(input: Any, counts: Sizes) -> None:
+    if min(counts) < 1:
+        channels, *sizes = input.shape[input.ndim - len(counts) - 1 :]
+        given, found = ["x".join(map(str, (channels, *n))) for n in (sizes, counts)]
+        raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({found}). Output size is too small")
+
+
+def windows(
+    name: str, dims: int, input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> list[Sizes]:
+    """Kernel size, stride, padding and dilation for each dimension, all checked."""
+    stride = kernel if stride is None or (isinstance(stride, Iterable) and not tuple(stride)) else stride
+    given = (("kernel_size", kernel), ("stride", stride), ("padding", padding), ("dilation", dilation))
+    sizes = [per_dim(argument, value, dims, name) for argument, value in given]
+    check_windows(name, sizes[0], sizes[1], sizes[2], sizes[3])
+    lengths = input.shape[input.ndim - dims :]
+    counts = pooled_sizes(lengths, sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
+    check_output(input, counts)
+    if max(sizes[3]) > 1:
+        for numbers in zip(lengths, counts, sizes[1], sizes[2], sizes[3], strict=True):
+            check_seen(name, *numbers)
+    return sizes
+
+
+def check_seen(name: str, length: int, count: int, stride: int, padding: int, dilation: int) -> None:
+    """Every window has an element. PyTorch lets some have none, and its backward pass writes where nothing is."""
+    starts = [k * stride - padding for k in range(count) if k * stride < padding]
+    if any([start % dilation >= length for start in starts]):
+        raise RuntimeError(
+            f"{name}: a window lies in the padding alone, for its dilation ({dilation}) steps over the input, of "
+            f"length {length}. Use less dilation or padding."
+        )
+
+
+def in_two(function: Callable[[Any], Any], input: Any) -> Any:
+    """A function of two dimensions on an input with one, which gets another of size 1 in front of it."""
+    out = function(unsqueeze(input, -2))
+    return tuple([squeeze(o, -2) for o in out]) if isinstance(out, tuple) else squeeze(out, -2)
+
+
+# ---- the largest
+
+
+def max_pool(dims: int, input: Any, *arguments: Any) -> Any:
+    name = f"max_pool{dims}d"
+    kernel, stride, padding, dilation, ceil_mode, return_indices = arguments
+    input = check_input(name, input, dims)
+    kernel, stride, padding, dilation = windows(name, dims, input, kernel, stride, padding, dilation, ceil_mode)
+    if dims == 1:
+        kernel, stride, padding, dilation = (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
+        out = in_two(lambda x: MAX_POOLS[2](x, kernel, stride, padding, dilation, ceil_mode), input)
+    else:
+        out = MAX_POOLS[dims](input, kernel, stride, padding, dilation, ceil_mode)
+    return out if return_indices else out[0]
+
+
+@composite
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of every window along the last dimension; see max_pool2d."""
+    return max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@composite
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of every window over the last two dimensions; the gradient goes to the first of equals.
+
+    stride          how far apart windows are: by default, side by side
+    ceil_mode       also windows that the input fills only partly
+    return_indices  the elements' flat positions as well
+
+    >>> import undertow as ut
+    >>> ut.max_pool2d(ut.arange(16.0).reshape(1, 4, 4), 2).tolist()
+    [[[5.0, 7.0], [13.0, 15.0]]]
+    """
+    return max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@composite
+def max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of every window over the last three dimensions; see max_pool2d."""
+    return max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+# ---- the mean
+
+
+def avg_pool(dims: int, input: Any, *arguments: Any) -> Tensor:
+    kernel, stride, padding, ceil_mode, count_include_pad, divisor_override = arguments
+    name = f"avg_pool{dims}d"
+    input = check_input(name, input, dims)
+    kernel, stride, padding, _ = windows(name, dims, input, kernel, stride, padding, 1, ceil_mode)
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+    rest = (ceil_mode, count_include_pad, divisor_override)
+    if dims == 1:
+        return in_two(lambda x: AVG_POOLS[2](x, (1, *kernel), (1, *stride), (0, *padding), *rest), input)
+    return AVG_POOLS[dims](input, kernel, stride, padding, *rest)
+
+
+@composite
+def avg_pool1d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:  # fmt: skip
+    """The mean of every window along the last dimension; see avg_pool2d."""
+    return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@composite
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of every window over the last two dimensions.
+
+    count_include_pad   zeros of the padding count as elements
+    divisor_override    sums are divided by this number instead
+
+    >>> import undertow as ut
+    >>> ut.avg_pool2d(ut.arange(16.0).reshape(1, 4, 4), 2).tolist()
+    [[[2.5, 4.5], [10.5, 12.5]]]
+    """
+    return avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@composite
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of every window over the last three dimensions; see avg_pool2d."""
+    return avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+# ---- so many windows
+
+
+def output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
+    """The number of windows along each dimension: None means as many as there are elements."""
+    given = tuple(output_size) if isinstance(output_size, Iterable) else (output_size,) * dims
+    if len(given) != dims:
+        raise RuntimeError(f"{name}: output_size must be {dims}, but got {len(given)}")
+    sizes = tuple([n if g is None else int(g) for g, n in zip(given, input.shape[input.ndim - dims :], strict=True)])
+    if min(sizes) < 0:
+        received = ", ".join(map(str, sizes))
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {{{received}}}"
+        )
+    return sizes
+
+
+def adaptive_avg_pool(dims: int, input: Any, output_size: Any) -> Any:
+    name = f"adaptive_avg_pool{dims}d"
+    input = check_input(name, input, dims, "fc")
+    sizes = output_sizes(name, input, output_size, dims)
+    if dims == 1:
+        return in_two(lambda x: ADAPTIVE_AVG_POOLS[2](x, (1, *sizes)), input)
+    if set(sizes) == {1}:
+        return mean(input, tuple(range(-dims, 0)), True)
+    return ADAPTIVE_AVG_POOLS[dims](input, sizes)
+
+
+def adaptive_max_pool(dims: int, input: Any, output_size: Any, return_indices: bool) -> Any:
+    name = f"adaptive_max_pool{dims}d"
+    input = check_input(name, input, dims, "f")
+    sizes = output_sizes(name, input, output_size, dims)
+    if dims == 1:
+        out = in_two(lambda x: ADAPTIVE_MAX_POOLS[2](x, (1, *sizes)), input)
+    else:
+        out = ADAPTIVE_MAX_POOLS[dims](input, sizes)
+    return out if return_indices else out[0]
+
+
+@composite
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor:
+    """The means of `output_size` windows that cover the last dimension; see adaptive_avg_pool2d."""
+    return adaptive_avg_pool(1, input, output_size)
+
+
+@composite
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
+    """The means of so many windows (None: one for each element) as cover the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_avg_pool2d(ut.arange(16.0).reshape(1, 4, 4), (2, 1)).tolist()
+    [[[3.5], [11.5]]]
+    """
+    return adaptive_avg_pool(2, input, output_size)
+
+
+@composite
+def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor:
+    """The means of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
+    return adaptive_avg_pool(3, input, output_size)
+
+
+@composite
+def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of `output_size` windows that cover the last dimension."""
+    return adaptive_max_pool(1, input, output_size, return_indices)
+
+
+@composite
+def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of windows that cover the last two dimensions; see adaptive_avg_pool2d."""
+    return adaptive_max_pool(2, input, output_size, return_indices)
+
+
+@composite
+def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
+    return adaptive_max_pool(3, input, output_size, return_indices)
+
+
+# ---- norms of windows
+
+
+def lp_pool(dims: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
+    count = math.prod(per_dim("kernel_size", kernel, dims, "pooling"))
+    sums = avg_pool(dims, power(input, norm_type), kernel, stride, 0, ceil_mode, True, None)
+    return power(mul(mul(sign(sums), relu(absolute(sums))), count), 1.0 / norm_type)
+
+
+@composite
+def lp_pool1d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch)."""
+    return lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+@composite
+def lp_pool2d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of every window over the last two dimensions."""
+    return lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+@composite
+def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of every window over the last three dimensions."""
+    return lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

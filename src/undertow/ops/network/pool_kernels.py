@@ -1,0 +1,393 @@
+"""Pooling: the largest element, or the mean, of windows over the last dimensions."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from undertow.backend import dtypes, kernels
+from undertow.ops.declare import primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.apply_batching import expanded
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.network.sliding_windows import Sizes, offsets, shifted_slices
+
+# ---- sizes
+
+
+def pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    room = n + 2 * padding - dilation * (kernel - 1) - 1
+    count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
+    if ceil_mode and (count - 1) * stride >= n + padding:
+        return count - 1  # a last window must start inside
+    return count
+
+
+def pooled_sizes(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> Sizes:
+    return tuple(
+        [pooled_size(*numbers, ceil_mode) for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)]
+    )
+
+
+def lowest(xp: Any, dtype: Any) -> Any:
+    return -math.inf if dtype.kind == "f" else xp.iinfo(dtype).min
+
+
+def enclosed(
+    xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, value: Any
+) -> Any:
+    """The array with what windows reach beyond it, before and behind."""
+    lead, sizes = x.ndim - len(kernel), x.shape[x.ndim - len(kernel) :]
+    reach = [
+        max((c - 1) * s + d * (k - 1) + 1, n + p)
+        for n, k, c, s, p, d in zip(sizes, kernel, counts, stride, padding, dilation, strict=True)
+    ]
+    if tuple(reach) == tuple(sizes):
+        return x
+    out = xp.full((*x.shape[:lead], *reach), value, x.dtype)
+    out[(..., *[slice(p, p + n) for n, p in zip(sizes, padding, strict=True)])] = x
+    return out
+
+
+# ---- the largest
+
+
+def places(xp: Any, sizes: Sizes, counts: Sizes, starts: list[Any]) -> Any:
+    """The flat position of the element that lies at `starts` (an array for each dimension) of every window."""
+    total = 0
+    for k, (n, start) in enumerate(zip(sizes, starts, strict=True)):
+        total = total * n + start.reshape(-1, *[1] * (len(sizes) - 1 - k))
+    return xp.broadcast_to(total, counts)
+
+
+def largest(
+    xp: Any, input: Any, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> Any:
+    """The first largest element of every window, and its flat position; a later nan counts as larger."""
+    dims = len(kernel_size)
+    sizes = input.shape[input.ndim - dims :]
+    counts = pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    found = kernels.max_pool(xp, xp.ascontiguousarray(input), kernel_size, stride, padding, dilation, counts)
+    if found is not None:
+        return found
+    x = enclosed(xp, input, kernel_size, counts, stride, padding, dilation, lowest(xp, input.dtype))
+    values = xp.full((*input.shape[: input.ndim - dims], *counts), lowest(xp, input.dtype), input.dtype)
+    chosen = xp.full(values.shape, -1, dtypes.int16 if math.prod(kernel_size) < 2**15 else dtypes.int64)
+    for number, offset in enumerate(offsets(kernel_size)):
+        candidate = x[shifted_slices(offset, counts, stride, dilation)]
+        better = candidate > values
+        if input.dtype.kind == "f":
+            better |= candidate != candidate
+        xp.copyto(chosen, number, where=better)
+        xp.maximum(values, candidate, out=values)
+    return values, flat_places(xp, chosen, sizes, counts, kernel_size, stride, padding, dilation)
+
+
+def flat_places(
+    xp: Any, chosen: Any, sizes: Sizes, counts: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Any:
+    """The flat positions of the elements with these numbers (-1: the first inside) in their windows."""
+    first = [xp.arange(c) * s - p for c, s, p in zip(counts, stride, padding, strict=True)]
+    steps = [math.prod(sizes[k + 1 :]) * d for k, d in enumerate(dilation)]
+    distances = [sum([o * step for o, step in zip(offset, steps, strict=True)]) for offset in offsets(kernel)]
+    found = xp.asarray(distances)[chosen] + places(xp, sizes, counts, first)
+    if (chosen < 0).any():
+        inside = [xp.where(f < 0, f % d, f) for f, d in zip(first, dilation, strict=True)]
+        found = xp.where(chosen < 0, places(xp, sizes, counts, inside), found)
+    return found
+
+
+def adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
+    """Where the windows begin and end when `count` of them, as equal as possible, cover n elements."""
+    return [(k * n // count, -((k + 1) * n // -count)) for k in range(count)]
+
+
+def adaptive_largest(xp: Any, input: Any, output_size: Sizes) -> Any:
+    found = kernels.adaptive_max_pool(xp, xp.ascontiguousarray(input), output_size)
+    return adaptive_largest_by_cells(xp, input, output_size) if found is None else found
+
+
+def adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
+    dims = len(output_size)
+    sizes, lead = input.shape[input.ndim - dims :], input.shape[: input.ndim - dims]
+    values = xp.empty((*lead, *output_size), input.dtype)
+    indices = xp.empty((*lead, *output_size), dtypes.int64)
+    bounds = [adaptive_bounds(n, count) for n, count in zip(sizes, output_size, strict=True)]
+    for cell in offsets(output_size) if values.size else ():
+        spans = [bounds[k][place] for k, place in enumerate(cell)]
+        window = input[(..., *[slice(*span) for span in spans])].reshape(*lead, -1)
+        choice = last_nan_or_largest(xp, window)
+        values[(..., *cell)] = xp.take_along_axis(window, choice[..., None], axis=-1)[..., 0]
+        inner = xp.unravel_index(choice, [end - start for start, end in spans])
+        shifted_places = [i + start for i, (start, _) in zip(inner, spans, strict=True)]
+        indices[(..., *cell)] = xp.ravel_multi_index(shifted_places, sizes)
+    return values, indices
+
+
+def last_nan_or_largest(xp: Any, window: Any) -> Any:
+    choice = xp.argmax(window, axis=-1)
+    missing = window != window
+    if not missing.any():
+        return choice
+    last = window.shape[-1] - 1 - xp.argmax(missing[..., ::-1], axis=-1)
+    return xp.where(missing.any(axis=-1), last, choice)
+
+
+def put_back(xp: Any, grad: Any, indices: Any, input_sizes: Sizes) -> Any:
+    """The values added to zeros of `input_sizes`, at their flat positions."""
+    found = kernels.max_pool_gradient(xp, xp.ascontiguousarray(grad), xp.ascontiguousarray(indices), input_sizes)
+    if found is not None:
+        return found
+    dims = len(input_sizes)
+    lead, count = grad.shape[: grad.ndim - dims], math.prod(input_sizes)
+    rows = math.prod(lead)
+    out = xp.zeros(rows * count, grad.dtype)
+    starts = xp.arange(rows).reshape(*lead, *[1] * dims) * count
+    xp.add.at(out, (indices + starts).reshape(-1), grad.reshape(-1))
+    return out.reshape(*lead, *input_sizes)
+
+
+def picked(xp: Any, x: Any, indices: Any, dims: int) -> Any:
+    """The elements of x at flat positions in its last dimensions."""
+    lead = tuple(x.shape[: x.ndim - dims])
+    rows = xp.reshape(x, (*lead, math.prod(x.shape[x.ndim - dims :])))
+    chosen = xp.reshape(indices, (*lead, math.prod(indices.shape[indices.ndim - dims :])))
+    return xp.reshape(xp.take_along_axis(rows, chosen, axis=-1), tuple(indices.shape))
+
+
+def batch_both(op: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+    """The batch in front of both tensors."""
+    size = next(a.shape[d] for a, d in zip(args, in_dims, strict=True) if d is not None)
+    return op(*[expanded(a, d, size) for a, d in zip(args[:2], in_dims[:2], strict=True)], *args[2:]), 0
+
+
+max_pool_backward = primitive(
+    "max_pool_backward",
+    forward=put_back,
+    vjp={"grad": lambda xp, g, indices, input_sizes: picked(xp, g, indices, len(input_sizes)), "indices": None},
+    jvp=LINEAR,
+    batch=batch_both,
+)
+
+
+def chosen_gradient(dims: int) -> Any:
+    return lambda xp, g, input_shape, indices: xp.max_pool_backward(
+        g, indices, tuple(input_shape[len(input_shape) - dims :])
+    )
+
+
+def largest_gradient(dims: int) -> Any:
+    """The same; the windows are named for those who look at the node."""
+    gradient = chosen_gradient(dims)
+    return lambda xp, g, input_shape, indices, kernel_size, stride, padding, dilation, ceil_mode: gradient(
+        xp, g, input_shape, indices
+    )
+
+
+def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
+    """A primitive that returns chosen elements of the input, and their positions."""
+    return primitive(
+        name,
+        forward=forward,
+        vjp={"input": rule},
+        jvp={"input": lambda xp, t, indices: picked(xp, t, indices, dims)},
+        batch=shifted(),
+        outputs=("values", "indices"),
+        nondifferentiable=("indices",),
+        node=node,
+    )
+
+
+MAX_POOLS = {
+    n: pooling_by_choice(f"_max_pool{n}d", largest, largest_gradient(n), n, f"MaxPool{n}DWithIndicesBackward0")
+    for n in (2, 3)
+}
+ADAPTIVE_MAX_POOLS = {
+    n: pooling_by_choice(
+        f"_adaptive_max_pool{n}d", adaptive_largest, chosen_gradient(n), n, f"AdaptiveMaxPool{n}DBackward0"
+    )
+    for n in (2, 3)
+}
+
+# ---- the mean
+
+
+def divisors(
+    xp: Any,
+    sizes: Sizes,
+    counts: Sizes,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    include: bool,
+    override: int | None,
+) -> Any:
+    """What the sum of each window is divided by."""
+    if override is not None:
+        return float(override)
+    total = xp.ones(())
+    for n, c, k, s, p in zip(sizes, counts, kernel, stride, padding, strict=True):
+        start = xp.arange(c) * s - p
+        end = xp.minimum(start + k, n + p)
+        length = end - start if include else xp.minimum(end, n) - xp.maximum(start, 0)
+        total = total[..., None] * length
+    return total
+
+
+def mean_of_windows(
+    xp: Any,
+    input: Any,
+    kernel_size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    dims = len(kernel_size)
+    sizes, ones = input.shape[input.ndim - dims :], (1,) * dims
+    counts = pooled_sizes(sizes, kernel_size, stride, padding, ones, ceil_mode)
+    found = kernels.avg_pool(
+        xp, xp.ascontiguousarray(input), counts, kernel_size, stride, padding, bool(count_include_pad),
+        divisor_override or 0,
+    )  # fmt: skip
+    if found is not None:
+        return found
+    x = enclosed(xp, input, kernel_size, counts, stride, padding, ones, 0)
+    total = xp.zeros((*input.shape[: input.ndim - dims], *counts), input.dtype)
+    for offset in offsets(kernel_size):
+        total += x[shifted_slices(offset, counts, stride, ones)]
+    by = divisors(xp, sizes, counts, kernel_size, stride, padding, count_include_pad, divisor_override)
+    return (total / by).astype(input.dtype)
+
+
+def spread_means(
+    xp: Any,
+    grad: Any,
+    input_sizes: Sizes,
+    kernel_size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The transpose of `mean_of_windows`."""
+    found = kernels.avg_pool_gradient(
+        xp, xp.ascontiguousarray(grad), input_sizes, kernel_size, stride, padding, bool(count_include_pad),
+        divisor_override or 0,
+    )  # fmt: skip
+    if found is not None:
+        return found
+    dims = len(kernel_size)
+    counts, ones = grad.shape[grad.ndim - dims :], (1,) * dims
+    by = divisors(xp, input_sizes, counts, kernel_size, stride, padding, count_include_pad, divisor_override)
+    part = (grad / by).astype(grad.dtype)
+    numbers = zip(input_sizes, kernel_size, counts, stride, padding, strict=True)
+    reach = [max((c - 1) * s + k, n + p) for n, k, c, s, p in numbers]
+    out = xp.zeros((*grad.shape[: grad.ndim - dims], *reach), grad.dtype)
+    for offset in offsets(kernel_size):
+        out[shifted_slices(offset, counts, stride, ones)] += part
+    return out[(..., *[slice(p, p + n) for n, p in zip(input_sizes, padding, strict=True)])]
+
+
+avg_pool_backward = primitive(
+    "avg_pool_backward",
+    forward=spread_means,
+    vjp={
+        "grad": lambda xp, g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override: (
+            xp._avg_pool2d(g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        )
+    },
+    jvp=LINEAR,
+    batch=shifted(),
+)
+
+
+def avg_pool_gradient(
+    xp: Any,
+    g: Any,
+    input_shape: Any,
+    kernel_size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    sizes = tuple(input_shape[len(input_shape) - len(kernel_size) :])
+    return xp.avg_pool_backward(g, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+AVG_POOLS = {
+    n: primitive(
+        f"_avg_pool{n}d",
+        forward=mean_of_windows,
+        vjp={"input": avg_pool_gradient},
+        jvp=LINEAR,
+        batch=shifted(),
+        node=f"AvgPool{n}DBackward0",
+    )
+    for n in (2, 3)
+}
+
+
+@functools.cache
+def averaging(count: int, n: int) -> tuple[tuple[float, ...], ...]:
+    """The matrix that maps n elements to the means of `count` windows."""
+    return tuple(
+        [
+            tuple([1 / (end - start) if start <= k < end else 0.0 for k in range(n)])
+            for start, end in adaptive_bounds(n, count)
+        ]
+    )
+
+
+def along_each(xp: Any, x: Any, matrices: list[Any]) -> Any:
+    """The array with its last dimensions multiplied by a matrix each."""
+    for matrix in matrices:  # the first of these dimensions goes behind the others, so that all take turns
+        x = xp.moveaxis(x, x.ndim - len(matrices), -1)
+        x = xp.matmul(x, matrix.T)
+    return x
+
+
+def adaptive_mean(xp: Any, input: Any, output_size: Sizes) -> Any:
+    sizes = input.shape[input.ndim - len(output_size) :]
+    pairs = zip(output_size, sizes, strict=True)
+    return along_each(xp, input, [xp.asarray(averaging(c, n), input.dtype).reshape(c, n) for c, n in pairs])
+
+
+def spread_adaptive_means(xp: Any, grad: Any, input_sizes: Sizes) -> Any:
+    counts = grad.shape[grad.ndim - len(input_sizes) :]
+    pairs = zip(counts, input_sizes, strict=True)
+    return along_each(xp, grad, [xp.asarray(averaging(c, n), grad.dtype).reshape(c, n).T for c, n in pairs])
+
+
+adaptive_avg_pool_backward = primitive(
+    "adaptive_avg_pool_backward",
+    forward=spread_adaptive_means,
+    vjp={
+        "grad": lambda xp, g, grad_shape, input_sizes: xp._adaptive_avg_pool2d(
+            g, tuple(grad_shape[len(grad_shape) - len(input_sizes) :])
+        )
+    },
+    jvp=LINEAR,
+    batch=shifted(),
+)
+
+ADAPTIVE_AVG_POOLS = {
+    n: primitive(
+        f"_adaptive_avg_pool{n}d",
+        forward=adaptive_mean,
+        vjp={
+            "input": lambda xp, g, input_shape, output_size: xp.adaptive_avg_pool_backward(
+                g, tuple(input_shape[len(input_shape) - len(output_size) :])
+            )
+        },
+        jvp=LINEAR,
+        batch=shifted(),
+        node=f"AdaptiveAvgPool{n}DBackward0",
+    )
+    for n in (2, 3)
+}

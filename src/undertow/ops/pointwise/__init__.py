@@ -1,0 +1,1 @@
+"""One number in, one number out: arithmetic, powers, where, complex numbers, activations."""

@@ -1,0 +1,338 @@
+"""Sums, products, quotients and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
+
+
+def is_integral(value: Any) -> bool:
+    return value.dtype.kind in "bui" if hasattr(value, "dtype") else isinstance(value, int)
+
+
+# ---- sums
+
+
+def times_alpha(input: Any, other: Any, alpha: Any) -> Any:
+    if isinstance(alpha, float | complex) and is_integral(input) and is_integral(other):
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number. Convert the "
+            "tensors to a floating-point dtype first."
+        )
+    if isinstance(alpha, complex) and input.dtype.kind != "c":
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    return other & bool(alpha) if getattr(other, "dtype", None) == dtypes.bool_ else other * alpha
+
+
+def difference(xp: Any, a: Any, b: Any) -> Any:
+    try:
+        return xp.subtract(a, b)
+    except TypeError:
+        if dtypes.bool_ != a.dtype:
+            raise
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        ) from None
+
+
+def negative(xp: Any, input: Any) -> Any:
+    try:
+        return xp.negative(input)
+    except TypeError:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+            "mask, use the `~` or `logical_not()` operator instead."
+        ) from None
+
+
+add = primitive(
+    "add",
+    forward=lambda xp, input, other, *, alpha=1: xp.add(
+        input, other if alpha == 1 else times_alpha(input, other, alpha)
+    ),
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, alpha: g if alpha == 1 else g * xp.conj(alpha),
+    },
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    promote="same",
+    number="other",
+)
+
+sub = primitive(
+    "sub",
+    forward=lambda xp, input, other, *, alpha=1: difference(
+        xp, input, other if alpha == 1 else times_alpha(input, other, alpha)
+    ),
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, alpha: -g if alpha == 1 else g * -xp.conj(alpha),
+    },
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    promote="same",
+    number="other",
+)
+
+rsub = primitive(
+    "rsub",
+    forward=lambda xp, input, other, *, alpha=1: difference(
+        xp, other, input if alpha == 1 else times_alpha(input, input, alpha)
+    ),
+    vjp={
+        "input": lambda xp, g, alpha: -g if alpha == 1 else g * -xp.conj(alpha),
+        "other": lambda xp, g: g,
+    },
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    number_node="RsubBackward1",
+    promote="same",
+    number="other",
+    number_edge=False,
+)
+
+neg = primitive(
+    "neg",
+    forward=negative,
+    vjp={"input": lambda xp, g: -g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+)
+
+
+@composite
+def positive(input: Any) -> Any:
+    """The tensor itself."""
+    input = as_operand("positive", "input", input)
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+# ---- products
+
+mul = primitive(
+    "mul",
+    forward=lambda xp, input, other: xp.multiply(input, other),
+    vjp={
+        "input": lambda xp, g, other: g * xp.conj(other),
+        "other": lambda xp, g, input: g * xp.conj(input),
+    },
+    jvp=BILINEAR,
+    batch=ELEMENTWISE,
+    promote="same",
+    number="other",
+)
+
+addcmul = primitive(
+    "addcmul",
+    forward=lambda xp, input, tensor1, tensor2, *, value=1: input + tensor1 * tensor2 * value,
+    vjp={
+        "input": lambda xp, g: g,
+        "tensor1": lambda xp, g, tensor2, value: g * xp.conj(tensor2) * xp.conj(value),
+        "tensor2": lambda xp, g, tensor1, value: g * xp.conj(tensor1) * xp.conj(value),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+
+def interpolated(xp: Any, input: Any, end: Any, weight: Any) -> Any:
+    # from the nearer end, so that weights 0 and 1 give the ends exactly
+    step = end - input
+    near = input + weight * step
+    far = end - step * (1 - weight)
+    return xp.where(abs(weight) < 0.5, near, far)
+
+
+lerp = primitive(
+    "lerp",
+    forward=interpolated,
+    vjp={
+        "input": lambda xp, g, weight: g * xp.conj(1 - weight),
+        "end": lambda xp, g, weight: g * xp.conj(weight),
+        "weight": lambda xp, g, input, end: g * xp.conj(end - input),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="LerpBackward1",
+    number_node="LerpBackward0",
+    promote="same",
+    number="weight",
+    number_edge=False,
+)
+
+# ---- quotients
+
+true_divide = primitive(
+    "true_divide",
+    forward=lambda xp, input, other: xp.divide(input, other),
+    vjp={
+        "input": lambda xp, g, other: g / xp.conj(other),
+        "other": lambda xp, g, input, other: -g * xp.conj(input) / xp.conj(other) / xp.conj(other),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="DivBackward0",
+    promote="float",
+    number="other",
+)
+
+
+def refuse_zero(xp: Any, input: Any, other: Any) -> None:
+    """Integers cannot be divided by zero; NumPy would warn and give 0."""
+    if is_integral(input) and is_integral(other) and not xp.all(other):
+        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
+
+
+def floor_quotient(xp: Any, input: Any, other: Any) -> Any:
+    refuse_zero(xp, input, other)
+    return xp.floor_divide(input, other)
+
+
+def whole_quotient(xp: Any, input: Any, other: Any, rounding_mode: str) -> Any:
+    if rounding_mode == "floor":
+        return floor_quotient(xp, input, other)
+    if is_integral(input) and is_integral(other):
+        refuse_zero(xp, input, other)
+        return (input - xp.fmod(input, other)) // other
+    return xp.trunc(input / other)
+
+
+_div_rounded = primitive(
+    "_div_rounded",
+    forward=whole_quotient,
+    vjp={
+        "input": lambda xp, g, rounding_mode: xp.zeros_like(g),
+        "other": lambda xp, g, rounding_mode: xp.zeros_like(g),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="DivBackward2",
+    promote="same",
+    number="other",
+)
+
+
+@composite
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
+
+    >>> import undertow as ut
+    >>> ut.div(ut.tensor([7, -7]), 2, rounding_mode="trunc").tolist()
+    [3, -3]
+    """
+    if rounding_mode is None:
+        return true_divide(input, other)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    return _div_rounded(input, other, rounding_mode)
+
+
+def not_implemented(name: str) -> Any:
+    """The rule of an operation that PyTorch records but does not differentiate."""
+
+    def rule(xp: Any, g: Any) -> Any:
+        raise NotImplementedError(
+            f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the "
+            "inputs if that is what you want."
+        )
+
+    return rule
+
+
+floor_divide = primitive(
+    "floor_divide",
+    forward=floor_quotient,
+    vjp={"input": not_implemented("floor_divide"), "other": not_implemented("floor_divide")},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NotImplemented",
+    promote="same",
+    number="other",
+)
+
+
+def modulo(xp: Any, input: Any, other: Any) -> Any:
+    refuse_zero(xp, input, other)
+    return xp.remainder(input, other)
+
+
+def c_modulo(xp: Any, input: Any, other: Any) -> Any:
+    refuse_zero(xp, input, other)
+    return xp.fmod(input, other)
+
+
+remainder = primitive(
+    "remainder",
+    forward=modulo,
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="RemainderBackward1",
+    number_node="RemainderBackward0",
+    promote="same",
+    number="other",
+    number_edge=False,
+)
+
+fmod = primitive(
+    "fmod",
+    forward=c_modulo,
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="FmodBackward1",
+    number_node="FmodBackward0",
+    promote="same",
+    number="other",
+    number_edge=False,
+)
+
+
+def sum_with_quotient(xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    if is_integral(tensor1) and is_integral(tensor2):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported. Convert one of tensor1 and tensor2 to a "
+            "floating-point dtype, or write input + value * trunc(tensor1 / tensor2)."
+        )
+    return input + tensor1 / tensor2 * value
+
+
+addcdiv = primitive(
+    "addcdiv",
+    forward=sum_with_quotient,
+    vjp={
+        "input": lambda xp, g: g,
+        "tensor1": lambda xp, g, tensor2, value: g * xp.conj(value) / xp.conj(tensor2),
+        "tensor2": lambda xp, g, tensor1, tensor2, value: -g * xp.conj(tensor1 / tensor2 / tensor2 * value),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+# ---- other names
+
+alias("subtract", sub)
+alias("multiply", mul)
+alias("divide", div)
+adapter("divide")(true_divide)
+adapter("negative")(neg)
+adapter("positive")(positive)
+adapter("mod")(remainder)

@@ -1,0 +1,195 @@
+"""Comparisons, logic and bits, and how many elements are true: values that jump, so none of them has a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
+from undertow.ops.arguments.operands import as_operand, require_order, type_name
+from undertow.ops.declare import adapter, alias, composite, nondifferentiable
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION
+from undertow.tensor import Tensor
+
+
+def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, number="other", **options)
+
+
+def unary(name: str, forward: Callable[..., Any]) -> Any:
+    return nondifferentiable(name, forward, inputs=("input",), batch=ELEMENTWISE)
+
+
+# ---- order
+
+
+def ordering(name: str, ufunc: str) -> Any:
+    """A comparison of real numbers; NumPy would order complex ones by their real parts."""
+
+    def forward(xp: Any, input: Any, other: Any) -> Any:
+        if input.dtype.kind == "c":
+            require_order(name, input)
+        return getattr(xp, ufunc)(input, other)
+
+    return binary(name, forward, promote="same")
+
+
+eq = binary("eq", lambda xp, input, other: xp.equal(input, other), promote="same")
+ne = binary("ne", lambda xp, input, other: xp.not_equal(input, other), promote="same")
+lt = ordering("lt", "less")
+le = ordering("le", "less_equal")
+gt = ordering("gt", "greater")
+ge = ordering("ge", "greater_equal")
+
+# ---- logic and bits
+
+logical_and = binary("logical_and", lambda xp, input, other: xp.logical_and(input, other))
+logical_or = binary("logical_or", lambda xp, input, other: xp.logical_or(input, other))
+logical_xor = binary("logical_xor", lambda xp, input, other: xp.logical_xor(input, other))
+logical_not = unary("logical_not", lambda xp, input: xp.logical_not(input))
+
+bitwise_and = binary("bitwise_and", lambda xp, input, other: xp.bitwise_and(input, other), promote="same")
+bitwise_or = binary("bitwise_or", lambda xp, input, other: xp.bitwise_or(input, other), promote="same")
+bitwise_xor = binary("bitwise_xor", lambda xp, input, other: xp.bitwise_xor(input, other), promote="same")
+bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input))
+bitwise_left_shift = binary("bitwise_left_shift", lambda xp, input, other: xp.left_shift(input, other), promote="same")
+bitwise_right_shift = binary(
+    "bitwise_right_shift", lambda xp, input, other: xp.right_shift(input, other), promote="same"
+)
+
+# ---- what kind of number
+
+
+def signed_infinity(name: str) -> Any:
+    def forward(xp: Any, input: Any) -> Any:
+        if input.dtype.kind == "c":
+            raise RuntimeError(f"{name} does not support complex inputs: their infinities have no sign")
+        return getattr(xp, name)(input)
+
+    return unary(name, forward)
+
+
+isnan = unary("isnan", lambda xp, input: xp.isnan(input))
+isinf = unary("isinf", lambda xp, input: xp.isinf(input))
+isfinite = unary("isfinite", lambda xp, input: xp.isfinite(input))
+isposinf = signed_infinity("isposinf")
+isneginf = signed_infinity("isneginf")
+isreal = unary("isreal", lambda xp, input: xp.isreal(input))
+signbit = unary("signbit", lambda xp, input: xp.signbit(input))
+
+# ---- nearly equal, equal as a whole, among
+
+
+def close(xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    if hasattr(other, "dtype") and other.dtype != input.dtype:
+        names = [type_name(a) for a in (input, other)]
+        raise RuntimeError(f"{names[0]} did not match {names[1]}: convert one of the tensors to the other's dtype")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
+    if input.dtype.kind == "b":
+        return input == other
+    return xp.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+isclose = binary("isclose", close)
+
+
+@composite
+def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether every |input - other| is at most atol + rtol * |other|.
+
+    >>> import undertow as ut
+    >>> ut.allclose(ut.tensor([1.0, 2.0]), ut.tensor([1.0, 2.0 + 1e-6]))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+@composite
+def equal(input: Any, other: Any) -> bool:
+    """Whether two tensors have the same shape and the same elements.
+
+    >>> import undertow as ut
+    >>> ut.equal(ut.ones(2), ut.ones(2)), ut.equal(ut.ones(2), ut.ones(3))
+    (True, False)
+    """
+    input, other = as_operand("equal", "input", input), as_operand("equal", "other", other)
+    return input._array.shape == other._array.shape and bool(eq(input, other)._array.all())
+
+
+def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
+
+
+isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same")
+
+# ---- of any or all elements, and of how many
+
+
+def truth(ufunc: str) -> Any:
+    """The forward of any and all; PyTorch answers in uint8 for uint8."""
+
+    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        return out.astype(truth_dtype(input))
+
+    return forward
+
+
+def truth_dtype(input: Any) -> Any:
+    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
+
+
+any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
+all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
+
+
+def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
+    if isinstance(dim, Iterable) and not tuple(dim):
+        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
+    return reduce(input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether an element along `dim`, or of all elements, is not zero."""
+    return truth_along(any_dims, input, dim, keepdim)
+
+
+@composite
+@numpy_spelling
+def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether every element along `dim`, or of all elements, is not zero."""
+    return truth_along(all_dims, input, dim, keepdim)
+
+
+count_nonzero = nondifferentiable(
+    "count_nonzero",
+    forward=lambda xp, input, dim=None: xp.add.reduce(
+        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
+    ),
+    inputs=("input",),
+    batch=REDUCTION,
+)
+
+# ---- other names
+
+alias("not_equal", ne)
+alias("less", lt)
+alias("less_equal", le)
+alias("greater", gt)
+alias("greater_equal", ge)
+
+# `equal` is a question about whole tensors in PyTorch; rules ask NumPy's
+adapter("equal")(eq)
+adapter("invert")(bitwise_not)
+adapter("left_shift")(bitwise_left_shift)
+adapter("right_shift")(bitwise_right_shift)
+adapter("any")(any)
+adapter("all")(all)
+adapter("count_nonzero")(count_nonzero)

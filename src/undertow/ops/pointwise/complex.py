@@ -1,0 +1,269 @@
+"""Complex numbers: their parts, conjugation, and conversion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.errors import UndertowError
+from undertow.ops.arguments.operands import as_operand, type_name
+from undertow.ops.declare import adapter, composite, primitive, view
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules.batch_in_front import in_front
+from undertow.tensor import Tensor
+from undertow.tensor.facts import element_strides
+from undertow.tensor.memory import bytes_into_base
+
+# ---- conjugation, which is always carried out
+
+
+def conjugation(name: str, node: str) -> Any:
+    return primitive(
+        name,
+        forward=lambda xp, input: xp.conjugate(input),
+        vjp={"input": lambda xp, g: xp.conj(g)},
+        jvp=LINEAR,
+        batch=ELEMENTWISE,
+        node=node,
+    )
+
+
+_conj = conjugation("_conj", "ConjBackward0")
+_conj_physical = conjugation("_conj_physical", "ConjPhysicalBackward0")
+
+
+def is_complex(tensor: Any) -> bool:
+    return bool(tensor._array.dtype.kind == "c")
+
+
+@composite
+def conj(input: Any) -> Any:
+    """The complex conjugate; a real tensor is returned as it is."""
+    input = as_operand("conj", "input", input)
+    return _conj(input) if is_complex(input) else input
+
+
+@composite
+def conj_physical(input: Any) -> Any:
+    """The complex conjugate; a real tensor is returned as it is."""
+    input = as_operand("conj_physical", "input", input)
+    return _conj_physical(input) if is_complex(input) else input
+
+
+# PyTorch conjugates and negates lazily and marks such tensors with a bit; here no tensor ever has one
+
+
+@composite
+def resolve_conj(input: Any) -> Any:
+    """The tensor itself: no conjugation is ever pending."""
+    return as_operand("resolve_conj", "input", input)
+
+
+@composite
+def resolve_neg(input: Any) -> Any:
+    """The tensor itself: no negation is ever pending."""
+    return as_operand("resolve_neg", "input", input)
+
+
+@composite
+def is_conj(input: Any) -> bool:
+    """False: no conjugation is ever pending."""
+    as_operand("is_conj", "input", input)
+    return False
+
+
+@composite
+def is_neg(input: Any) -> bool:
+    """False: no negation is ever pending."""
+    as_operand("is_neg", "input", input)
+    return False
+
+
+# ---- parts, as views
+
+_real = view(
+    "_real",
+    forward=lambda xp, input: input.real,
+    vjp={"input": lambda xp, g: g},
+    batch=ELEMENTWISE,
+    node="RealBackward0",
+)
+
+_imag = view(
+    "_imag",
+    forward=lambda xp, input: input.imag,
+    vjp={"input": lambda xp, g: g * 1j},
+    batch=ELEMENTWISE,
+    node="ImagBackward0",
+)
+
+
+@composite
+def real(input: Any) -> Any:
+    """The real parts, as a view; a real tensor is returned as it is."""
+    input = as_operand("real", "input", input)
+    return _real(input) if is_complex(input) else input
+
+
+class NoImaginaryPartError(UndertowError, RuntimeError, AttributeError):
+    """`.imag` of a real tensor. An AttributeError, too, so that `hasattr` says no: xarray asks."""
+
+
+@composite
+def imag(input: Any) -> Any:
+    """The imaginary parts of a complex tensor, as a view."""
+    input = as_operand("imag", "input", input)
+    if not is_complex(input):
+        raise NoImaginaryPartError(
+            "imag is not implemented for tensors with non-complex dtypes. The imaginary part of a real tensor is zero."
+        )
+    return _imag(input)
+
+
+def pairs_of_parts(xp: Any, input: Any) -> Any:
+    if input.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    parts = xp.asarray(input).real
+    return xp.lib.stride_tricks.as_strided(parts, (*parts.shape, 2), (*parts.strides, parts.itemsize))
+
+
+def complex_of_pairs(xp: Any, input: Any) -> Any:
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise RuntimeError(
+            "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type"
+            f": {type_name(input)}"
+        )
+    if input.ndim == 0:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, got shape {list(input.shape)}")
+    if element_strides(input)[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1. Call contiguous() first.")
+    return input.view(dtypes.complex_of(input.dtype))[..., 0]
+
+
+def batched_view_as_complex(function: Any, args: Any, in_dims: Any) -> Any:
+    """A batch dimension behind the pairs leaves them apart in memory: then the result is a copy."""
+    input = in_front(args[0], in_dims[0])
+    return (function if in_dims[0] < input._array.ndim - 1 else _complex_from_pairs)(input), 0
+
+
+# not elementwise, but with a single input whose batch dimension in front is out of their way
+view_as_real = view(
+    "view_as_real",
+    forward=pairs_of_parts,
+    vjp={"input": lambda xp, g: xp._complex_from_pairs(g)},
+    batch=ELEMENTWISE,
+)
+
+# view_as_complex for memory of any layout
+_complex_from_pairs = primitive(
+    "_complex_from_pairs",
+    forward=lambda xp, input: joined(xp, input[..., 0], input[..., 1]),
+    vjp={"input": lambda xp, g: xp.view_as_real(g)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    node="ViewAsComplexBackward0",
+)
+
+_view_as_complex = view(
+    "_view_as_complex",
+    forward=complex_of_pairs,
+    vjp={"input": lambda xp, g: xp.view_as_real(g)},
+    batch=batched_view_as_complex,
+)
+
+
+@composite
+def view_as_complex(input: Any) -> Any:
+    """Pairs of real numbers in the last dimension, as complex numbers in the same memory.
+
+    >>> import undertow as ut
+    >>> ut.view_as_complex(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1.+2.j, 3.+4.j])
+    """
+    input = as_operand("view_as_complex", "input", input)
+    result = _view_as_complex(input)
+    if type(input) is Tensor:
+        check_pairs(input, input._array)
+    return result
+
+
+def check_pairs(tensor: Tensor, array: Any) -> None:
+    """Refuse pairs that do not lie at even places. The operation itself takes them: gradients lie anywhere."""
+    if any([n > 1 and s % (2 * array.itemsize) for n, s in zip(array.shape[:-1], array.strides, strict=False)]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension. Take a clone() of it.")
+    if bytes_into_base(tensor) % (2 * array.itemsize):
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2. Take a clone() of it.")
+
+
+# ---- from and to real numbers
+
+
+def check_parts(real: Any, imag: Any) -> None:
+    names = [type_name(part) for part in (real, imag)]
+    if real.dtype.kind != "f" or imag.dtype.kind != "f":
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {names[0]} and {names[1]}"
+        )
+    if real.dtype != imag.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {names[0]} but got scalar type {names[1]} for second argument"
+        )
+
+
+def joined(xp: Any, real: Any, imag: Any) -> Any:
+    check_parts(real, imag)
+    out = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.complex_of(real.dtype))
+    out.real[...], out.imag[...] = real, imag
+    return out
+
+
+def from_polar(xp: Any, abs: Any, angle: Any) -> Any:
+    check_parts(abs, angle)
+    return joined(xp, abs * xp.cos(angle), abs * xp.sin(angle))
+
+
+complex = primitive(
+    "complex",
+    forward=joined,
+    vjp={"real": lambda xp, g: xp.real(g), "imag": lambda xp, g: xp.imag(g)},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+)
+
+polar = primitive(
+    "polar",
+    forward=from_polar,
+    vjp={
+        "abs": lambda xp, g, angle: xp.real(g) * xp.cos(angle) + xp.imag(g) * xp.sin(angle),
+        "angle": lambda xp, g, out: xp.imag(g * xp.conj(out)),
+    },
+    jvp={
+        "abs": lambda xp, t, angle: t * xp.exp(angle * 1j),
+        "angle": lambda xp, t, out: t * out * 1j,
+    },
+    batch=ELEMENTWISE,
+)
+
+
+def angle_rule(xp: Any, g: Any, input: Any) -> Any:
+    if input.dtype.kind != "c":
+        return xp.zeros_like(g)
+    size = xp.abs(input)
+    return xp.where(xp.equal(size, 0), 0, g * input / (size * size) * 1j)
+
+
+angle = primitive(
+    "angle",
+    forward=lambda xp, input: xp.angle(input),
+    vjp={"input": angle_rule},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+adapter("conj")(lambda x: conj(x) if hasattr(x, "_array") else x.conjugate())
+adapter("conjugate")(conj)
+adapter("real")(real)
+adapter("imag")(imag)

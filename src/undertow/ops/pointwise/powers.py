@@ -1,0 +1,254 @@
+"""Powers, and the other smooth functions of two numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type
+from undertow.ops.declare import Joint, adapter, alias, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.tensor import Tensor
+
+LN2 = math.log(2)
+
+
+def as_float(xp: Any, value: Any, dtype: Any) -> Any:
+    """Integers as `dtype`, so that a rule neither overflows nor computes in half precision."""
+    return value if value.dtype.kind in "fc" else xp.astype(value, dtype)
+
+
+def number_like(xp: Any, number: Any, like: Any) -> Any:
+    """A Python number as an array or a tensor of the shape and dtype of `like`."""
+    return xp.zeros_like(like) + number
+
+
+# ---- powers
+
+
+def power(xp: Any, input: Any, exponent: Any) -> Any:
+    if input.dtype.kind in "fc":
+        return input**exponent
+    if hasattr(exponent, "dtype"):
+        return integer_power(xp, input, exponent)
+    if isinstance(exponent, int) and exponent < 0:
+        raise RuntimeError(
+            "Integers to negative integer powers are not allowed. Convert the tensor to a floating-point dtype first."
+        )
+    return input**exponent
+
+
+def integer_power(xp: Any, input: Any, exponent: Any) -> Any:
+    """Integer powers of integers; a negative one is 0 (or 1 or -1, for those bases), as PyTorch has it."""
+    if input.dtype.kind == "b":
+        return input | ~exponent
+    whole = xp.power(input, xp.where(exponent < 0, 0, exponent))
+    inverse = xp.where(abs(input) == 1, input ** (exponent & 1), 0)
+    return xp.where(exponent < 0, inverse, whole)
+
+
+def pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
+    if hasattr(exponent, "dtype"):
+        flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
+        base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
+        return xp.where(flat, 0, g * xp.conj(exponent * base ** (exponent - 1)))
+    if exponent == 2:
+        return g * (xp.conj(input) * 2)
+    if exponent == 0:
+        return xp.zeros_like(g)
+    return g * xp.conj(input ** (exponent - 1) * exponent)
+
+
+def is_nonnegative(xp: Any, value: Any) -> Any:
+    if value.dtype.kind == "c":
+        return xp.logical_and(xp.equal(xp.imag(value), 0), xp.greater_equal(xp.real(value), 0))
+    return xp.greater_equal(value, 0)
+
+
+def pow_exponent_rule(xp: Any, g: Any, input: Any, exponent: Any, out: Any) -> Any:
+    """At 0 ** b: 0 for b >= 0, and -inf for b < 0, the limit from the right."""
+    if not hasattr(input, "dtype"):
+        input = number_like(xp, input, out)
+    base = input if input.dtype == out.dtype else xp.astype(input, out.dtype)
+    flat = xp.logical_and(xp.equal(input, 0), is_nonnegative(xp, exponent))
+    return g * xp.conj(out * xp.log(xp.where(flat, xp.ones_like(out), base)))
+
+
+pow = primitive(
+    "pow",
+    forward=power,
+    vjp={"input": pow_input_rule, "exponent": pow_exponent_rule},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="PowBackward1",
+    number_node="PowBackward0",
+    promote="same",
+    number="exponent",
+    number_edge=False,
+)
+
+
+def power_of_number(xp: Any, exponent: Any, self: Any) -> Any:
+    dtype = result_type(self, Tensor(exponent, xp))
+    return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
+
+
+_pow_of_number = primitive(
+    "_pow_of_number",
+    forward=power_of_number,
+    vjp={"exponent": lambda xp, g, exponent, self, out: pow_exponent_rule(xp, g, self, exponent, out)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="PowBackward2",
+)
+
+
+@composite
+def _rpow(exponent: Any, input: Any) -> Any:
+    """`input ** exponent` of a tensor on the right-hand side."""
+    return _pow_of_number(exponent, input) if isinstance(input, NUMBERS) else pow(input, exponent)
+
+
+@composite
+def square(input: Any) -> Any:
+    """The square of every element."""
+    return pow(input, 2)
+
+
+def as_double(value: Any, dtype: Any) -> Any:
+    if isinstance(value, NUMBERS) or value.dtype == dtype:
+        return value
+    return recorded.astype(as_operand("float_power", "input", value), dtype)
+
+
+@composite
+def float_power(input: Any, exponent: Any) -> Any:
+    """`pow` in double precision, whatever the dtypes.
+
+    >>> import undertow as ut
+    >>> ut.float_power(ut.tensor([2, 3]), -1).tolist()
+    [0.5, 0.3333333333333333]
+    """
+    complex_ = result_type(input, exponent).kind == "c"
+    dtype = dtypes.complex128 if complex_ else dtypes.float64
+    return pow(as_double(input, dtype), as_double(exponent, dtype))
+
+
+def scaled_by_power_of_two(xp: Any, input: Any, other: Any) -> Any:
+    return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
+
+
+def ldexp_input_rule(xp: Any, g: Any, other: Any) -> Any:
+    return g * xp.conj(xp.exp2(as_float(xp, other, g.dtype)))
+
+
+ldexp = primitive(
+    "ldexp",
+    forward=scaled_by_power_of_two,
+    vjp={"input": ldexp_input_rule, "other": lambda xp, g, out: g * xp.conj(out) * LN2},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+# ---- logarithms and exponentials of two numbers
+
+
+def log_of_sum(xp: Any, input: Any, other: Any) -> Any:
+    if input.dtype.kind != "c":
+        return xp.logaddexp(input, other)
+    larger = xp.where(input.real >= other.real, input, other)
+    smaller = xp.where(input.real >= other.real, other, input)
+    return larger + xp.log1p(xp.exp(smaller - larger))
+
+
+logaddexp = primitive(
+    "logaddexp",
+    forward=log_of_sum,
+    vjp={
+        "input": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(input - other)),
+        "other": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(other - input)),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+logaddexp2 = primitive(
+    "logaddexp2",
+    forward=lambda xp, input, other: xp.logaddexp2(input, other),
+    vjp={
+        "input": lambda xp, g, input, other: g * xp.sigmoid((input - other) * LN2),
+        "other": lambda xp, g, input, other: g * xp.sigmoid((other - input) * LN2),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+
+def x_log_y(xp: Any, input: Any, other: Any) -> Any:
+    """input * log(other), and 0 where input is 0, unless other is nan."""
+    if input.dtype.kind == "c":
+        raise NotImplementedError('"xlogy" not implemented for complex tensors')
+    if input.dtype.kind == "f":
+        other = xp.asarray(other, dtype=input.dtype)
+    return input * xp.log(xp.where((input == 0) & (other == other), 1, other))
+
+
+def xlogy_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
+    if not hasattr(other, "dtype"):
+        other = number_like(xp, other, g)
+    flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, 0))
+    return xp.where(flat, 0, xp.xlogy(g, as_float(xp, other, g.dtype)))
+
+
+xlogy = primitive(
+    "xlogy",
+    forward=x_log_y,
+    vjp={"input": xlogy_input_rule, "other": lambda xp, g, input, other: g * input / other},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    number_node="XlogyBackward2",
+    number_edge=False,
+    promote="float",
+    number="other",
+)
+
+# ---- triangles
+
+hypot = primitive(
+    "hypot",
+    forward=lambda xp, input, other: xp.hypot(input, other),
+    vjp={
+        "input": lambda xp, g, input, out: g * (input / out),
+        "other": lambda xp, g, other, out: g * (other / out),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+
+def atan2_rule(xp: Any, g: Any, needs: Any, input: Any, other: Any) -> Any:
+    """x / r**2 and -y / r**2, and 0 at the origin."""
+    y, x = as_float(xp, input, g.dtype), as_float(xp, other, g.dtype)
+    square = y * y + x * x
+    scaled = xp.where(xp.equal(square, 0), 0, g / square)
+    return scaled * x if needs[0] else None, scaled * -y if needs[1] else None
+
+
+atan2 = primitive(
+    "atan2",
+    forward=lambda xp, input, other: xp.arctan2(input, other),
+    vjp=Joint(("input", "other"), atan2_rule),
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+alias("arctan2", atan2)
+adapter("power")(pow)
+adapter("square")(square)

@@ -1,0 +1,1 @@
+"""Special functions: error functions, gamma, zeta, Bessel functions, orthogonal polynomials."""

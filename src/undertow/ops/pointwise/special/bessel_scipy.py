@@ -1,0 +1,131 @@
+"""Bessel functions and Airy's, by SciPy's kernels (the extra `special`). Their derivatives are of their own kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend.scipy_special import scipy_function
+from undertow.ops.declare import REGISTRY, alias, composite
+from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.special.bessel_i import where_not_zero
+from undertow.ops.pointwise.special.error_functions import in_double
+
+
+def by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
+    """Declare a function that SciPy computes."""
+    return unary(
+        name,
+        forward=lambda xp, input: in_double(xp, name, lambda xp, x: scipy_function(kernel)(x), input),
+        vjp=vjp,
+    )
+
+
+# ---- of the first and second kind
+
+special_bessel_j0 = by_scipy("special_bessel_j0", "j0", lambda xp, g, input: -g * xp.special_bessel_j1(input))
+special_bessel_j1 = by_scipy(
+    "special_bessel_j1",
+    "j1",
+    lambda xp, g, input, out: g * where_not_zero(xp, input, lambda x: xp.special_bessel_j0(input) - out / x),
+)
+special_bessel_y0 = by_scipy("special_bessel_y0", "y0", lambda xp, g, input: -g * xp.special_bessel_y1(input))
+special_bessel_y1 = by_scipy(
+    "special_bessel_y1", "y1", lambda xp, g, input, out: g * (xp.special_bessel_y0(input) - out / input)
+)
+
+# ---- modified
+
+special_modified_bessel_k0 = by_scipy(
+    "special_modified_bessel_k0", "k0", lambda xp, g, input: -g * xp.special_modified_bessel_k1(input)
+)
+special_modified_bessel_k1 = by_scipy(
+    "special_modified_bessel_k1",
+    "k1",
+    lambda xp, g, input, out: -g * (xp.special_modified_bessel_k0(input) + out / input),
+)
+special_scaled_modified_bessel_k0 = by_scipy(
+    "special_scaled_modified_bessel_k0",
+    "k0e",
+    lambda xp, g, input, out: g * (out - xp.special_scaled_modified_bessel_k1(input)),
+)
+special_scaled_modified_bessel_k1 = by_scipy(
+    "special_scaled_modified_bessel_k1",
+    "k1e",
+    lambda xp, g, input, out: g * (out * (1 - 1 / input) - xp.special_scaled_modified_bessel_k0(input)),
+)
+alias("special_modified_bessel_i0", REGISTRY["i0"].function)
+alias("special_modified_bessel_i1", REGISTRY["special_i1"].function)
+
+# ---- of any order: the derivative by the neighbours in order
+
+
+def of_order(name: str, kernel: str, lower: float, upper: float) -> Any:
+    """Declare `name(input, v)`, whose derivative is lower * f(v - 1) + upper * f(v + 1)."""
+
+    def vjp(xp: Any, g: Any, input: Any, v: float) -> Any:
+        neighbour = getattr(xp, name)
+        return g * (neighbour(input, v - 1) * lower + neighbour(input, v + 1) * upper)
+
+    return unary(
+        name,
+        forward=lambda xp, input, v: in_double(xp, name, lambda xp, x: scipy_function(kernel)(v, x), input),
+        vjp=vjp,
+    )
+
+
+_bessel_jv = of_order("_bessel_jv", "jv", 0.5, -0.5)
+_bessel_yv = of_order("_bessel_yv", "yv", 0.5, -0.5)
+_bessel_iv = of_order("_bessel_iv", "iv", 0.5, 0.5)
+_bessel_kv = of_order("_bessel_kv", "kv", -0.5, -0.5)
+
+
+def plain_order(name: str, v: Any) -> float:
+    if not isinstance(v, int | float):
+        raise TypeError(f"{name}(): the order must be a number, not {type(v).__name__}: there is no derivative by it")
+    return v
+
+
+@composite
+def special_jv(v: float, input: Any) -> Any:
+    """The Bessel function of the first kind, of real order v."""
+    return _bessel_jv(input, plain_order("jv", v))
+
+
+@composite
+def special_yv(v: float, input: Any) -> Any:
+    """The Bessel function of the second kind, of real order v."""
+    return _bessel_yv(input, plain_order("yv", v))
+
+
+@composite
+def special_iv(v: float, input: Any) -> Any:
+    """The modified Bessel function of the first kind, of real order v."""
+    return _bessel_iv(input, plain_order("iv", v))
+
+
+@composite
+def special_kv(v: float, input: Any) -> Any:
+    """The modified Bessel function of the second kind, of real order v."""
+    return _bessel_kv(input, plain_order("kv", v))
+
+
+@composite
+def special_spherical_bessel_j0(input: Any) -> Any:
+    """sin(x) / x, and 1 at 0."""
+    return REGISTRY["sinc"].function(input / math.pi)
+
+
+# ---- Airy: y'' = x y
+
+special_airy_ai = unary(
+    "special_airy_ai",
+    forward=lambda xp, input: in_double(xp, "airy_ai", lambda xp, x: scipy_function("airy")(x)[0], input),
+    vjp=lambda xp, g, input: g * xp._airy_ai_slope(input),
+)
+_airy_ai_slope = unary(
+    "_airy_ai_slope",
+    forward=lambda xp, input: in_double(xp, "airy_ai", lambda xp, x: scipy_function("airy")(x)[1], input),
+    vjp=lambda xp, g, input: g * input * xp.special_airy_ai(input),
+)

@@ -1,0 +1,72 @@
+"""Orthogonal polynomials of degree n, by their recurrences: `chebyshev_polynomial_t(x, n)` and its kin.
+
+They are made of recorded products and sums, so x has derivatives of every order; the degree has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import REGISTRY, composite
+from undertow.tensor import Tensor
+
+#: (p_k, p_(k-1), x, k) -> p_(k+1)
+Step = Callable[[Any, Any, Any, int], Any]
+
+#: first polynomial and step of each family
+FAMILIES: dict[str, tuple[Callable[[Any], Any], Step]] = {
+    "chebyshev_polynomial_t": (lambda x: x * 1, lambda p, q, x, k: x * p * 2 - q),
+    "chebyshev_polynomial_u": (lambda x: x * 2, lambda p, q, x, k: x * p * 2 - q),
+    "chebyshev_polynomial_v": (lambda x: x * 2 - 1, lambda p, q, x, k: x * p * 2 - q),
+    "chebyshev_polynomial_w": (lambda x: x * 2 + 1, lambda p, q, x, k: x * p * 2 - q),
+    "hermite_polynomial_h": (lambda x: x * 2, lambda p, q, x, k: x * p * 2 - q * (2 * k)),
+    "hermite_polynomial_he": (lambda x: x * 1, lambda p, q, x, k: x * p - q * k),
+    "laguerre_polynomial_l": (lambda x: 1 - x, lambda p, q, x, k: ((2 * k + 1 - x) * p - q * k) / (k + 1)),
+    "legendre_polynomial_p": (lambda x: x * 1, lambda p, q, x, k: (x * p * (2 * k + 1) - q * k) / (k + 1)),
+}
+
+
+def degrees(name: str, n: Any) -> Tensor:
+    if isinstance(n, Tensor) and n._edge is not None:
+        raise RuntimeError(f"{name}: there is no derivative with respect to the degree `n`. Pass n.detach().")
+    n = as_operand(name, "n", n)
+    return Tensor(n._array.astype(dtypes.int64), n._xp)
+
+
+def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
+    """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
+    x = as_operand(name, "input", x)
+    if not dtypes.is_differentiable(x.dtype):
+        x = REGISTRY["to_dtype"].function(x, dtypes.get_default_dtype())
+    n = degrees(name, n)
+    if shifted:
+        x = x * 2 - 1
+    first, step = FAMILIES[name.removeprefix("shifted_")]
+    where = REGISTRY["where"].function
+    previous, polynomial = REGISTRY["ones_like"].function(x), first(x)
+    out = where(n == 0, previous, REGISTRY["zeros_like"].function(x))
+    for k in range(1, int(n._array.max(initial=0)) + 1):
+        out = where(n == k, polynomial, out)
+        previous, polynomial = polynomial, step(polynomial, previous, x, k)
+    return out
+
+
+def family(name: str) -> Any:
+    shifted = name.startswith("shifted_")
+
+    def function(input: Any, n: Any) -> Any:
+        return evaluate(name, input, n, shifted)
+
+    function.__name__ = function.__qualname__ = f"special_{name}"
+    function.__doc__ = f"The polynomial of degree n: {name.replace('_', ' ')}. Degrees may be a tensor."
+    return composite(example_by_example(function))
+
+
+for _name in FAMILIES:
+    globals()[f"special_{_name}"] = family(_name)
+    if _name.startswith("chebyshev"):
+        globals()[f"special_shifted_{_name}"] = family(f"shifted_{_name}")

@@ -1,0 +1,127 @@
+"""Hurwitz's zeta function, the gamma and beta functions, and the multivariate gamma function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.arithmetic import not_implemented
+from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.special.error_functions import elementwise_in_python, in_double
+from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
+
+#: terms that are summed one by one, before Euler and Maclaurin's formula takes over
+TERMS = 12
+
+
+def zeta_sum(xp: Any, s: Any, q: Any) -> Any:
+    """The sum of (q + k) ** -s over k >= 0, where it converges."""
+    terms = TERMS + max(0, math.ceil(-float(q.min()))) if q.size else 0
+    total = xp.zeros_like(q)
+    for k in range(terms):
+        total += (q + k) ** -s
+    far = q + terms
+    power = far**-s
+    total += far * power / (s - 1) + power / 2
+    factor, power = s / 2, power / far
+    for k, b in enumerate(BERNOULLI, 1):
+        total += b * factor * power
+        factor = factor * (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2))
+        power = power / (far * far)
+    return total
+
+
+def zeta_array(xp: Any, input: Any, other: Any) -> Any:
+    require_kinds("zeta", input, "biuf")
+    s, q = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
+    pole = (q <= 0) & (q == xp.floor(q))
+    undefined = (s < 1) | ((q < 0) & ~pole & (s != xp.floor(s))) | xp.isnan(s) | xp.isnan(q)
+    good = (s > 1) & (s < math.inf) & ~pole & ~undefined & (q < math.inf)
+    with xp.errstate(all="ignore"):
+        out = zeta_sum(xp, xp.where(good, s, 2.0), xp.where(good, q, 1.0))
+        limit = xp.where(q > 1, 0.0, xp.where(q == 1, 1.0, math.inf))  # of s, or q, to infinity
+    out = xp.where(good, out, xp.where(undefined, math.nan, xp.where((s == 1) | pole, math.inf, limit)))
+    return out.astype(input.dtype) if input.dtype.kind == "f" else out
+
+
+special_zeta = primitive(
+    "special_zeta",
+    forward=zeta_array,
+    vjp={
+        "input": not_implemented("zeta"),
+        "other": lambda xp, g, input, other: g * -input * xp.special_zeta(input + 1, other),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+)
+
+# ---- gamma and beta
+
+
+def gamma_of_one(x: float) -> float:
+    try:
+        return math.gamma(x)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # at its poles, and at -inf
+        return math.copysign(math.inf, x) if x == 0 else math.nan
+
+
+special_gamma = unary(
+    "special_gamma",
+    forward=lambda xp, input: in_double(xp, "special_gamma", elementwise_in_python(gamma_of_one), input),
+    vjp=lambda xp, g, input, out: g * out * xp.digamma(input),
+)
+
+
+@composite
+def special_betaln(a: Any, b: Any) -> Any:
+    """The logarithm of |beta(a, b)|."""
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+@composite
+def special_beta(a: Any, b: Any) -> Any:
+    """gamma(a) * gamma(b) / gamma(a + b), for positive a and b.
+
+    >>> import undertow as ut
+    >>> ut.special.beta(ut.tensor(2.0), ut.tensor(3.0))
+    tensor(0.0833)
+    """
+    return REGISTRY["exp"].function(special_betaln(a, b))
+
+
+# ---- the multivariate gamma function
+
+
+def multivariate(xp: Any, input: Any, p: int) -> Any:
+    """The logarithm, up to a constant: a sum of lgamma at input, input - 1/2, ..., p of them."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    if not xp.all(~(input <= (p - 1) / 2)):
+        raise RuntimeError(f"All elements must be greater than (p-1)/2, which is {(p - 1) / 2}")
+    total: Any = p * (p - 1) / 4 * math.log(math.pi)
+    for j in range(p):
+        total = total + lgamma.op.forward(xp, input - j / 2)
+    return total.astype(input.dtype) if input.dtype.kind == "f" else total
+
+
+def multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
+    slope = xp.digamma(input)
+    for j in range(1, p):
+        slope = slope + xp.digamma(input - j / 2)
+    return g * slope
+
+
+mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule)
+
+
+@composite
+def special_multigammaln(a: Any, p: int) -> Any:
+    """The logarithm of the gamma function of p by p matrices; `mvlgamma` under its other name."""
+    return mvlgamma(as_operand("special_multigammaln", "a", a), p)

@@ -1,0 +1,316 @@
+"""Choosing one of two numbers: where, the larger, the smaller, within bounds, with a sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.compiled import twin
+from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_of, type_name
+from undertow.ops.declare import REGISTRY, adapter, alias, composite, primitive
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.arithmetic import not_implemented
+from undertow.ops.pointwise.elementary import unary
+from undertow.tensor import Tensor
+
+# ---- where
+
+
+def chosen(xp: Any, condition: Any, input: Any, other: Any) -> Any:
+    if condition.dtype.kind != "b" and condition.dtype != dtypes.uint8:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{type_name(condition)}. Compare it with something: condition != 0."
+        )
+    return xp.where(condition, input, other)
+
+
+_where = primitive(
+    "_where",
+    forward=chosen,
+    vjp={
+        "condition": None,
+        "input": lambda xp, g, condition: xp.where(condition, g, 0),
+        "other": lambda xp, g, condition: xp.where(condition, 0, g),
+    },
+    jvp={
+        "input": lambda xp, t, condition: xp.where(condition, t, 0),
+        "other": lambda xp, t, condition: xp.where(condition, 0, t),
+    },
+    batch=ELEMENTWISE,
+    node="WhereBackward0",
+    promote="same",
+    number="other",
+)
+
+
+@composite
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Elements of `input` where the condition holds, of `other` elsewhere; given that alone, its places.
+
+    >>> import undertow as ut
+    >>> ut.where(ut.tensor([True, False]), ut.tensor([1.0, 2.0]), 0).tolist()
+    [1.0, 0.0]
+    """
+    if input is None and other is None:
+        return REGISTRY["nonzero"].function(condition, as_tuple=True)
+    if isinstance(input, NUMBERS) and isinstance(other, NUMBERS):
+        input = number_tensor(input)
+        input = Tensor(input._array.astype(result_type_of((input, other))), input._xp)
+    return _where(condition, input, other)
+
+
+adapter("where")(where)
+
+# ---- the larger and the smaller
+
+
+def refuse_unordered(name: str, array: Any) -> None:
+    if array.dtype.kind == "c":
+        raise NotImplementedError(f"{name} not implemented for complex tensors: complex numbers have no order")
+
+
+def larger(xp: Any, input: Any, other: Any) -> Any:
+    refuse_unordered("maximum", input)
+    return xp.maximum(input, other)
+
+
+def smaller(xp: Any, input: Any, other: Any) -> Any:
+    refuse_unordered("minimum", input)
+    return xp.minimum(input, other)
+
+
+def larger_number(xp: Any, input: Any, other: Any) -> Any:
+    refuse_unordered("fmax", input)
+    return xp.fmax(input, other)
+
+
+def smaller_number(xp: Any, input: Any, other: Any) -> Any:
+    refuse_unordered("fmin", input)
+    return xp.fmin(input, other)
+
+
+def share(xp: Any, g: Any, loses: Any, a: Any, b: Any) -> Any:
+    """The gradient of `a`, which gets none where it loses: ties share evenly, and both get it at nan."""
+    return xp.where(xp.equal(a, b), g / 2, xp.where(loses(a, b), 0, g))
+
+
+maximum = primitive(
+    "maximum",
+    forward=larger,
+    vjp={
+        "input": lambda xp, g, input, other: share(xp, g, xp.less, input, other),
+        "other": lambda xp, g, input, other: share(xp, g, xp.less, other, input),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+minimum = primitive(
+    "minimum",
+    forward=smaller,
+    vjp={
+        "input": lambda xp, g, input, other: share(xp, g, xp.greater, input, other),
+        "other": lambda xp, g, input, other: share(xp, g, xp.greater, other, input),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+
+def input_wins(xp: Any, compare: Any, input: Any, other: Any) -> Any:
+    """Where fmax and fmin take their first argument: ties, too, and where the second is nan."""
+    return xp.logical_or(compare(input, other), xp.isnan(other))
+
+
+fmax = primitive(
+    "fmax",
+    forward=larger_number,
+    vjp={
+        "input": lambda xp, g, input, other: xp.where(input_wins(xp, xp.greater_equal, input, other), g, 0),
+        "other": lambda xp, g, input, other: xp.where(input_wins(xp, xp.greater_equal, input, other), 0, g),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+fmin = primitive(
+    "fmin",
+    forward=smaller_number,
+    vjp={
+        "input": lambda xp, g, input, other: xp.where(input_wins(xp, xp.less_equal, input, other), g, 0),
+        "other": lambda xp, g, input, other: xp.where(input_wins(xp, xp.less_equal, input, other), 0, g),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+)
+
+# ---- clamp: the gradient of the input includes the bounds
+
+
+def clamped_below(xp: Any, input: Any, min: Any) -> Any:
+    refuse_unordered("clamp", input)
+    return xp.maximum(input, min)
+
+
+def clamped_above(xp: Any, input: Any, max: Any) -> Any:
+    refuse_unordered("clamp", input)
+    return xp.minimum(input, max)
+
+
+def clamped(xp: Any, input: Any, min: Any, max: Any) -> Any:
+    refuse_unordered("clamp", input)
+    return xp.minimum(xp.maximum(input, min), max)
+
+
+def inside(xp: Any, input: Any, min: Any, max: Any) -> Any:
+    return xp.logical_and(xp.greater_equal(input, min), xp.less_equal(input, max))
+
+
+def below(xp: Any, input: Any, min: Any, max: Any) -> Any:
+    return xp.logical_and(xp.less(input, min), xp.less(min, max))
+
+
+def above(xp: Any, input: Any, min: Any, max: Any) -> Any:
+    return xp.logical_or(xp.greater(input, max), xp.less(max, min))
+
+
+def lower_bound(name: str, **options: Any) -> Any:
+    return primitive(
+        name,
+        forward=clamped_below,
+        vjp={
+            "input": lambda xp, g, input, min: xp.where(xp.greater_equal(input, min), g, 0),
+            "min": lambda xp, g, input, min: xp.where(xp.less(input, min), g, 0),
+        },
+        jvp=ELEMENTWISE,
+        batch=ELEMENTWISE,
+        promote="same",
+        **options,
+    )
+
+
+def upper_bound(name: str, **options: Any) -> Any:
+    return primitive(
+        name,
+        forward=clamped_above,
+        vjp={
+            "input": lambda xp, g, input, max: xp.where(xp.less_equal(input, max), g, 0),
+            "max": lambda xp, g, input, max: xp.where(xp.greater(input, max), g, 0),
+        },
+        jvp=ELEMENTWISE,
+        batch=ELEMENTWISE,
+        promote="same",
+        **options,
+    )
+
+
+clamp_min = lower_bound(
+    "clamp_min", node="ClampMinBackward1", number_node="ClampMinBackward0", number="min", number_edge=False
+)
+clamp_max = upper_bound(
+    "clamp_max", node="ClampMaxBackward1", number_node="ClampMaxBackward0", number="max", number_edge=False
+)
+_clamp_below = lower_bound("_clamp_below", node="ClampBackward0")
+_clamp_above = upper_bound("_clamp_above", node="ClampBackward0")
+
+# bounds that are tensors; where they cross, max decides
+_clamp_tensors = primitive(
+    "_clamp_tensors",
+    forward=clamped,
+    vjp={
+        "input": lambda xp, g, input, min, max: xp.where(inside(xp, input, min, max), g, 0),
+        "min": lambda xp, g, input, min, max: xp.where(below(xp, input, min, max), g, 0),
+        "max": lambda xp, g, input, min, max: xp.where(above(xp, input, min, max), g, 0),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="ClampBackward0",
+    promote="same",
+)
+
+
+@twin
+def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+    refuse_unordered("clamp", input)
+    out = input if min is None else xp.maximum(input, min)
+    out = out if max is None else xp.minimum(out, max)
+    if out.dtype is not input.dtype:
+        bounds = [bound for bound in (min, max) if bound is not None]
+        out = out.astype(result_type_of((Tensor(input, xp), *bounds)))
+    return out
+
+
+@twin
+def clamp_to_numbers_rule(xp: Any, g: Any, input: Any, min: Any, max: Any) -> Any:
+    if min is None or max is None:
+        return xp.where(xp.less_equal(input, max) if min is None else xp.greater_equal(input, min), g, 0)
+    return xp.where(inside(xp, input, min, max), g, 0)
+
+
+_clamp = unary(
+    "_clamp",
+    forward=clamped_to_numbers,
+    vjp=clamp_to_numbers_rule,
+    node="ClampBackward1",
+    promote=None,
+)
+
+
+@composite
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+    """Every element, moved into [min, max]; each bound is a number, a tensor, or None.
+
+    >>> import undertow as ut
+    >>> ut.clamp(ut.tensor([-1.0, 0.5, 3.0]), 0, 1).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if min is None and max is None:
+        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None. Give a bound.")
+    if (min is None or isinstance(min, NUMBERS)) and (max is None or isinstance(max, NUMBERS)):
+        return _clamp(input, min, max)
+    if max is None:
+        return _clamp_below(input, min)
+    return _clamp_above(input, max) if min is None else _clamp_tensors(input, min, max)
+
+
+# ---- signs and steps
+
+
+def copysign_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
+    return g * xp.where(xp.equal(input, 0), 0, out / input)
+
+
+copysign = primitive(
+    "copysign",
+    forward=lambda xp, input, other: xp.copysign(input, other),
+    vjp={"input": copysign_rule, "other": lambda xp, g: xp.zeros_like(g)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    number_node="CopysignBackward1",
+    number_edge=False,
+    promote="float",
+    number="other",
+)
+
+
+def step(xp: Any, input: Any, values: Any) -> Any:
+    refuse_unordered("heaviside", input)
+    return xp.where(input == 0, values, input > 0).astype(input.dtype)
+
+
+heaviside = primitive(
+    "heaviside",
+    forward=step,
+    vjp={"input": not_implemented("heaviside"), "values": not_implemented("heaviside")},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NotImplemented",
+    promote="same",
+)
+
+alias("clip", clamp)

@@ -1,0 +1,1 @@
+"""Generators, and what is drawn from them."""

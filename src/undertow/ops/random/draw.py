@@ -1,0 +1,309 @@
+"""Random arrays: each function draws one distribution in a given shape and dtype, after checking its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import DeviceArray, cpu, dtypes
+from undertow.ops.arguments.operands import type_name
+from undertow.ops.random.generator import Generator
+from undertow.ops.random.mersenne_twister import BLOCK
+
+#: what most numbers are drawn in, and computed in while they are drawn
+USUAL = (dtypes.float32, dtypes.float64)
+
+
+def unsupported(kernel: str, dtype: Any) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
+
+
+def drawn(generator: Generator, numbers: str, shape: Any, *args: Any) -> Any:
+    return generator.draw(numbers, math.prod(shape), *args).reshape(shape)
+
+
+def precise(dtype: Any) -> Any:
+    """What numbers of a dtype are computed in."""
+    return dtype if dtype == dtypes.float64 else dtypes.float32
+
+
+def parts(draw: Any, generator: Generator, shape: Any, dtype: Any, *args: Any) -> Any:
+    """A complex array whose real and imaginary parts are drawn alike."""
+    return draw(generator, (*shape, 2), dtypes.real_of(dtype), *args).view(dtype).reshape(shape)
+
+
+def in_order(like: Any) -> bool:
+    """Whether elements lie in memory in the order of their indices."""
+    return not isinstance(like, cpu.ndarray) or like.flags.c_contiguous
+
+
+def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Any:
+    """Numbers for the elements of an array: the first for the first in memory, as PyTorch fills tensors."""
+    if in_order(like):
+        return sample(like.shape)
+    order = sorted(range(like.ndim), key=lambda dim: -abs(like.strides[dim]))
+    numbers = sample(tuple(like.shape[dim] for dim in order))
+    return numbers.transpose(sorted(range(like.ndim), key=order.__getitem__))
+
+
+# ---- continuous
+
+
+def unit_interval(generator: Generator, shape: Any, dtype: Any) -> Any:
+    """Uniform in [0, 1), for complex dtypes in both parts."""
+    if dtype in USUAL:
+        return drawn(generator, "fractions", shape, dtype)
+    return uniform(generator, shape, dtype)
+
+
+def uniform(generator: Generator, shape: Any, dtype: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    """Uniform in [low, high)."""
+    if not low <= high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+    if dtype.kind == "c":
+        return parts(uniform, generator, shape, dtype, low, high)
+    if not dtypes.is_floating(dtype):
+        raise unsupported("check_uniform_bounds", dtype)
+    limits = dtypes.float_limits(dtype)
+    for name, bound in (("from", low), ("to", high)):
+        if not limits.min <= bound <= limits.max:
+            raise RuntimeError(f"{name} is out of bounds for {dtype}")
+    numbers = drawn(generator, "fractions", shape, precise(dtype))
+    if (low, high) == (0, 1) and dtype == numbers.dtype:
+        return numbers
+    start, end = numbers.dtype.type(low), numbers.dtype.type(high)
+    numbers = cpu.asarray(scaled(numbers, end - start, start), dtype=dtype)
+    # rounding may have reached the end, which does not belong to the interval
+    return cpu.where(numbers == dtype.type(high), dtype.type(low), numbers)
+
+
+def scaled(numbers: Any, factor: Any, start: Any) -> Any:
+    """numbers * factor + start, rounded once, as processors do it."""
+    if numbers.dtype == dtypes.float64 or start == 0:
+        return numbers * numbers.dtype.type(factor) + numbers.dtype.type(start)
+    return (numbers * dtypes.float64.type(numbers.dtype.type(factor)) + numbers.dtype.type(start)).astype(numbers.dtype)
+
+
+def on_host(parameter: Any) -> Any:
+    """Random numbers are drawn on the CPU, so parameters that lie on a device come there."""
+    return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
+
+
+def standard_normal(generator: Generator, shape: Any, dtype: Any) -> Any:
+    """Normal with mean 0 and variance 1; the parts of a complex number share the variance."""
+    if dtype not in USUAL:
+        return normal(generator, shape, dtype)
+    if math.prod(shape) < BLOCK:
+        return cpu.asarray(drawn(generator, "normals", shape), dtype=dtype)
+    return drawn(generator, "normal_blocks", shape, dtype, False)
+
+
+def normal(
+    generator: Generator, shape: Any, dtype: Any, mean: Any = 0.0, std: Any = 1.0, contiguous: bool = True
+) -> Any:
+    """Normal; mean and std are numbers or arrays that broadcast to the shape."""
+    mean, std = on_host(mean), on_host(std)
+    check_deviation(std)
+    arrays = isinstance(mean, cpu.ndarray), isinstance(std, cpu.ndarray)
+    if not any(arrays):
+        return normal_of_numbers(generator, shape, dtype, mean, std, contiguous)
+    numbers = normal_of_numbers(generator, shape, dtype, 0.0, 1.0 if arrays[1] else std, contiguous)
+    return cpu.asarray((numbers * std if arrays[1] else numbers) + mean, dtype=dtype)
+
+
+def check_deviation(std: Any) -> None:
+    if isinstance(std, cpu.ndarray):
+        if std.dtype.kind == "c":
+            raise RuntimeError("normal expects standard deviation to be non-complex")
+        if (std < 0).any():
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+
+
+def normal_of_numbers(
+    generator: Generator, shape: Any, dtype: Any, mean: float, std: float, contiguous: bool = True
+) -> Any:
+    if dtype.kind == "c":
+        return parts(normal_of_numbers, generator, shape, dtype, mean, std / math.sqrt(2), contiguous)
+    if not dtypes.is_floating(dtype):
+        raise unsupported("normal_kernel_cpu", dtype)
+    if math.prod(shape) < BLOCK or not contiguous:
+        numbers = drawn(generator, "normals", shape)
+    else:
+        numbers = drawn(generator, "normal_blocks", shape, precise(dtype), dtype != precise(dtype))
+    return cpu.asarray(scaled(numbers, std, mean), dtype=dtype)
+
+
+def exponential(generator: Generator, shape: Any, dtype: Any, lambd: float = 1.0) -> Any:
+    check_continuous("Exponential", dtype)
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return cpu.asarray(-1 / lambd * cpu.log1p(-drawn(generator, "doubles", shape)), dtype=dtype)
+
+
+def cauchy(generator: Generator, shape: Any, dtype: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+    check_continuous("Cauchy", dtype)
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    angle = math.pi * (drawn(generator, "doubles", shape) - 0.5)
+    return cpu.asarray(median + sigma * cpu.tan(angle), dtype=dtype)
+
+
+def log_normal(generator: Generator, shape: Any, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    if not dtypes.is_floating(dtype):
+        raise unsupported("log_normal_cpu", dtype)
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return cpu.asarray(cpu.exp(mean + std * drawn(generator, "normals", shape)), dtype=dtype)
+
+
+def check_continuous(name: str, dtype: Any) -> None:
+    if not dtypes.is_floating(dtype):
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"specified {dtypes.SCALAR_NAMES[dtype]}"
+        )
+
+
+# ---- discrete
+
+
+def bernoulli(generator: Generator, shape: Any, dtype: Any, p: Any) -> Any:
+    """1 with probability p (a number or an array), else 0."""
+    p = on_host(p)
+    if dtype.kind == "c":
+        raise unsupported("bernoulli_scalar_cpu_", dtype)
+    if isinstance(p, cpu.ndarray):
+        if not dtypes.is_floating(p.dtype):
+            raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
+        if not ((p >= 0) & (p <= 1)).all():
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true: every probability must lie in [0, 1]")
+    elif not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    numbers = "doubles" if not isinstance(p, cpu.ndarray) or p.dtype == dtypes.float64 else "singles"
+    return cpu.asarray(drawn(generator, numbers, shape) < p, dtype=dtype)
+
+
+def geometric(generator: Generator, shape: Any, dtype: Any, p: float) -> Any:
+    """The number of trials until the first success."""
+    if dtype.kind in "cb":
+        raise unsupported("geometric_cpu", dtype)
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    with cpu.errstate(divide="ignore"):
+        return cpu.ceil(cpu.log(drawn(generator, "doubles", shape)) / math.log1p(-p)).astype(dtype)
+
+
+def poisson(generator: Generator, rate: Any) -> Any:
+    rate = on_host(rate)
+    if not dtypes.is_floating(rate.dtype):
+        raise unsupported("poisson_cpu", rate.dtype)
+    if not (rate >= 0).all():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return cpu.asarray(generator.draw("poisson", rate), dtype=rate.dtype)
+
+
+def binomial(generator: Generator, count: Any, prob: Any) -> Any:
+    count, prob = on_host(count), on_host(prob)
+    for name, array in (("count", count), ("prob", prob)):
+        if not dtypes.is_floating(array.dtype):
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")
+    if not ((prob >= 0) & (prob <= 1)).all() or not (count >= 0).all():
+        raise RuntimeError("binomial expects prob in [0, 1] and count >= 0")
+    return cpu.asarray(generator.draw("binomial", count.astype(dtypes.int64), prob), dtype=count.dtype)
+
+
+def integers(generator: Generator, shape: Any, dtype: Any, low: int, high: int) -> Any:
+    """Uniform in low, ..., high - 1."""
+    if dtype.kind == "c":
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    lowest, highest = integer_bounds(dtype)
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if not lowest <= bound <= highest:
+            raise RuntimeError(f"{name} is out of bounds for {dtype}")
+    numbers = drawn(generator, "below", shape, high - low).astype(dtypes.int64)
+    return (numbers + cpu.asarray(low).astype(dtypes.int64)).astype(dtype)
+
+
+def any_integers(generator: Generator, shape: Any, dtype: Any) -> Any:
+    """What `random_()` fills with: all non-negative integers that the dtype holds exactly."""
+    end = random_range(dtype, None, None)[1]
+    numbers = drawn(generator, "long_words" if dtype.itemsize == 8 else "words", shape)
+    return (numbers % cpu.asarray(end, dtype=dtypes.uint64)).astype(dtype)
+
+
+def integer_bounds(dtype: Any) -> tuple[int, int]:
+    """The least and the greatest integer that the dtype holds (and that is drawn, for a float dtype)."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtypes.is_floating(dtype):
+        greatest = min(int(dtypes.float_limits(dtype).max), 2**63 - 1)
+        return -greatest, greatest
+    return int(cpu.iinfo(dtype).min), int(cpu.iinfo(dtype).max)
+
+
+def random_range(dtype: Any, low: int | None, high: int | None) -> tuple[int, int]:
+    """What `random_(low, high)` draws from: without bounds, all non-negative integers that the dtype holds exactly."""
+    if dtype.kind == "c":
+        raise unsupported("random_kernel_cpu", dtype)
+    if high is None and dtypes.is_floating(dtype):
+        return low or 0, 2 ** (dtypes.float_limits(dtype).nmant + 1) + 1
+    if high is None:
+        return low or 0, integer_bounds(dtype)[1] + 1
+    return low or 0, high
+
+
+def permutation(generator: Generator, n: int, dtype: Any) -> Any:
+    if n and not integer_bounds(dtype)[1] >= n - 1:
+        raise RuntimeError(f"value cannot be converted to type {dtype} without overflow: n is too large: {n}")
+    return cpu.asarray(generator.draw("permutation", n), dtype=dtype)
+
+
+# ---- weighted choice
+
+
+def multinomial(generator: Generator, weights: Any, samples: int, replacement: bool) -> Any:
+    """Indices along the last dimension, drawn with probabilities proportional to the weights."""
+    weights = on_host(weights)
+    check_weights(weights, samples, replacement)
+    if replacement and samples > 1:
+        return with_replacement(generator, cpu.ascontiguousarray(weights), samples)
+    # the order in which exponential clocks of these rates ring is the order of draws without replacement
+    clocks = cpu.maximum(exponential(generator, weights.shape, weights.dtype), dtypes.float_limits(weights.dtype).tiny)
+    speeds = weights / clocks
+    if samples == 1:
+        return cpu.argmax(speeds, axis=-1, keepdims=True)
+    return cpu.argsort(-speeds, axis=-1, kind="stable")[..., :samples].astype(dtypes.int64)
+
+
+def with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
+    sums = cpu.cumsum(weights, axis=-1, dtype=precise(weights.dtype))
+    bounds = (sums / sums[..., -1:]).reshape(-1, weights.shape[-1])
+    bounds[:, -1] = 1
+    points = drawn(generator, "doubles", (len(bounds), samples))
+    found = [cpu.searchsorted(row, point) for row, point in zip(bounds.astype(dtypes.float64), points, strict=True)]
+    return cpu.stack(found).reshape(*weights.shape[:-1], samples).astype(dtypes.int64)
+
+
+def check_weights(weights: Any, samples: int, replacement: bool) -> None:
+    if weights.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {weights.ndim}")
+    if not dtypes.is_floating(weights.dtype):
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {type_name(weights)}")
+    if samples <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples, got {samples}")
+    if not replacement and samples > weights.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if not (cpu.isfinite(weights) & (weights >= 0)).all():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not (weights > 0).any(axis=-1).all():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if not replacement and ((weights > 0).sum(axis=-1) < samples).any():
+        raise RuntimeError(
+            "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample): "
+            f"{samples} samples need as many categories with a probability above 0"
+        )

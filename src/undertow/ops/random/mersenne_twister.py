@@ -1,0 +1,162 @@
+"""PyTorch's stream of random numbers on the CPU: the Mersenne Twister, and how its words become numbers.
+
+The same seed gives the integers, permutations and uniform numbers that PyTorch gives, bit for bit; normal numbers agree
+up to the rounding of logarithms, sines and cosines. Nothing here locks: `Generator` does. With the compiled core the
+loops over words are its kernels (csrc/kernels/random.c).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from undertow.backend import cpu, dtypes, kernels
+
+#: words of the Twister's state
+SIZE = 624
+
+#: a state begins with the seed, how many words are left (and one), whether it was seeded, and the next word;
+#: then come the words, in 64 bits each; and then an unused float, the spare normal number, an unused float, whether
+#: there is a spare, and another spare that nothing uses
+HEAD, TAIL = struct.Struct("<QiiQ"), struct.Struct("<dddi4xf?3x")
+STATE_BYTES = HEAD.size + 8 * SIZE + TAIL.size
+
+#: normal numbers are made in blocks: eight radii, eight angles
+BLOCK = 16
+
+#: ranges from here on take 64 bits, because the remainder of 32 would favour small numbers
+WIDE = 2**28
+
+_random = cpu.module.random
+
+
+class Mersenne:
+    """A stream of random numbers that begins with a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.bits = _random.MT19937(0)
+        self._numpy = _random.Generator(self.bits)
+        self._capsule = self.bits.capsule  # what kernels draw from
+        self.restart(seed)
+
+    def restart(self, seed: int) -> None:
+        self.seed = seed
+        self.spare: float | None = None  # the second of two normal numbers, when one was asked for
+        _random.RandomState(self.bits).seed(seed % 2**32)  # as the Twister's inventors do, and PyTorch
+
+    def _place(self, key: Any, position: int) -> None:
+        self.bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
+
+    # ---- words
+
+    def words(self, count: int) -> Any:
+        """Integers of 32 bits, in an array of 64-bit ones."""
+        found = kernels.random_words(cpu, self._capsule, count)
+        return self.bits.random_raw(count) if found is None else found
+
+    def long_words(self, count: int) -> Any:
+        """Integers of 64 bits, each of two words."""
+        words = self.words(2 * count)
+        return (words[::2] << 32) | words[1::2]
+
+    def below(self, count: int, end: int) -> Any:
+        """Integers in [0, end)."""
+        if end >= 2**64:
+            return self.long_words(count)
+        drawn = self.long_words(count) if end >= WIDE else self.words(count)
+        return drawn % cpu.asarray(end, dtype=dtypes.uint64)
+
+    def permutation(self, n: int) -> Any:
+        """0, ..., n - 1 in random order: every number changes places with one that comes after it, or with itself."""
+        found = kernels.random_permutation(cpu, self._capsule, n)
+        if found is not None:
+            return found
+        numbers = list(range(n))
+        jumps = self.words(max(n - 1, 0)) % cpu.arange(n, 1, -1).astype(dtypes.uint64)
+        for i, jump in enumerate(jumps.tolist()):
+            numbers[i], numbers[i + jump] = numbers[i + jump], numbers[i]
+        return cpu.asarray(numbers, dtype=dtypes.int64)
+
+    # ---- fractions
+
+    def singles(self, count: int) -> Any:
+        """float32 in [0, 1), from 24 bits."""
+        found = kernels.random_singles(cpu, self._capsule, count)
+        if found is not None:
+            return found
+        return (self.words(count) & (2**24 - 1)).astype(dtypes.float32) * dtypes.float32.type(2.0**-24)
+
+    def doubles(self, count: int) -> Any:
+        """float64 in [0, 1), from 53 bits."""
+        found = kernels.random_doubles(cpu, self._capsule, count)
+        return (self.long_words(count) & (2**53 - 1)) * 2.0**-53 if found is None else found
+
+    def fractions(self, count: int, dtype: Any) -> Any:
+        return self.doubles(count) if dtype == dtypes.float64 else self.singles(count)
+
+    # ---- normal numbers
+
+    def normals(self, count: int) -> Any:
+        """float64, one after the other; an odd one out is kept for the next call."""
+        kept = [] if self.spare is None or count == 0 else [self.spare]
+        numbers = self.normal_pairs((count - len(kept) + 1) // 2)
+        if count:
+            self.spare = float(numbers[-1]) if len(numbers) + len(kept) > count else None
+        return cpu.concatenate([kept, numbers])[:count] if kept else numbers[:count]
+
+    def normal_pairs(self, pairs: int) -> Any:
+        """float64, two from every two fractions: the first gives the angle, the second the radius."""
+        found = kernels.random_normals(cpu, self._capsule, 2 * pairs)
+        if found is not None:
+            return found
+        angle, u = self.doubles(2 * pairs).reshape(pairs, 2).T
+        radius, angle = cpu.sqrt(-2 * cpu.log1p(-u)), 2 * math.pi * angle
+        return cpu.stack([radius * cpu.cos(angle), radius * cpu.sin(angle)], -1).reshape(-1)
+
+    def normal_blocks(self, count: int, dtype: Any, rounded: bool) -> Any:
+        """At least BLOCK numbers of one dtype; the last BLOCK are drawn again if they are no block.
+
+        rounded   the result will be rounded to fewer bits: then what is drawn again is not drawn before
+        """
+        whole, rest = count - count % BLOCK, count % BLOCK
+        drawn = self.fractions(whole if rounded else count, dtype)
+        blocks = _blocks_to_normal(drawn[:whole])
+        if not rest:
+            return blocks
+        last = _blocks_to_normal(self.fractions(BLOCK, dtype))
+        return cpu.concatenate([blocks[: count - BLOCK], last])
+
+    # ---- what PyTorch computes by other means
+
+    def poisson(self, rate: Any) -> Any:
+        return self._numpy.poisson(rate)
+
+    def binomial(self, count: Any, prob: Any) -> Any:
+        return self._numpy.binomial(count, prob)
+
+    # ---- states, as PyTorch writes them
+
+    def pack(self) -> bytes:
+        state = self.bits.state["state"]
+        position, spare = int(state["pos"]), self.spare
+        head = HEAD.pack(self.seed, SIZE + 1 - position, 1, position)
+        tail = TAIL.pack(0.0, spare or 0.0, 0.0, spare is not None, 0.0, False)
+        return head + bytes(state["key"].astype("<u8")) + tail
+
+    def unpack(self, state: bytes) -> None:
+        seed, left, seeded, position = HEAD.unpack_from(state)
+        _, spare, _, has_spare, *_ = TAIL.unpack_from(state, HEAD.size + 8 * SIZE)
+        if not seeded or not 0 < left <= SIZE or not 0 <= position <= SIZE:
+            raise RuntimeError("Invalid mt19937 state: these bytes are no state of a generator")
+        self.seed, self.spare = seed, spare if has_spare else None
+        words = cpu.frombuffer(state, "<u8", SIZE, HEAD.size)
+        self._place(words.astype(dtypes.uint32), SIZE if left == 1 else position)
+
+
+def _blocks_to_normal(drawn: Any) -> Any:
+    """Box and Muller's transform of blocks: the first half gives radii, the second angles."""
+    halves = drawn.reshape(-1, 2, BLOCK // 2)
+    radius = cpu.sqrt(-2 * cpu.log(1 - halves[:, 0]))
+    angle = halves[:, 1] * drawn.dtype.type(2 * math.pi)
+    return cpu.stack([radius * cpu.cos(angle), radius * cpu.sin(angle)], 1).reshape(-1)

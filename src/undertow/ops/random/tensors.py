@@ -1,0 +1,432 @@
+"""Random tensors. `generator=` chooses where the numbers come from; by default all threads share one generator.
+
+Drawing has no derivative with respect to the numbers drawn: as in PyTorch, the gradient of a sample with respect to its
+parameters is zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import cpu, dtypes, namespace_of
+from undertow.modes import Interceptor, current
+from undertow.ops.create.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
+from undertow.ops.create.like import made_like
+from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare.rules import ELEMENTWISE, LOOP
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.random import draw as draw
+from undertow.ops.random.generator import as_generator
+from undertow.tensor import Tensor, current_edge
+from undertow.tensor.facts import made_in_order
+
+
+def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let vmap decide what a function that draws does in it."""
+
+    @functools.wraps(function)
+    def draw_or_ask(*args: Any, **kwargs: Any) -> Tensor:
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.draw(draw_or_ask, args, kwargs)
+        return function(*args, **kwargs)
+
+    return draw_or_ask
+
+
+# ---- a shape
+
+
+@composite
+@intercepted
+def rand(
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers drawn uniformly from [0, 1).
+
+    >>> import undertow as ut
+    >>> ut.rand(2, 3).shape
+    undertow.Size([2, 3])
+    """
+    source, dtype = as_generator("rand", generator), float_dtype(dtype, "rand")
+    array = draw.unit_interval(source, as_shape("rand", shape, size), dtype)
+    return leaf(array, namespace_of(device), requires_grad)
+
+
+@composite
+@intercepted
+def randn(
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers drawn from the normal distribution with mean 0 and variance 1.
+
+    >>> import undertow as ut
+    >>> ut.randn(2, 3, requires_grad=True).requires_grad
+    True
+    """
+    source, dtype = as_generator("randn", generator), float_dtype(dtype, "randn")
+    array = draw.standard_normal(source, as_shape("randn", shape, size), dtype)
+    return leaf(array, namespace_of(device), requires_grad)
+
+
+def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[int, int]:
+    """`high`, or `low, high`, by position or by name."""
+    if len(args) == 2:
+        low, high = args
+    elif args:
+        low, high = (args[0], high) if high is not None else (low, args[0])
+    if high is None or len(args) > 2:
+        raise TypeError(f"{function}() takes high, or low and high")
+    return as_int(function, "low", 0 if low is None else low), as_int(function, "high", high)
+
+
+@composite
+@intercepted
+def randint(
+    *args: Any,
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Integers from low (0 if left out), ..., high - 1: `randint(high, size)`, `randint(low, high, size)`.
+
+    >>> import undertow as ut
+    >>> ut.randint(5, 6, (2,))
+    tensor([5, 5])
+    """
+    if size is None:
+        if not args:
+            raise TypeError('randint() missing 1 required positional arguments: "size"')
+        args, size = args[:-1], args[-1]
+    shape = sequence_shape("randint", size)
+    lowest, end = bounds("randint", args, low, high)
+    dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randint")
+    array = draw.integers(as_generator("randint", generator), shape, dtype, lowest, end)
+    return leaf(array, namespace_of(device), requires_grad)
+
+
+@composite
+@intercepted
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The integers 0, ..., n - 1 in random order."""
+    n = as_int("randperm", "n", n)
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randperm")
+    array = draw.permutation(as_generator("randperm", generator), n, dtype)
+    return leaf(array, namespace_of(device), requires_grad)
+
+
+# ---- the shape of another tensor
+
+
+def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any:
+    out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
+    out[...] = draw.in_memory_order(out, lambda shape: sample(shape, dtype, draw.in_order(out)))
+    return out
+
+
+_draw_like = nondifferentiable("_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, widens=False)
+
+
+def sample_like(
+    name: str, sample: Any, input: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Tensor:
+    """A tensor of `sample(shape, dtype, contiguous)`, with the shape of `input` and its dtype, or the one given."""
+    make = lambda dtype, order: _draw_like(input, sample, dtype, order)
+    return made_like(name, input, make, dtype, device, requires_grad, memory_format)
+
+
+@composite
+@intercepted
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """`rand` with the shape, dtype and device of `input`."""
+    source = as_generator("rand_like", generator)
+    sample = lambda shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
+    return sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
+
+
+@composite
+@intercepted
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """`randn` with the shape, dtype and device of `input`."""
+    source = as_generator("randn_like", generator)
+    sample = lambda shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
+    return sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
+
+
+@composite
+@intercepted
+def randint_like(
+    input: Tensor,
+    *args: Any,
+    low: Any = None,
+    high: Any = None,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`."""
+    source = as_generator("randint_like", generator)
+    lowest, end = bounds("randint_like", args, low, high)
+    sample = lambda shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)
+    return sample_like("randint_like", sample, input, dtype, device, requires_grad, memory_format)
+
+
+# ---- parameters in tensors
+
+_zero = lambda xp, g: xp.zeros_like(g)
+
+
+def _bernoulli(xp: Any, input: Any, p: Any = None, *, generator: Any = None) -> Any:
+    source = as_generator("bernoulli", generator)
+    if p is None:
+        return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input))
+    return xp.asarray(draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p)))
+
+
+#: bernoulli(input): 1 with the probabilities in `input`; bernoulli(input, p): with probability p, in the shape of input
+bernoulli = primitive("bernoulli", _bernoulli, vjp={"input": _zero}, jvp=ELEMENTWISE, batch=ELEMENTWISE)
+
+poisson = primitive(
+    "poisson",
+    forward=lambda xp, input, generator=None: xp.asarray(draw.poisson(as_generator("poisson", generator), input)),
+    vjp={"input": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+)
+
+binomial = primitive(
+    "binomial",
+    forward=lambda xp, count, prob, generator=None: xp.asarray(
+        draw.binomial(as_generator("binomial", generator), *xp.broadcast_arrays(count, prob))
+    ),
+    vjp={"count": _zero, "prob": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+)
+
+multinomial = nondifferentiable(
+    "multinomial",
+    forward=lambda xp, input, num_samples, replacement=False, *, generator=None: draw.multinomial(
+        as_generator("multinomial", generator), input, num_samples, replacement
+    ),
+    inputs=("input",),
+    batch=LOOP,
+)
+
+_normal_of_mean = primitive(
+    "_normal_of_mean",
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(as_generator("normal", generator), mean.shape, mean.dtype, mean, std)
+    ),
+    vjp={"mean": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NormalBackward1",
+    widens=False,
+)
+
+_normal_of_std = primitive(
+    "_normal_of_std",
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(as_generator("normal", generator), std.shape, std.dtype, mean, std)
+    ),
+    vjp={"std": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NormalBackward2",
+    widens=False,
+)
+
+_normal_of_both = primitive(
+    "_normal_of_both",
+    forward=lambda xp, mean, std, *, generator=None: xp.asarray(
+        draw.normal(
+            as_generator("normal", generator), xp.broadcast_shapes(mean.shape, std.shape), mean.dtype, mean, std
+        )
+    ),
+    vjp={"mean": _zero, "std": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NormalBackward3",
+    widens=False,
+)
+
+
+@composite
+@intercepted
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers drawn from normal distributions: `normal(mean, std)` with tensors, `normal(0.0, 1.0, size)` with numbers.
+
+    >>> import undertow as ut
+    >>> ut.normal(ut.zeros(3), 1.0).shape
+    undertow.Size([3])
+    """
+    mean, std = [Tensor(v, cpu) if isinstance(v, cpu.ndarray) else v for v in (mean, std)]
+    tensors = isinstance(mean, Tensor), isinstance(std, Tensor)
+    if any(tensors) != (size is None):
+        raise TypeError(
+            "normal() received an invalid combination of arguments: it takes tensors for mean and/or std, or numbers "
+            "for both and a size"
+        )
+    if not any(tensors):
+        shape, dtype = sequence_shape("normal", size), float_dtype(dtype, "normal")
+        array = draw.normal(as_generator("normal", generator), shape, dtype, mean, std)
+        return leaf(array, namespace_of(device), requires_grad)
+    form = {(True, False): _normal_of_mean, (False, True): _normal_of_std, (True, True): _normal_of_both}[tensors]
+    return form(mean, std, generator=generator)
+
+
+# ---- in place
+
+
+def filler(name: str, sample: Callable[..., Any], node: str | None = None) -> Any:
+    """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
+    node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
+    rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
+    return primitive("_" + name.rstrip("_"), sample, node=node, widens=False, **rules)
+
+
+def _uniform(xp: Any, input: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
+    source = as_generator("uniform_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.uniform(source, shape, input.dtype, low, high))
+
+
+def _normal(xp: Any, input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+    source, ordered = as_generator("normal_", generator), draw.in_order(input)
+    return draw.in_memory_order(input, lambda shape: draw.normal(source, shape, input.dtype, mean, std, ordered))
+
+
+def _exponential(xp: Any, input: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+    source = as_generator("exponential_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.exponential(source, shape, input.dtype, lambd))
+
+
+def _cauchy(xp: Any, input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+    source = as_generator("cauchy_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.cauchy(source, shape, input.dtype, median, sigma))
+
+
+def _log_normal(xp: Any, input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+    source = as_generator("log_normal_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.log_normal(source, shape, input.dtype, mean, std))
+
+
+def _geometric(xp: Any, input: Any, p: float, *, generator: Any = None) -> Any:
+    source = as_generator("geometric_", generator)
+    return draw.in_memory_order(input, lambda shape: draw.geometric(source, shape, input.dtype, p))
+
+
+def _random(xp: Any, input: Any, low: Any, high: Any, *, generator: Any = None) -> Any:
+    source, dtype = as_generator("random_", generator), input.dtype
+    lowest, end = draw.random_range(dtype, low, high)
+    if low is None and high is None:
+        return draw.in_memory_order(input, lambda shape: draw.any_integers(source, shape, dtype))
+    return draw.in_memory_order(input, lambda shape: draw.integers(source, shape, dtype, lowest, end))
+
+
+def _bernoulli_like(xp: Any, input: Any, p: Any, *, generator: Any = None) -> Any:
+    source = as_generator("bernoulli_", generator)
+    if isinstance(p, Tensor):
+        return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p._array, input.shape))
+    return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))
+
+
+_fill_random = in_place("random", filler("random_", _random))
+_fill_bernoulli = in_place("bernoulli", filler("bernoulli_like_", _bernoulli_like, node="BernoulliBackward2"))
+
+
+def random_(self: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
+    """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between."""
+    if len(bounds) > 2:
+        raise TypeError(f"random_() takes at most from and to, got {len(bounds)} bounds")
+    low, high = (None, None, *bounds)[-2:]
+    checked = [None if b is None else as_int("random_", n, b) for n, b in (("from", low), ("to", high))]
+    return _fill_random(self, *checked, generator=generator)
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Fill with 1 (with probability p, a number or a tensor that broadcasts) and 0."""
+    if isinstance(p, Tensor) and current_edge(p) is not None:
+        raise RuntimeError("bernoulli_(): p must not require grad: detach() it")
+    return _fill_bernoulli(self, p, generator=generator)
+
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS = {
+    "bernoulli_": bernoulli_,
+    "cauchy_": in_place("cauchy", filler("cauchy_", _cauchy)),
+    "exponential_": in_place("exponential", filler("exponential_", _exponential)),
+    "geometric_": in_place("geometric", filler("geometric_", _geometric)),
+    "log_normal_": in_place("log_normal", filler("log_normal_", _log_normal)),
+    "normal_": in_place("normal", filler("normal_", _normal)),
+    "random_": random_,
+    "uniform_": in_place("uniform", filler("uniform_", _uniform)),
+}

@@ -1,0 +1,1 @@
+"""Along dimensions: sums, extrema, cumulative sums, sorting, statistics, norms, histograms."""

@@ -1,0 +1,378 @@
+"""Running sums, products and extremes along a dimension, and what is made of neighbours: diff, trapezoid."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
+from undertow.ops.arguments.operands import as_operand, require_kinds, require_order
+from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
+from undertow.tensor import Tensor
+
+
+def _op(name: str) -> Any:
+    return REGISTRY[name].function
+
+
+def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
+    """ufunc.accumulate, in the dtypes that PyTorch uses; a 0-d array is its own scan."""
+    if dtype is not None:
+        input = input.astype(dtype)
+    axis = wrap_dim(dim, input.ndim)
+    accumulator = None if dtype is not None and dtype.kind != "f" else ACCUMULATOR.get(input.dtype)
+    if input.ndim == 0:
+        return in_dtype_of(input, input.astype(accumulator or input.dtype))
+    return in_dtype_of(input, ufunc.accumulate(input, axis, accumulator or input.dtype))
+
+
+def reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
+    if not g.shape:
+        return g
+    axis = wrap_dim(dim, len(g.shape))
+    return xp.flip(xp.cumsum(xp.flip(g, axis), axis), axis)
+
+
+cumsum = primitive(
+    "cumsum",
+    forward=lambda xp, input, dim, dtype=None: scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
+    vjp={"input": reversed_cumsum},
+    jvp=LINEAR,
+    batch=REDUCTION,
+    check_output=True,
+)
+
+
+# ---- linear recurrences, out[k] = coefficients[k] * out[k - 1] + input[k]: the derivatives of product scans
+
+
+FORWARDS = slice(None, -1), slice(1, None), slice(None, 1)
+BACKWARDS = slice(1, None), slice(None, -1), slice(-1, None)
+
+
+def shift(xp: Any, input: Any, dim: int, by: int, fill: float) -> Any:
+    """The elements moved by one place along `dim` (1: forth, -1: back), `fill` in the place left free."""
+    source, target, free = FORWARDS if by == 1 else BACKWARDS
+    lead = (slice(None),) * wrap_dim(dim, input.ndim)
+    out = xp.empty(input.shape, input.dtype)
+    out[(*lead, target)] = input[(*lead, source)]
+    out[(*lead, free)] = fill
+    return out
+
+
+shifted = primitive(
+    "_shifted",
+    forward=shift,
+    vjp={"input": lambda xp, g, dim, by: xp._shifted(g, dim, -by, 0)},
+    jvp={"input": lambda xp, t, dim, by: xp._shifted(t, dim, by, 0)},
+    batch=REDUCTION,
+)
+
+
+def recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
+    """out[k] = coefficients[k] * out[k - 1] + input[k] along `dim`."""
+    c, out = xp.moveaxis(coefficients, dim, 0), xp.moveaxis(input, dim, 0).copy()
+    n = len(out)
+    if n > 64 and out.size < 64 * n:
+        doubled = recur_by_doubling(c.copy(), out.copy())
+        if xp.all(xp.isfinite(doubled)):
+            return xp.moveaxis(doubled, 0, dim)
+    for k in range(1, n):
+        out[k] += c[k] * out[k - 1]
+    return xp.moveaxis(out, 0, dim)
+
+
+def recur_by_doubling(c: Any, out: Any) -> Any:
+    """The same in log2(n) steps on whole arrays; products of coefficients may overflow where out does not."""
+    step = 1
+    while step < len(out):
+        out[step:] += c[step:] * out[:-step].copy()
+        c[step:] *= c[:-step].copy()
+        step *= 2
+    return out
+
+
+def reversed_recurrence(xp: Any, g: Any, coefficients: Any, dim: int) -> Any:
+    """The adjoint of `recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
+    c = xp.flip(xp._shifted(xp.conj(coefficients), dim, -1, 0), dim)
+    return xp.flip(xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
+
+
+linear_recurrence = primitive(
+    "_linear_recurrence",
+    forward=recur,
+    vjp={
+        "coefficients": lambda xp, g, coefficients, out, dim: (
+            reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp._shifted(out, dim, 1, 0))
+        ),
+        "input": reversed_recurrence,
+    },
+    jvp={
+        "coefficients": lambda xp, t, coefficients, out, dim: xp._linear_recurrence(
+            coefficients, t * xp._shifted(out, dim, 1, 0), dim
+        ),
+        "input": lambda xp, t, coefficients, dim: xp._linear_recurrence(coefficients, t, dim),
+    },
+    batch=REDUCTION,
+    promote="same",
+)
+
+
+# ---- cumprod, logcumsumexp
+
+
+def cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+    if not g.shape:
+        return g
+    dim = wrap_dim(dim, len(g.shape))
+    if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
+        return reversed_cumsum(xp, g * xp.conj(out), dim) / xp.conj(input)
+    return reversed_recurrence(xp, g, input, dim) * xp.conj(xp._shifted(out, dim, 1, 1))
+
+
+def cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+    if not t.shape:
+        return t
+    dim = wrap_dim(dim, len(t.shape))
+    return xp._linear_recurrence(input, t * xp._shifted(out, dim, 1, 1), dim)
+
+
+cumprod = primitive(
+    "cumprod",
+    forward=lambda xp, input, dim, dtype=None: scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype)),
+    vjp={"input": cumprod_gradient},
+    jvp={"input": cumprod_tangent},
+    batch=REDUCTION,
+    check_output=True,
+)
+
+
+def logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
+    axis = wrap_dim(dim, input.ndim)
+    require_kinds("logcumsumexp_out_cpu", input, "fc")
+    if input.ndim == 0:
+        return input.copy()
+    if input.dtype.kind == "f":
+        return xp.logaddexp.accumulate(input, axis)
+    out = xp.moveaxis(input, axis, 0).copy()
+    for k in range(1, len(out)):
+        out[k] = complex_logaddexp(xp, out[k - 1], out[k])
+    return xp.moveaxis(out, 0, axis)
+
+
+def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
+    swap = a.real < b.real
+    high, low = xp.where(swap, b, a), xp.where(swap, a, b)
+    return high + xp.log1p(xp.exp(low - high))
+
+
+def logcumsumexp_weights(xp: Any, input: Any, out: Any, dim: int) -> tuple[Any, Any]:
+    """How much each running value owes to the one before it, and to its own element."""
+    return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
+
+
+def logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+    if not g.shape:
+        return g
+    dim = wrap_dim(dim, len(g.shape))
+    carried, own = logcumsumexp_weights(xp, input, out, dim)
+    return reversed_recurrence(xp, g, carried, dim) * xp.conj(own)
+
+
+def logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+    if not t.shape:
+        return t
+    dim = wrap_dim(dim, len(t.shape))
+    carried, own = logcumsumexp_weights(xp, input, out, dim)
+    return xp._linear_recurrence(carried, t * own, dim)
+
+
+logcumsumexp = primitive(
+    "logcumsumexp",
+    forward=logcumsumexp_forward,
+    vjp={"input": logcumsumexp_gradient},
+    jvp={"input": logcumsumexp_tangent},
+    batch=REDUCTION,
+)
+
+
+# ---- cummax, cummin
+
+
+def running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
+    """Running extremes and the latest place of each; a NaN stays."""
+    axis = wrap_dim(dim, input.ndim)
+    require_order(name, input)
+    if input.ndim == 0:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    values = ufunc.accumulate(input, axis)
+    places = xp.arange(input.shape[axis]).reshape([-1 if d == axis else 1 for d in range(input.ndim)])
+    reached = (input == values) | (input != input)
+    return values, xp.maximum.accumulate(xp.where(reached, places, 0), axis)
+
+
+def add_along(xp: Any, grad: Any, indices: Any, dim: int) -> Any:
+    """grad[..., k, ...] added up at the places indices[..., k, ...] along `dim`."""
+    if grad.ndim == 0:
+        return xp.array(grad)
+    axis = wrap_dim(dim, grad.ndim)
+    places = list(xp.indices(grad.shape, sparse=True))
+    places[axis] = indices
+    out = xp.zeros(grad.shape, grad.dtype)
+    xp.add.at(out, tuple(places), grad)
+    return out
+
+
+def take_along(xp: Any, input: Any, indices: Any, dim: int) -> Any:
+    return xp.take_along_axis(input, indices, wrap_dim(dim, len(input.shape))) if input.shape else input
+
+
+cummaxmin_backward = primitive(
+    "cummaxmin_backward",
+    forward=add_along,
+    vjp={"grad": take_along, "indices": None},
+    jvp={"grad": lambda xp, t, indices, dim: xp.cummaxmin_backward(t, indices, dim)},
+    batch=REDUCTION,
+)
+
+
+def running(name: str, ufunc: str) -> Any:
+    """The primitive of cummax or cummin."""
+    return primitive(
+        f"_{name}_along",
+        forward=lambda xp, input, dim: running_extreme(xp, name, getattr(xp, ufunc), input, dim),
+        vjp={"input": lambda xp, g, indices, dim: xp.cummaxmin_backward(g, indices, dim)},
+        jvp={"input": take_along},
+        batch=REDUCTION,
+        node=f"{name.capitalize()}Backward0",
+        outputs=("values", "indices"),
+        nondifferentiable=("indices",),
+    )
+
+
+cummax_along = running("cummax", "maximum")
+cummin_along = running("cummin", "minimum")
+
+
+@composite
+@numpy_spelling
+def cummax(input: Any, dim: int) -> Any:
+    """(values, indices) of the largest element so far, along `dim`.
+
+    >>> import undertow as ut
+    >>> ut.cummax(ut.tensor([1.0, 3.0, 2.0]), dim=0).indices
+    tensor([0, 1, 1])
+    """
+    return return_types.cummax(cummax_along(input, dim))
+
+
+@composite
+@numpy_spelling
+def cummin(input: Any, dim: int) -> Any:
+    """(values, indices) of the smallest element so far, along `dim`."""
+    return return_types.cummin(cummin_along(input, dim))
+
+
+# ---- neighbours
+
+
+def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
+    """All elements but the first along `dim`, and all but the last."""
+    n = input.shape[dim] - 1
+    return _op("narrow")(input, dim, 1, n), _op("narrow")(input, dim, 0, n)
+
+
+@composite
+@numpy_spelling
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """The n-th differences of neighbours along `dim`.
+
+    >>> import undertow as ut
+    >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
+    tensor([3., 5.])
+    """
+    input = as_operand("diff", "input", input)
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    dim = wrap_dim(dim, input.ndim)
+    parts = [t for t in (prepend, input, append) if t is not None]
+    if {t.ndim for t in parts} != {input.ndim}:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    if n and len(parts) > 1:
+        input = _op("cat")(parts, dim)
+    for _ in range(min(n, input.shape[dim])):
+        later, earlier = neighbours(input, dim)
+        input = _op("logical_xor")(later, earlier) if input.dtype.kind == "b" else later - earlier
+    return input
+
+
+def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
+    if y.ndim == 0:
+        raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
+    for argument, samples in (("y", y), ("x", x)):
+        if samples is not None and samples.dtype.kind == "b":
+            raise RuntimeError(f"{name}: received a bool input for `{argument}`, but bool is not supported")
+    if x is not None and dx is not None:
+        raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
+
+
+def heights(y: Any, dim: int) -> Any:
+    """The sums of neighbours: twice the mean height of each trapezoid."""
+    later, earlier = neighbours(y, dim) if y.shape[dim] else (y, y)
+    return later + earlier
+
+
+def sample_distances(y: Any, x: Any, dim: int) -> Any:
+    """Differences of x along the dimension that belongs to y's; a 1-d x serves every row."""
+    if x.ndim == 1:
+        if x.shape[0] != y.shape[dim]:
+            raise RuntimeError(
+                "trapezoid: There must be one `x` value for each sample point: "
+                f"got {x.shape[0]} for a dimension of size {y.shape[dim]}"
+            )
+        return recorded.reshape(diff(x), [-1 if d == dim else 1 for d in range(y.ndim)])
+    return diff(x, dim=dim - y.ndim)
+
+
+@composite
+@numpy_spelling
+def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral of samples y by the trapezoidal rule, at places x or at distances dx.
+
+    >>> import undertow as ut
+    >>> ut.trapezoid(ut.tensor([1.0, 5.0, 10.0]))
+    tensor(10.5000)
+    """
+    y = as_operand("trapezoid", "y", y)
+    check_samples("trapezoid", y, x, dx, dim)
+    dim = wrap_dim(dim, y.ndim)
+    if not y.shape[dim]:
+        return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
+    if x is None:
+        return _op("sum")(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
+    return _op("sum")(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
+
+
+@composite
+@numpy_spelling
+def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The older name of `trapezoid`."""
+    return trapezoid(y, x, dx=dx, dim=dim)
+
+
+@composite
+@numpy_spelling
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The running integral of samples y by the trapezoidal rule."""
+    y = as_operand("cumulative_trapezoid", "y", y)
+    check_samples("cumulative_trapezoid", y, x, dx, dim)
+    dim = wrap_dim(dim, y.ndim)
+    if x is None:
+        return cumsum(heights(y, dim) * ((1.0 if dx is None else dx) / 2.0), dim)
+    return cumsum(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0

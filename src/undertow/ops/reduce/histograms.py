@@ -1,0 +1,107 @@
+"""How many elements, or points, fall into each of several bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.errors import NotDifferentiableError
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare.rules import LOOP
+from undertow.tensor import Tensor
+
+
+def counted(xp: Any, input: Any, weight: Any, bins: Any, limits: Any, density: bool, name: str) -> Any:
+    """The histogram of points, the rows of `input`, and the edges of the bins along each dimension."""
+    if input.dtype.kind != "f":
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
+    points = input.reshape(-1, len(bins))
+    weights = None if weight is None else weight.reshape(-1)
+    if weights is not None and len(weights) != len(points):
+        raise RuntimeError(
+            f"{name}(): if weight tensor is provided, it should have the same shape as the input tensor, excluding its "
+            f"innermost dimension: got {list(weight.shape)} for {list(input.shape)}"
+        )
+    with xp.errstate(invalid="ignore", divide="ignore"):
+        found, edges = xp.histogramdd(points, list(bins), limits, density, weights)
+    return [xp.asarray(a).astype(input.dtype) for a in (found, *edges)]
+
+
+def refuse(xp: Any, g: Any) -> Any:
+    raise NotDifferentiableError("histogram", "Call detach() on the input and on the weights.")
+
+
+_histogram = primitive(
+    "_histogram",
+    forward=counted,
+    vjp={"input": refuse, "weight": refuse},
+    jvp={"input": refuse, "weight": refuse},
+    batch=LOOP,
+    node="NotImplemented",
+    outputs="list",
+    optional=("weight",),
+)
+
+
+def edges_or_number(bins: Any) -> Any:
+    return bins._array if isinstance(bins, Tensor) else int(bins)
+
+
+@composite
+@example_by_example
+def histogram(
+    input: Any,
+    bins: int | Tensor,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Any = None,
+    density: bool = False,
+) -> Any:
+    """How many elements are in each of `bins` (a number, or their edges), or the sum of their weights; and the edges.
+
+    >>> import undertow as ut
+    >>> ut.histogram(ut.tensor([1.0, 2.0, 1.0]), bins=4, range=(0.0, 3.0)).hist
+    tensor([0., 2., 1., 0.])
+    """
+    input = as_operand("histogram", "input", input)
+    limits = [tuple(range)] if range else None
+    found = _histogram(input, weight, (edges_or_number(bins),), limits, density, "histogram")
+    return return_types.histogram(found)
+
+
+@composite
+@example_by_example
+def histogramdd(
+    input: Any,
+    bins: Any,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Any = None,
+    density: bool = False,
+) -> Any:
+    """How many points, the rows of `input`, are in each box; and the edges of the boxes along each dimension.
+
+    bins   a number, one for each dimension, or a tensor of edges for each
+    range  the lowest and highest edge along the first dimension, along the second, ...
+
+    >>> import undertow as ut
+    >>> points = ut.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]])
+    >>> ut.histogramdd(points, bins=[2, 2]).hist.tolist()
+    [[0.0, 1.0], [2.0, 0.0]]
+    """
+    input = as_operand("histogramdd", "input", input)
+    if input.ndim < 2:
+        raise RuntimeError(f"histogramdd(): input tensor should have at least 2 dimensions, but got {input.ndim}")
+    count = input.shape[-1]
+    each = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(each) != count or (range is not None and len(range) != 2 * count):
+        raise RuntimeError(
+            f"histogramdd(): The size of bins must be equal to the innermost dimension of the input, {count}, and "
+            f"range must have twice as many numbers; got {len(each)} and {None if range is None else len(range)}"
+        )
+    limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    hist, *edges = _histogram(input, weight, tuple(map(edges_or_number, each)), limits, density, "histogramdd")
+    return return_types.histogramdd((hist, tuple(edges)))

@@ -1,0 +1,430 @@
+"""Variance, medians and quantiles."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
+from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import LOOP, REDUCTION
+from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
+from undertow.ops.reduce.sums_and_products import reduced_size
+from undertow.tensor import Tensor
+
+# ---- variance: the same rules for var, std, var_mean and std_mean
+
+
+def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdim: bool) -> tuple[Any, Any]:
+    """(variance, mean) in the precision they are accumulated in."""
+    axes = reduced_axes(dim, input.ndim)
+    n = reduced_size(input.shape, dim)
+    if n - correction <= 0:
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction "
+            "factor (input numel divided by output numel).",
+            UserWarning,
+            stacklevel=6,
+        )
+    exact = input.astype(dtypes.float32) if input.dtype == dtypes.float16 else input
+    mean = xp.add.reduce(exact, axes, keepdims=True) * (1 / n if n else xp.nan)
+    distance = exact - mean
+    squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
+    total = xp.add.reduce(squares, axes, keepdims=keepdim)
+    return over_freedom(xp, total, n, correction), mean.reshape(total.shape)
+
+
+def over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
+    """total / max(n - correction, 0), without NumPy's remarks on division by zero."""
+    if n == 0:
+        return total * xp.nan
+    if n - correction > 0:
+        return total * (1 / (n - correction))
+    return total * xp.where(total == 0, xp.nan, xp.inf)
+
+
+@twin
+def var_forward(
+    xp: Any, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False, name: str = "var"
+) -> Any:
+    if input.dtype.kind not in "fc":
+        subject = f"{name} only" if name.endswith("_mean") else "std and var only"
+        raise RuntimeError(f"{subject} support floating point and complex dtypes, got {type_name(input)}")
+    var, mean = moments(xp, name, input, dim, correction, keepdim)
+    if name.startswith("std"):
+        var = xp.sqrt(var)
+    var = var.astype(dtypes.real_of(input.dtype), copy=False)
+    return (var, mean.astype(input.dtype, copy=False)) if name.endswith("_mean") else var
+
+
+def slope(xp: Any, input: Any, dim: Dims, correction: float) -> Any:
+    """The derivative of the variance with respect to each element."""
+    axes = reduced_axes(dim, len(input.shape))
+    n = reduced_size(tuple(input.shape), dim)
+    distance = input - xp.mean(input, axes, keepdims=True)
+    if n - correction > 0:
+        return distance * (2 / (n - correction))
+    return xp.where(xp.equal(distance, 0), math.nan, math.inf)
+
+
+def var_gradient(xp: Any, g: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+    return restore(xp, g, tuple(input.shape), dim, keepdim) * slope(xp, input, dim, correction)
+
+
+def var_tangent(xp: Any, t: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+    weighted = xp.real(t * xp.conj(slope(xp, input, dim, correction)))
+    return xp.sum(weighted, reduced_axes(dim, len(input.shape)), keepdims=keepdim)
+
+
+def through_root(xp: Any, g: Any, std: Any) -> Any:
+    """A gradient of the standard deviation as one of the variance; zero where all elements are equal."""
+    return xp.where(xp.equal(std, 0), 0.0, g / (std * 2))
+
+
+def mean_gradient(xp: Any, g: Any, shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Any:
+    return xp.broadcast_to(restore(xp, g, shape, dim, keepdim) / reduced_size(shape, dim), shape)
+
+
+def mean_tangent(xp: Any, t: Any, dim: Dims, keepdim: bool) -> Any:
+    return xp.mean(t, reduced_axes(dim, len(t.shape)), keepdims=keepdim)
+
+
+def moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+    """Of var_mean (std is None) and std_mean; either gradient may be missing."""
+    of_spread, of_mean = g
+    part = 0
+    if of_spread is not None:
+        of_spread = of_spread if std is None else through_root(xp, of_spread, std)
+        part = var_gradient(xp, of_spread, input, dim, correction, keepdim)
+    if of_mean is None:
+        return part
+    return part + mean_gradient(xp, of_mean, tuple(input.shape), dim, keepdim)
+
+
+var_dims = primitive(
+    "_var_dims",
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
+        xp, input, dim, correction, keepdim, "var"
+    ),
+    vjp={"input": var_gradient},
+    jvp={"input": var_tangent},
+    batch=REDUCTION,
+    node="VarBackward0",
+)
+
+std_dims = primitive(
+    "_std_dims",
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
+        xp, input, dim, correction, keepdim, "std"
+    ),
+    vjp={
+        "input": lambda xp, g, input, out, dim, correction, keepdim: var_gradient(
+            xp, through_root(xp, g, out), input, dim, correction, keepdim
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, out, dim, correction, keepdim: through_root(
+            xp, var_tangent(xp, t, input, dim, correction, keepdim), out
+        )
+    },
+    batch=REDUCTION,
+    node="StdBackward0",
+)
+
+var_mean_dims = primitive(
+    "_var_mean_dims",
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
+        xp, input, dim, correction, keepdim, "var_mean"
+    ),
+    vjp={
+        "input": lambda xp, g, input, dim, correction, keepdim: moments_gradient(
+            xp, g, input, None, dim, correction, keepdim
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, dim, correction, keepdim: (
+            var_tangent(xp, t, input, dim, correction, keepdim),
+            mean_tangent(xp, t, dim, keepdim),
+        )
+    },
+    batch=REDUCTION,
+    node="VarMeanBackward0",
+    outputs=("result0", "result1"),
+)
+
+std_mean_dims = primitive(
+    "_std_mean_dims",
+    forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
+        xp, input, dim, correction, keepdim, "std_mean"
+    ),
+    vjp={
+        "input": lambda xp, g, input, result0, dim, correction, keepdim: moments_gradient(
+            xp, g, input, result0, dim, correction, keepdim
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, result0, dim, correction, keepdim: (
+            through_root(xp, var_tangent(xp, t, input, dim, correction, keepdim), result0),
+            mean_tangent(xp, t, dim, keepdim),
+        )
+    },
+    batch=REDUCTION,
+    node="StdMeanBackward0",
+    outputs=("result0", "result1"),
+)
+
+
+def spread_arguments(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
+    """(dim, correction); var(x, False) means unbiased=False."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        raise TypeError("pass either unbiased or correction (unbiased=False means correction=0), not both")
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    return dim, correction
+
+
+def spread(primitive_function: Any, name: str, doc: str) -> Any:
+    """The public function of var, std, var_mean or std_mean."""
+
+    def function(
+        input: Any,
+        dim: Any = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Any:
+        dim, correction = spread_arguments(dim, unbiased, correction)
+        return primitive_function(input, dim, correction, keepdim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return composite(numpy_spelling(function))
+
+
+CORRECTED = "divided by n - correction (1 unless given; unbiased=False means 0)."
+var = spread(var_dims, "var", f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}")
+std = spread(std_dims, "std", f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}")
+var_mean = spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
+std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
+
+
+# ---- medians and modes: the lower of two middle elements, as PyTorch takes it
+
+
+def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
+    """Along the last axis, kept: where the lower median is; the first NaN unless they are ignored."""
+    order = xp.argsort(input, -1, kind="stable")
+    missing = input != input
+    count = xp.sum(missing, -1, keepdims=True)
+    n = input.shape[-1]
+    middle = xp.maximum(n - count - 1, 0) // 2 if ignore_nan else xp.full(count.shape, (n - 1) // 2)
+    index = xp.take_along_axis(order, middle, -1)
+    return index if ignore_nan else xp.where(count > 0, xp.argmax(missing, -1, keepdims=True), index)
+
+
+def median_along(name: str, ignore_nan: bool) -> Any:
+    def forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+        axis = wrap_dim(dim, input.ndim)
+        require_kinds(f"{'median'}_cpu", input, "iuf")
+        if input.ndim == 0:
+            return input.copy(), xp.zeros((), dtypes.int64)
+        require_elements(name, input.shape, axis)
+        indices = xp.moveaxis(median_index(xp, xp.moveaxis(input, axis, -1), ignore_nan), -1, axis)
+        return with_values(xp, input, indices, axis, keepdim)
+
+    return forward
+
+
+def median_of_all(ignore_nan: bool) -> Any:
+    def forward(xp: Any, input: Any) -> Any:
+        require_kinds(f"{'median'}_cpu", input, "iuf")
+        flat = xp.reshape(input, (-1,))
+        if not flat.size:
+            return xp.asarray(xp.nan).astype(input.dtype)
+        return flat[median_index(xp, flat, ignore_nan)[0]]
+
+    return forward
+
+
+median_dim = primitive("_median_dim", median_along("median", False), node="MedianBackward1", **SELECTING)
+nanmedian_dim = primitive("_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING)
+median_all = of_all("_median_all", median_of_all(False), LOOP, "MedianBackward0")
+nanmedian_all = of_all("_nanmedian_all", median_of_all(True), LOOP, "NanmedianBackward0")
+
+
+@composite
+@numpy_spelling
+def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median (the lower of two middle elements); along `dim`, (values, indices). NaN if there is one.
+
+    >>> import undertow as ut
+    >>> ut.median(ut.tensor([4.0, 1.0, 3.0, 2.0]))
+    tensor(2.)
+    """
+    if dim is None and not keepdim:
+        return median_all(input)
+    return return_types.median(median_dim(input, dim, keepdim))
+
+
+@composite
+@numpy_spelling
+def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median of the elements that are not NaN; along `dim`, (values, indices)."""
+    if dim is None and not keepdim:
+        return nanmedian_all(input)
+    return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
+
+
+def mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    axis = wrap_dim(dim, input.ndim)
+    if input.dtype.kind == "c":
+        require_kinds(f"{'mode'}_cpu", input, "iuf")
+    if input.ndim == 0:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    require_elements("mode", input.shape, axis)
+    return with_values(xp, input, mode_index(xp, input, axis), axis, keepdim)
+
+
+def mode_index(xp: Any, input: Any, axis: int) -> Any:
+    """The last place of the smallest of the most frequent values, with the dimension kept."""
+    order = xp.moveaxis(xp.argsort(input, axis, kind="stable"), axis, -1)
+    ranked = xp.take_along_axis(xp.moveaxis(input, axis, -1), order, -1)
+    places = xp.broadcast_to(xp.arange(ranked.shape[-1]), ranked.shape)
+    starts = xp.zeros(ranked.shape, dtypes.int64)
+    starts[..., 1:] = xp.where(ranked[..., 1:] != ranked[..., :-1], places[..., 1:], 0)
+    length = places - xp.maximum.accumulate(starts, -1)
+    return xp.moveaxis(xp.take_along_axis(order, xp.argmax(length, -1, keepdims=True), -1), -1, axis)
+
+
+mode_dim = primitive("_mode_dim", mode_forward, node="ModeBackward0", **SELECTING)
+
+
+@composite
+@numpy_spelling
+def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """(values, indices) of the most frequent value along `dim`; the smallest of several."""
+    return return_types.mode(mode_dim(input, dim, keepdim))
+
+
+# ---- quantiles: sort, then interpolate between the two elements around the rank
+
+NEIGHBOUR = {"lower": "floor", "higher": "ceil", "nearest": "round"}
+INTERPOLATIONS = ("linear", "midpoint", *NEIGHBOUR)
+
+
+def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        got = type_name(input)
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {got}")
+    if math.prod(input.shape) == 0:
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if interpolation not in INTERPOLATIONS:
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
+    if not isinstance(q, Tensor):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        return
+    if q.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if q.dtype != input.dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if not ((q._array >= 0) & (q._array <= 1)).all():
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+
+
+def ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
+    """The (fractional) places of the quantiles in each row; a row with NaN has them at its end, on a NaN."""
+    n = ordered.shape[-1]
+    missing = recorded.isnan(ordered)
+    if ignore_nan:
+        present = recorded.sum(recorded.logical_not(missing), -1, keepdims=True)
+        return q * recorded.where(recorded.greater(present, 1), present - 1, 0)
+    spoiled = recorded.any(missing, -1, True)
+    return recorded.where(spoiled, float(n - 1), q * (n - 1))
+
+
+def interpolate(ordered: Any, rank: Any, interpolation: str) -> Any:
+    """The elements of each row at fractional places."""
+    if interpolation in NEIGHBOUR:
+        return at_ranks(ordered, getattr(recorded, NEIGHBOUR[interpolation])(rank))
+    below, above = recorded.floor(rank), recorded.ceil(rank)
+    weight = 0.5 if interpolation == "midpoint" else rank - below
+    low = at_ranks(ordered, below)
+    return recorded.where(recorded.equal(below, above), low, low + (at_ranks(ordered, above) - low) * weight)
+
+
+def at_ranks(ordered: Any, rank: Any) -> Any:
+    return recorded.take_along_axis(ordered, recorded.astype(rank, dtypes.int64), ordered.ndim - 1)
+
+
+def rows_along(input: Any, dim: int | None) -> Any:
+    """The elements along `dim` (all of them, if None) as the last dimension."""
+    if dim is None or not input.ndim:
+        return recorded.reshape(input, (-1,))
+    return recorded.moveaxis(input, wrap_dim(dim, input.ndim), -1)
+
+
+def quantiles(
+    name: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
+) -> Any:
+    input = as_operand(name, "input", input)
+    q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
+    check_quantile(name, input, q, interpolation)
+    gone = reduced_axes(dim, input.ndim)
+    ordered = REGISTRY["sort"].function(rows_along(input, dim))[0]
+    if not isinstance(q, Tensor):
+        q = Tensor(input._xp.asarray(q, input.dtype), input._xp)
+    found = interpolate(ordered, ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)
+    found = recorded.moveaxis(found, -1, 0)
+    shape = kept_shape(tuple(input.shape), dim)
+    if not keepdim:
+        shape = tuple([n for d, n in enumerate(shape) if d not in gone])
+    return recorded.reshape(found, (found.shape[0], *shape) if q.ndim else shape)
+
+
+@composite
+@example_by_example
+@in_float32
+@numpy_spelling
+def quantile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The q-th quantile(s) along `dim`, or of all elements; for several q, a new first dimension.
+
+    >>> import undertow as ut
+    >>> ut.quantile(ut.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
+    tensor(1.5000)
+    """
+    return quantiles("quantile", input, q, dim, keepdim, interpolation, False)
+
+
+@composite
+@example_by_example
+@in_float32
+@numpy_spelling
+def nanquantile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The quantile(s) of the elements that are not NaN."""
+    return quantiles("nanquantile", input, q, dim, keepdim, interpolation, True)
+
+
+@composite
+@numpy_spelling
+def percentile(
+    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """`quantile` with q in percent."""
+    return quantiles("percentile", input, q / 100, dim, keepdim, interpolation, False)

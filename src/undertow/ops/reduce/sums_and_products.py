@@ -1,0 +1,432 @@
+"""Sums, products and their kin over one, several or all dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.compiled import twin
+from undertow.ops.arguments.dims import (
+    Dims,
+    kept_shape,
+    numpy_spelling,
+    reduced_axes,
+    restore,
+    wrap_dim,
+    wrap_dims,
+)
+from undertow.ops.arguments.operands import float_array, type_name
+from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.tensor import Tensor
+
+#: what sums and products are accumulated in, where that is not the input's own dtype
+ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"} | {dtypes.float16: dtypes.float32}
+
+
+def accumulate(ufunc: Any, input: Any, axis: Any, keepdim: bool = False) -> Any:
+    """ufunc.reduce as PyTorch does it: integers in int64, half precision in float32."""
+    dtype = ACCUMULATOR.get(input.dtype)
+    return ufunc.reduce(input, axis, dtype, keepdims=keepdim)
+
+
+def in_dtype_of(input: Any, out: Any) -> Any:
+    """Round a half-precision result that was accumulated in float32."""
+    return out.astype(dtypes.float16) if input.dtype == dtypes.float16 else out
+
+
+def reduced_size(shape: tuple[int, ...], dim: Dims) -> int:
+    """How many elements go into one."""
+    return math.prod(shape[d] for d in reduced_axes(dim, len(shape)))
+
+
+def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Batching for an op that reduces everything: `reduce(rows, 1)`, with a row for each example."""
+
+    def batch(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+        front = recorded.moveaxis(args[0], in_dims[0], 0)
+        size, *rest = front._array.shape
+        return reduce(recorded.reshape(front, (size, math.prod(rest))), 1), 0
+
+    return batch
+
+
+def cast(input: Any, dtype: Any) -> Any:
+    return input if dtype is None else recorded.astype(input, dtype)
+
+
+# ---- sum
+
+
+#: FEW_ONES[dtype][n]: n ones. For a few numbers, a dot product takes half the time of np.add.reduce.
+FEW_ONES = {
+    d: [cpu.module.ones(n, d) for n in range(33)]
+    for d in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+}
+
+
+@twin
+def sum_all_forward(xp: Any, input: Any) -> Any:
+    ones = FEW_ONES.get(input.dtype)
+    if ones is None:
+        return in_dtype_of(input, accumulate(xp.add, input, None))
+    if input.size <= 32 and xp is cpu:
+        return (input if input.ndim == 1 else input.ravel()).dot(ones[input.size])
+    return xp.add.reduce(input, axis=None)
+
+
+@twin
+def sum_dims_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    axes = reduced_axes(dim, input.ndim)
+    if input.dtype in ACCUMULATOR:
+        return in_dtype_of(input, accumulate(xp.add, input, axes, keepdim))
+    return xp.add.reduce(input, axes, keepdims=keepdim)
+
+
+sum_dims = primitive(
+    "_sum_dims",
+    forward=sum_dims_forward,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, keepdim: xp.broadcast_to(
+            restore(xp, g, input_shape, dim, keepdim), input_shape
+        )
+    },
+    jvp=LINEAR,
+    batch=REDUCTION,
+    node="SumBackward1",
+)
+
+sum_all = primitive(
+    "_sum_all",
+    forward=sum_all_forward,
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
+    jvp=LINEAR,
+    batch=over_rows(sum_dims),
+    node="SumBackward0",
+)
+
+
+@composite
+@shortcut(sum_all, sum_dims, None)
+def sum(
+    input: Any,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool | None = None,
+) -> Tensor:
+    """The sum over `dim`, or of all elements; bools and integers add up in int64.
+
+    >>> import undertow as ut
+    >>> ut.sum(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
+    tensor([3., 7.])
+    """
+    if dim is axis is dtype is None and not keepdim and not keepdims:
+        return sum_all(input)
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
+    if type(dim) is list:
+        dim = tuple(dim)
+    if dtype is not None:
+        input = cast(input, dtype)
+    total = sum_all(input) if dim is None and not keepdim else sum_dims(input, dim, keepdim)
+    return cast(total, dtype)  # integers are summed up as int64
+
+
+def batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+    """Every example is summed to `shape`, so the batch is, to (size, *ones, *shape)."""
+    front = recorded.moveaxis(args[0], in_dims[0], 0)
+    size, *rest = front._array.shape
+    shape = tuple(args[1])
+    summed = call(front, (size, *[1] * (len(rest) - len(shape)), *shape))
+    return recorded.reshape(summed, (size, *shape)), 0
+
+
+sum_to = primitive(
+    "sum_to",
+    forward=lambda xp, input, shape: xp.sum_to(input, shape),
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
+    jvp=LINEAR,
+    batch=batch_sum_to,
+    node="SumToSizeBackward0",
+)
+adapter("sum_to")(sum_to)
+
+
+# ---- mean
+
+
+def require_inexact(name: str, input: Any) -> None:
+    if not dtypes.is_differentiable(input.dtype):
+        got = type_name(input)
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex "
+            f"dtype. Got: {got}. Pass dtype=undertow.float32, or convert the tensor."
+        )
+
+
+@twin
+def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    require_inexact("mean", input)
+    total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
+    n = reduced_size(input.shape, dim)
+    return in_dtype_of(input, total / n if n else total * xp.nan)
+
+
+def mean_all_forward(xp: Any, input: Any) -> Any:
+    if input.dtype in FEW_ONES and input.size:
+        return sum_all_forward(xp, input) / input.size
+    return mean_forward(xp, input)
+
+
+mean_dims = primitive(
+    "_mean_dims",
+    forward=mean_forward,
+    vjp={
+        "input": lambda xp, g, input_shape, dim, keepdim: xp.broadcast_to(
+            restore(xp, g, input_shape, dim, keepdim) / reduced_size(input_shape, dim), input_shape
+        )
+    },
+    jvp=LINEAR,
+    batch=REDUCTION,
+    node="MeanBackward1",
+)
+
+mean_all = primitive(
+    "_mean_all",
+    forward=mean_all_forward,
+    vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g / math.prod(input_shape), input_shape)},
+    jvp=LINEAR,
+    batch=over_rows(mean_dims),
+    node="MeanBackward0",
+)
+
+
+@composite
+@shortcut(mean_all, mean_dims, None)
+def mean(
+    input: Any,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Dims = None,
+    keepdims: bool | None = None,
+) -> Tensor:
+    """The mean over `dim`, or of all elements.
+
+    >>> import undertow as ut
+    >>> ut.mean(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
+    tensor([2., 3.])
+    """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
+    if type(dim) is list:
+        dim = tuple(dim)
+    if dtype is not None:
+        input = cast(input, dtype)
+    return mean_all(input) if dim is None and not keepdim else mean_dims(input, dim, keepdim)
+
+
+# ---- leaving NaN out
+
+
+def nansum_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
+    return in_dtype_of(input, accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim))
+
+
+def is_present(xp: Any, input: Any) -> Any:
+    return xp.logical_not(xp.isnan(input))
+
+
+nansum_dims = primitive(
+    "_nansum_dims",
+    forward=nansum_forward,
+    vjp={
+        "input": lambda xp, g, input, input_shape, dim, keepdim: (
+            restore(xp, g, input_shape, dim, keepdim) * is_present(xp, input)
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, dim, keepdim: xp.sum(
+            t * is_present(xp, input), reduced_axes(dim, input.ndim), keepdims=keepdim
+        )
+    },
+    batch=REDUCTION,
+    node="NansumBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum, with NaN counted as zero."""
+    return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
+
+
+@composite
+@numpy_spelling
+def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean of the elements that are not NaN; NaN where there are none."""
+    input = cast(input, dtype)
+    if not dtypes.is_differentiable(input.dtype):
+        got = type_name(input)
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {got}")
+    count = sum_dims(is_present(recorded, input), dim, keepdim)
+    return nansum_dims(input, dim, keepdim) / count
+
+
+# ---- prod
+
+
+def product_of_others(xp: Any, input: Any, dim: int) -> Any:
+    """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
+    before = xp._shifted(xp.cumprod(input, dim), dim, 1, 1)
+    after = xp.flip(xp._shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
+    return before * after
+
+
+def prod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+    if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
+        return g * xp.conj(out / input)
+    return g * xp.conj(product_of_others(xp, input, dim))
+
+
+def flat(xp: Any, input: Any) -> Any:
+    return xp.reshape(input, (math.prod(input.shape),))
+
+
+def prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim: bool) -> Any:
+    shape = tuple(input.shape)
+    if not shape:
+        return g
+    g, out = restore(xp, g, shape, dim, keepdim), restore(xp, out, shape, dim, keepdim)
+    return prod_gradient(xp, g, input, out, wrap_dim(dim, len(shape)))
+
+
+def prod_dim_tangent(xp: Any, t: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    if not input.shape:
+        return t
+    return xp.sum(t * product_of_others(xp, input, wrap_dim(dim, input.ndim)), dim, keepdims=keepdim)
+
+
+prod_dim = primitive(
+    "_prod_dim",
+    forward=lambda xp, input, dim, keepdim=False: in_dtype_of(
+        input, accumulate(xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim)
+    ),
+    vjp={"input": prod_dim_gradient},
+    jvp={"input": prod_dim_tangent},
+    batch=REDUCTION,
+    node="ProdBackward1",
+)
+
+prod_all = primitive(
+    "_prod_all",
+    forward=lambda xp, input: in_dtype_of(input, accumulate(xp.multiply, input, None)),
+    vjp={
+        "input": lambda xp, g, input, input_shape, out: xp.reshape(
+            prod_gradient(xp, g, flat(xp, input), out, 0), input_shape
+        )
+    },
+    jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * product_of_others(xp, flat(xp, input), 0))},
+    batch=over_rows(prod_dim),
+    node="ProdBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim`, or of all elements; its gradient is exact where elements are zero.
+
+    >>> import undertow as ut
+    >>> ut.prod(ut.tensor([2.0, 3.0, 4.0]))
+    tensor(24.)
+    """
+    input = cast(input, dtype)
+    if dim is None and not keepdim:
+        return cast(prod_all(input), dtype)
+    if not isinstance(dim, Iterable) and dim is not None:
+        return cast(prod_dim(input, dim, keepdim), dtype)
+    for d in sorted(wrap_dims(dim, input.ndim), reverse=True):
+        input = prod_dim(input, d, keepdim)
+    return cast(input, dtype)
+
+
+# ---- logsumexp
+
+
+def logsumexp_forward(xp: Any, input: Any, dim: Dims, keepdim: bool = False) -> Any:
+    if dim is None:
+        raise TypeError("logsumexp(): argument 'dim' must be tuple of ints, not NoneType")
+    input = float_array(input)
+    axes = reduced_axes(dim, input.ndim)
+    kept = kept_shape(input.shape, dim)
+    if input.size == 0:
+        largest = xp.zeros(kept, dtypes.real_of(input.dtype))
+    else:
+        largest = xp.maximum.reduce(xp.real(input), axes, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, 0)
+    total = xp.add.reduce(xp.exp(input - largest), axes, keepdims=True)
+    out = xp.where(total == 0, -xp.inf, xp.log(xp.where(total == 0, 1, total))) + largest
+    return xp.reshape(out.astype(input.dtype), kept if keepdim else numpy_shape(input.shape, axes))
+
+
+def numpy_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` without the reduced axes."""
+    return tuple([n for d, n in enumerate(shape) if d not in axes])
+
+
+def softmax_like(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+    return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
+
+
+logsumexp_dims = primitive(
+    "_logsumexp_dims",
+    forward=logsumexp_forward,
+    vjp={
+        "input": lambda xp, g, input, input_shape, out, dim, keepdim: (
+            restore(xp, g, input_shape, dim, keepdim) * xp.conj(softmax_like(xp, input, out, dim, keepdim))
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, out, dim, keepdim: xp.sum(
+            t * softmax_like(xp, input, out, dim, keepdim), reduced_axes(dim, input.ndim), keepdims=keepdim
+        )
+    },
+    batch=REDUCTION,
+    node="LogsumexpBackward0",
+)
+
+
+@composite
+@numpy_spelling
+def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over `dim`, without overflow.
+
+    >>> import undertow as ut
+    >>> ut.logsumexp(ut.tensor([1000.0, 1000.0]), dim=0)
+    tensor(1000.6932)
+    """
+    return logsumexp_dims(input, dim, keepdim)
+
+
+# ---- the names that rules use
+
+
+adapter("sum")(sum)
+adapter("mean")(mean)
+adapter("prod")(prod)
+adapter("nansum")(nansum)

@@ -1,0 +1,1 @@
+"""The same elements in new memory: joining, padding, repeating."""

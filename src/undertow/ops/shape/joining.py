@@ -1,0 +1,274 @@
+"""Several tensors as one: cat, stack and their kin, grids and combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations as combinations_of
+from itertools import combinations_with_replacement
+from math import prod
+from typing import Any
+
+from undertow.backend.sparse.coo import is_sparse
+from undertow.compiled import twin
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import REGISTRY, adapter, composite, variadic
+from undertow.ops.declare.rules import LINEAR, LOOP
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
+from undertow.ops.declare.rules.shifted_dims import shift
+from undertow.ops.views.dimensions import expand
+from undertow.ops.views.reshape import atleast_1d, atleast_2d, atleast_3d, flatten, reshape, view
+from undertow.tensor import Tensor
+
+# ---- along a dimension
+
+
+def is_skipped(shape: tuple[int, ...]) -> bool:
+    """cat passes over an empty vector, whatever the shape of the others."""
+    return shape == (0,)
+
+
+def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
+    """`dim` counted from the front, if tensors of these shapes can be joined there."""
+    if shapes[0] and shapes.count(shapes[0]) == len(shapes):
+        return wrap_dim(dim, len(shapes[0]))
+    for k, shape in enumerate(shapes):
+        if not shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
+    kept = [(k, s) for k, s in enumerate(shapes) if not is_skipped(s)] or [(0, shapes[0])]
+    first = kept[0][1]
+    dim = wrap_dim(dim, len(first))
+    for k, shape in kept:
+        if len(shape) != len(first):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
+        for d, (n, m) in enumerate(zip(first, shape, strict=True)):
+            if n != m and d != dim:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {n} but got size "
+                    f"{m} for tensor number {k} in the list."
+                )
+    return dim
+
+
+@twin
+def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
+    dim = check_cat([t.shape for t in tensors], dim)
+    return row_major(xp, xp.concatenate([t for t in tensors if not is_skipped(t.shape)] or tensors, axis=dim))
+
+
+def row_major(xp: Any, array: Any) -> Any:
+    """The array with its elements in the order of its dimensions: NumPy follows the order of what it joins."""
+    return array if array.flags.c_contiguous or is_sparse(array) else xp.ascontiguousarray(array)
+
+
+def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
+    dim = wrap_dim(dim, g.ndim)
+    gradients: list[Any] = []
+    start = 0
+    for wanted, shape in zip(needs, shapes, strict=True):
+        length = 0 if is_skipped(shape) else shape[dim]
+        if not wanted:
+            gradients.append(None)
+        elif is_skipped(shape):
+            gradients.append(xp.zeros_of(g, shape))
+        else:
+            gradients.append(xp.slice(g, dim, start, start + length, 1))
+        start += length
+    return gradients
+
+
+def batch_join(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    tensors = batched_together(args[0], in_dims[0])
+    kept = [t for t in tensors if not is_skipped(tuple(t.shape[1:]))] or tensors
+    check_cat([tuple(t.shape[1:]) for t in tensors], args[1])
+    return call(kept, shift(args[1], kept[0].ndim - 1)), 0
+
+
+def batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any]:
+    """All tensors with a batch dimension in front; those without one are repeated."""
+    size = batch_size(tensors, in_dims)
+    return [expanded(t, d, size) for t, d in zip(tensors, in_dims, strict=True)]
+
+
+_cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=batch_join, promote="same")
+
+
+@composite
+def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+    """The tensors one behind the other along a dimension they have.
+
+    >>> import undertow as ut
+    >>> ut.cat([ut.zeros(2, 3), ut.ones(1, 3)]).shape
+    undertow.Size([3, 3])
+    """
+    if not len(tensors):
+        raise ValueError("cat(): expected a non-empty list of Tensors")
+    return _cat(tensors, dim if axis is None else axis)
+
+
+@composite
+def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+    return cat(tensors, dim, axis=axis)
+
+
+@composite
+def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+    return cat(tensors, dim, axis=axis)
+
+
+@twin
+def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
+    first = tensors[0].shape
+    for k, t in enumerate(tensors):
+        if t.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"{list(t.shape)} at entry {k}"
+            )
+    return row_major(xp, xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1)))
+
+
+def unpile(xp: Any, g: Any, needs: list[bool], dim: int) -> list[Any]:
+    return [xp.select_at(g, dim, k) if wanted else None for k, wanted in enumerate(needs)]
+
+
+def batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    tensors = batched_together(args[0], in_dims[0])
+    return call(tensors, wrap_dim(args[1], tensors[0].ndim) + 1), 0
+
+
+_stack = variadic("_stack", forward=pile, vjp=unpile, jvp=LINEAR, batch=batch_pile, promote="same")
+
+
+@composite
+def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+    """Tensors of one shape, side by side along a new dimension."""
+    if not len(tensors):
+        raise RuntimeError("stack expects a non-empty TensorList")
+    return _stack(tensors, dim if axis is None else axis)
+
+
+@composite
+def hstack(tensors: Sequence[Any]) -> Any:
+    """`cat` along columns (dimension 1; 0 for vectors)."""
+    tensors = atleast_1d(tuple(tensors))
+    return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
+
+
+@composite
+def vstack(tensors: Sequence[Any]) -> Any:
+    """`cat` along rows; vectors are rows."""
+    return cat(atleast_2d(tuple(tensors)), 0)
+
+
+@composite
+def dstack(tensors: Sequence[Any]) -> Any:
+    """`cat` along dimension 2."""
+    return cat(atleast_3d(tuple(tensors)), 2)
+
+
+@composite
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """`cat` along columns; vectors are columns."""
+    tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
+    return cat([t if t.ndim > 1 else reshape(t, (prod(t.shape), 1)) for t in tensors], 1)
+
+
+adapter("concatenate")(cat)
+adapter("stack")(stack)
+
+
+# ---- into a grid
+
+
+def corners(shapes: list[tuple[int, ...]]) -> list[tuple[int, int, int, int]]:
+    """Where each block lies in block_diag: first row, last row, first column, last column."""
+    found, row, column = [], 0, 0
+    for shape in shapes:
+        height, width = ((1, 1) + shape)[-2:]
+        found.append((row, row + height, column, column + width))
+        row, column = row + height, column + width
+    return found
+
+
+def place_blocks(xp: Any, tensors: list[Any]) -> Any:
+    for k, t in enumerate(tensors):
+        if t.ndim > 2:
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {k} has {t.ndim} dimensions"
+            )
+    places = corners([t.shape for t in tensors])
+    out = xp.zeros((places[-1][1], places[-1][3]), tensors[0].dtype)
+    for t, (top, bottom, left, right) in zip(tensors, places, strict=True):
+        out[top:bottom, left:right] = t
+    return out
+
+
+def take_blocks(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
+    return [
+        xp.reshape(xp.slice(xp.slice(g, 0, top, bottom, 1), 1, left, right, 1), shape) if wanted else None
+        for wanted, shape, (top, bottom, left, right) in zip(needs, shapes, corners(shapes), strict=True)
+    ]
+
+
+_block_diag = variadic("_block_diag", forward=place_blocks, vjp=take_blocks, jvp=LINEAR, batch=LOOP, promote="same")
+
+
+@composite
+def block_diag(*tensors: Any) -> Any:
+    """A matrix with the given matrices on its diagonal and zeros elsewhere."""
+    return _block_diag(tensors)
+
+
+@composite
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Coordinates as grids, one for each vector given; "xy" swaps the first two dimensions."""
+    tensors = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    for t in tensors:
+        if t.ndim > 1:
+            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got sizes {list(t.shape)}")
+        if t.dtype != tensors[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing == "xy" and len(tensors) > 1:
+        second, first, *others = meshgrid(tensors[1], tensors[0], *tensors[2:])
+        return (first, second, *others)
+    sizes = tuple([prod(t.shape) for t in tensors])
+    places = [[1] * k + [-1] + [1] * (len(sizes) - k - 1) for k in range(len(sizes))]
+    return tuple([expand(view(t, place), sizes) for t, place in zip(tensors, places, strict=True)])
+
+
+@composite
+def cartesian_prod(*tensors: Any) -> Any:
+    """Every way to take one element of each vector, one per row."""
+    tensors = tuple([as_operand("cartesian_prod", "tensors", t) for t in tensors])
+    for t in tensors:
+        check_vector(t)
+    return tensors[0] if len(tensors) == 1 else stack([flatten(g) for g in meshgrid(*tensors)], 1)
+
+
+@composite
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """Every way to take `r` elements of a vector, in order, one per row."""
+    input = as_operand("combinations", "input", input)
+    check_vector(input)
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    take = REGISTRY["index_select"].function
+    choose = combinations_with_replacement if with_replacement else combinations_of
+    if r == 0:
+        return take(input, 0, index_tensor(input, []))
+    rows = list(choose(range(input.shape[0]), r))
+    return stack([take(input, 0, index_tensor(input, [row[k] for row in rows])) for k in range(r)], 1)
+
+
+def check_vector(tensor: Any) -> None:
+    if tensor.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
+
+
+def index_tensor(like: Any, values: Any) -> Tensor:
+    return Tensor(like._xp.asarray(values, dtype="int64"), like._xp)

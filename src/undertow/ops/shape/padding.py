@@ -1,0 +1,210 @@
+"""More room around a tensor: filled with a value, or with the tensor's own elements.
+
+The modes reflect, replicate and circular differ only in which element a place outside takes its value from.
+A negative padding crops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.ops.arguments.sizes import ints
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.dimensions import at
+
+
+def by_dim(pad: Sequence[int], ndim: int) -> list[tuple[int, int, int]]:
+    """(dim, before, after) for each padded dimension; `pad` starts with the last one."""
+    return [(ndim - 1 - k, pad[2 * k], pad[2 * k + 1]) for k in range(len(pad) // 2)]
+
+
+def check_pad(pad: Sequence[int], ndim: int) -> None:
+    if len(pad) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")
+    if len(pad) > 2 * ndim:
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got padding "
+            f"length {len(pad)} and input of dimension {ndim}"
+        )
+
+
+# ---- a constant
+
+
+def pad_constant(xp: Any, input: Any, pad: tuple[int, ...], value: Any = 0) -> Any:
+    check_pad(pad, input.ndim)
+    shape, inner, kept = list(input.shape), [slice(None)] * input.ndim, [slice(None)] * input.ndim
+    for dim, before, after in by_dim(pad, input.ndim):
+        length = input.shape[dim]
+        shape[dim] = length + before + after
+        if shape[dim] < 0 or max(-before, 0) + max(-after, 0) > length:
+            raise RuntimeError(
+                f"The input size {length}, plus negative padding {before} and {after} resulted in a "
+                "negative output size, which is invalid: narrow(): length must be non-negative. Check "
+                f"dimension {dim} of your input."
+            )
+        inner[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
+        kept[dim] = slice(max(-before, 0), length - max(-after, 0))
+    out = xp.full(shape, value, input.dtype)
+    out[tuple(inner)] = input[tuple(kept)]
+    return out
+
+
+constant_pad_nd = primitive(
+    "constant_pad_nd",
+    forward=pad_constant,
+    vjp={"input": lambda xp, g, pad: xp.constant_pad_nd(g, tuple([-n for n in pad]), 0)},
+    jvp={"input": lambda xp, t, pad: xp.constant_pad_nd(t, pad, 0)},
+    batch=shifted(),
+)
+
+
+# ---- the tensor's own elements
+
+
+# the element of `length` ones that is shown at `place`, when `kept` of them are not cropped
+
+
+def reflect(place: int, length: int, kept: range) -> int:
+    return -place if place < 0 else (2 * (length - 1) - place if place >= length else place)
+
+
+def replicate(place: int, length: int, kept: range) -> int:
+    return min(max(place, 0), length - 1)
+
+
+def circular(place: int, length: int, kept: range) -> int:
+    return kept[(place - kept.start) % len(kept)]
+
+
+def uncropped(length: int, before: int, after: int) -> range:
+    return range(max(-before, 0), length - max(-after, 0))
+
+
+MODES: dict[str, Callable[[int, int, range], int]] = {
+    "reflect": reflect,
+    "replicate": replicate,
+    "circular": circular,
+}
+
+
+def sources(mode: str, length: int, before: int, after: int) -> list[int]:
+    """For each place along the padded dimension, the element it shows."""
+    kept = uncropped(length, before, after)
+    return [MODES[mode](place, length, kept) for place in range(-before, length + after)]
+
+
+def check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> None:
+    check_pad(padding, len(shape))
+    for dim, before, after in by_dim(padding, len(shape)):
+        length = shape[dim]
+        if mode == "reflect" and max(before, after) >= length:
+            raise RuntimeError(
+                "Padding size should be less than the corresponding input dimension, but got: padding "
+                f"({before}, {after}) at dimension {dim} of input {list(shape)}"
+            )
+        kept = uncropped(length, before, after)
+        if mode == "circular" and max(before, after) > len(kept) > 0:
+            raise RuntimeError(
+                "Padding value causes wrapping around more than once: padding "
+                f"({before}, {after}) at dimension {dim} of input {list(shape)}"
+            )
+        if not kept:
+            raise RuntimeError(
+                f"Negative padding value is resulting in an empty dimension: padding ({before}, {after}) at "
+                f"dimension {dim} of input {list(shape)}"
+            )
+
+
+def pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
+    check_own(input.shape, padding, mode)
+    out = input
+    for dim, before, after in by_dim(padding, input.ndim):
+        out = xp.take(out, xp.asarray(sources(mode, input.shape[dim], before, after)), axis=dim)
+    return out.copy() if out is input else out
+
+
+def pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str) -> Any:
+    for dim, before, after in by_dim(padding, len(input_sizes)):
+        length = input_sizes[dim]
+        total = xp.zeros((*grad.shape[:dim], length, *grad.shape[dim + 1 :]), grad.dtype)
+        # the tensor itself in one step, and the few places around it one by one
+        kept = uncropped(length, before, after)
+        inner = range(kept.start + before, kept.stop + before)
+        total[at(dim, slice(kept.start, kept.stop))] = grad[at(dim, slice(inner.start, inner.stop))]
+        for place, source in enumerate(sources(mode, length, before, after)):
+            if place not in inner:
+                total[at(dim, source)] += grad[at(dim, place)]
+        grad = total
+    return grad
+
+
+pad_backward = primitive(
+    "pad_backward",
+    forward=pad_own_gradient,
+    vjp={"grad": lambda xp, g, padding, mode: xp._pad_with_own(g, padding, mode)},
+    jvp=LINEAR,
+    batch=shifted(sizes=(1,)),
+)
+
+pad_with_own = primitive(
+    "_pad_with_own",
+    forward=pad_own,
+    vjp={"input": lambda xp, g, input_shape, padding, mode: xp.pad_backward(g, input_shape, padding, mode)},
+    jvp=LINEAR,
+    batch=shifted(),
+    node="PadCircularBackward0",
+)
+
+
+def own_padding(name: str, mode: str, dims: int) -> Any:
+    """`reflection_pad2d` and the like, whose nodes carry these names."""
+    return primitive(
+        f"{name}_pad{dims}d",
+        forward=lambda xp, input, padding: pad_own(xp, input, padding, mode),
+        vjp={"input": lambda xp, g, input_shape, padding: xp.pad_backward(g, input_shape, padding, mode)},
+        jvp=LINEAR,
+        batch=shifted(),
+        node=f"{name.capitalize()}Pad{dims}DBackward0",
+    )
+
+
+PADDINGS = {
+    (mode, dims): own_padding(name, mode, dims)
+    for mode, name in (("reflect", "reflection"), ("replicate", "replication"))
+    for dims in (1, 2, 3)
+}
+
+
+@composite
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+    """The tensor with `pad` = (before, after, ...) more elements around it; the last dimension comes first.
+
+    mode    "constant" fills with `value` (0 by default); "reflect", "replicate" and "circular" with the
+            tensor's own elements, in the last one to three dimensions of a batch (with or without channels)
+
+    >>> import undertow as ut
+    >>> ut.pad(ut.tensor([[1.0, 2.0, 3.0]]), (1, 2), mode="replicate")
+    tensor([[1., 1., 2., 3., 3., 3.]])
+    """
+    amounts = ints((pad,))
+    check_pad(amounts, input.ndim)
+    if mode == "constant":
+        return constant_pad_nd(input, amounts, 0 if value is None else value)
+    if mode not in MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    dims = len(amounts) // 2
+    if dims not in (1, 2, 3) or input.ndim not in (dims + 1, dims + 2):
+        raise NotImplementedError(
+            f"Padding size {len(amounts)} is not supported for {input.ndim}D input tensor. Supported "
+            "combinations for non-constant padding: 2D or 3D input with padding size 2, 3D or 4D input "
+            "with padding size 4, 4D or 5D input with padding size 6"
+        )
+    if mode == "circular":
+        return pad_with_own(input, amounts, mode)
+    return PADDINGS[mode, dims](input, amounts)

@@ -1,0 +1,1 @@
+"""Only what is not zero: sparse tensors, their layouts and products."""

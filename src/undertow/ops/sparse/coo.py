@@ -1,0 +1,348 @@
+"""Sparse tensors in coordinate form: making them and taking them apart.
+
+A sparse tensor is a Tensor whose array is a SparseArray, so sums, products with numbers, `mm`, `t`, ... are the same
+operations as ever, with the same rules. Here is what only sparse tensors have; other layouts are in
+sparse_compressed.py, the ways between them in sparse/layouts.py. A gradient may be sparse for a dense tensor and
+dense for a sparse one; rules take either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.backend.sparse.compressed import form_of, in_coo, is_compressed
+from undertow.backend.sparse.coo import SparseArray, is_sparse
+from undertow.backend.sparse.kernels import values_at
+from undertow.backend.sparse.places import coalesced, flat_places
+from undertow.backend.sparse.protocol import layout_title
+from undertow.modes import current
+from undertow.ops.create.creation import as_tensor, check_shape, convert, leaf
+from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.tensor import LEAF, Tensor, share_memory
+from undertow.tensor.tensor import current_edge
+
+
+def refuse_batch(call: Any, args: Any, in_dims: Any) -> Any:
+    """The batching rule of operations on sparse tensors."""
+    raise NotImplementedError(
+        "vmap over sparse tensors is not supported. Call to_dense() first; for a gradient, leave out sparse=True or "
+        "sparse_grad=True."
+    )
+
+
+def expect_sparse(function: str, input: Any) -> None:
+    if not is_sparse(input):
+        found = layout_title(form_of(input).layout)
+        raise RuntimeError(
+            f"{function} expected sparse coordinate tensor layout but got {found}: {function} expected sparse tensor "
+            f"layout but got {found}. Call to_sparse() first."
+        )
+
+
+def expect_coalesced(function: str, input: Any) -> None:
+    expect_sparse(function, input)
+    if not input._array.coalesced:
+        raise RuntimeError(f"Cannot get {function} on an uncoalesced tensor, please call .coalesce() first")
+
+
+# ---- from indices and values
+
+
+def sparse_array(xp: Any, values: Any, indices: Any, size: Any, is_coalesced: bool = False, copy: bool = False) -> Any:
+    return SparseArray(indices, values.copy() if copy else values, tuple(size), is_coalesced)
+
+
+_sparse_coo = primitive(
+    "_sparse_coo",
+    forward=sparse_array,
+    vjp={"values": lambda xp, g, indices: xp._values_at(g, indices, is_sparse(g)), "indices": None},
+    jvp=LINEAR,
+    batch=refuse_batch,
+    node="SparseCooTensorWithDimsAndTensorsBackward0",
+)
+
+
+def scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_sparse: bool) -> Any:
+    found = xp._sparse_coo(g, indices, grad_shape)
+    return found if from_sparse else xp._to_dense(found)
+
+
+_values_at = primitive(
+    "_values_at",
+    forward=lambda xp, grad, indices, from_sparse: values_at(in_coo(grad), indices),
+    vjp={"grad": scattered, "indices": None},
+    jvp=LINEAR,
+    batch=refuse_batch,
+)
+
+
+@composite
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:
+    """A sparse tensor with the given values at the given places, and zeros elsewhere.
+
+    indices  (sparse_dim, nnz) integers: a column for each value; a place may occur several times, and then the values
+             there are added up
+    values   (nnz, ...): a number for each place, or a block with the dimensions that are not sparse
+    size     the shape; by default the smallest that has all the places
+    check_invariants  False leaves out the check that the indices lie inside of the tensor
+    is_coalesced      the indices are sorted and distinct, which saves the sorting
+
+    Gradients flow back to the values, of which the tensor then has a copy; values without history it shares.
+
+    >>> import undertow as ut
+    >>> ut.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 0.]])
+    """
+    if values is None:
+        if indices is None and size is None:
+            raise TypeError("sparse_coo_tensor() takes indices and values, or a size alone")
+        return empty_sparse(indices if size is None else size, dtype, device, requires_grad)
+    values = as_tensor(values, device=device)
+    expect_cpu(values)
+    if dtype is not None:
+        values = convert(values, dtypes.as_dtype(dtype, "sparse_coo_tensor"), values._xp)
+    places = index_array(indices)
+    check_counts(places, values._array)
+    shape = inferred_size(places, values._array) if size is None else check_shape("sparse_coo_tensor", size)
+    check_sizes(places, values._array, shape)
+    if check_invariants is not False:
+        check_places(places, shape, bool(is_coalesced))
+    state = current()
+    followed = state.intercept is not None or (state.grad_enabled and current_edge(values) is not None)
+    made: Tensor = _sparse_coo(values, Tensor(places, values._xp), shape, bool(is_coalesced), followed)
+    if not followed and (values._extra is None or not values._extra.inference):
+        share_memory(values, made)
+    return requiring_grad(made) if requires_grad else made
+
+
+def requiring_grad(made: Tensor) -> Tensor:
+    """A new tensor, as a leaf that wants a gradient, if it has no history."""
+    if not dtypes.is_differentiable(made._array.dtype):
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients. Pass such a dtype.")
+    if made._edge is None:
+        made._edge = LEAF
+    return made
+
+
+def expect_cpu(tensor: Tensor) -> None:
+    if tensor._xp.device.type != "cpu":
+        raise NotImplementedError(
+            f"sparse tensors live on the CPU, and these values are on {tensor._xp.device}: call .cpu() first"
+        )
+
+
+def empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    shape = check_shape("sparse_coo_tensor", size)
+    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
+    values: Tensor = as_tensor([], dtype=dtype, device=device)
+    expect_cpu(values)
+    indices = values._xp.zeros((len(shape), 0), dtypes.int64)
+    return leaf(SparseArray(indices, values._array, shape, True), values._xp, requires_grad)
+
+
+def index_array(indices: Any) -> Any:
+    """A copy of the indices, as integers."""
+    array = as_tensor(indices)._array
+    if array.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(array.shape)}")
+    return array.astype(dtypes.int64)
+
+
+def check_counts(indices: Any, values: Any) -> None:
+    if values.ndim == 0 or indices.shape[1] != values.shape[0]:
+        nnz = values.shape[0] if values.ndim else "none"
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {indices.shape[1]}, nnz from values: "
+            f"{nnz}"
+        )
+
+
+def inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
+    """The smallest size that has room for all the places."""
+    for dim, row in enumerate(indices):
+        if row.size and row.min() < 0:
+            raise RuntimeError(f"found negative index {row.min()} for dim {dim}")
+    return tuple([int(row.max()) + 1 if row.size else 0 for row in indices]) + tuple(values.shape[1:])
+
+
+def check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
+    sparse_dim, dense_dim = indices.shape[0], values.ndim - 1
+    if len(size) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "
+            f"{sparse_dim}, dense_dim = {dense_dim}"
+        )
+    expected = [indices.shape[1], *size[sparse_dim:]]
+    if list(values.shape) != expected:
+        raise RuntimeError(f"values has incorrect size, expected {expected}, got {list(values.shape)}")
+
+
+def check_places(indices: Any, size: tuple[int, ...], claims_coalesced: bool) -> None:
+    """Every index inside of the tensor; sorted and distinct, if that is claimed."""
+    for dim, (row, n) in enumerate(zip(indices, size, strict=False)):
+        if row.size and row.min() < 0:
+            raise RuntimeError(f"found negative index {row.min()} for dim {dim}")
+        if row.size and row.max() >= n:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {dim}, size is {n} but found index {row.max()}"
+            )
+    if claims_coalesced:
+        flat = flat_places(indices, size[: indices.shape[0]])
+        if not (flat[1:] > flat[:-1]).all():
+            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+
+
+# ---- the parts
+
+_coalesce = primitive(
+    "_coalesce",
+    forward=lambda xp, input: coalesced(input),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=refuse_batch,
+    node="CoalesceBackward0",
+)
+
+
+@composite
+def coalesce(input: Any) -> Tensor:
+    """The sparse tensor with sorted, distinct places; values at equal places are added up."""
+    expect_sparse("coalesce", input)
+    result: Tensor = input if input._array.coalesced else _coalesce(input)
+    return result
+
+
+def read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+_sparse_values = primitive(
+    "_sparse_values",
+    # read-only: an in-place change would reach the sparse tensor's memory, but not its history
+    forward=lambda xp, input: read_only(input.values),
+    vjp={"input": lambda xp, g, input: xp._with_values(g, input)},
+    jvp=LINEAR,
+    batch=refuse_batch,
+    node="ValuesBackward0",
+)
+
+_with_values = primitive(
+    "_with_values",
+    forward=lambda xp, values, places: places.with_values(values),
+    vjp={"values": lambda xp, g, places: xp._sparse_values(xp._sparse_mask(g, places, form_of(g))), "places": None},
+    jvp=LINEAR,
+    batch=refuse_batch,
+)
+
+
+@composite
+def values(input: Any) -> Tensor:
+    """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
+    if not is_compressed(input):
+        expect_coalesced("values", input)
+    found: Tensor = _sparse_values(input)
+    share_memory(input, found)
+    return found
+
+
+@composite
+def indices(input: Any) -> Tensor:
+    """The places of the values of a coalesced sparse tensor, a column for each."""
+    expect_coalesced("indices", input)
+    return raw_indices(input)
+
+
+def raw_indices(self: Tensor) -> Tensor:
+    """The indices, sorted and distinct or not. Read-only."""
+    expect_sparse("_indices", self)
+    return Tensor(read_only(self._array.indices), self._xp)
+
+
+def raw_values(self: Tensor) -> Tensor:
+    """The values, which belong to `_indices()`: they share the tensor's memory, and no gradient flows through."""
+    expect_sparse("_values", self)
+    found = Tensor(self._array.values, self._xp)
+    share_memory(self, found)
+    return found
+
+
+def nnz(self: Tensor) -> int:
+    """How many values are kept, those at equal places counted each; blocks, in layouts of blocks."""
+    if not is_compressed(self):
+        expect_sparse("_nnz", self)
+    return int(self._array.nnz)
+
+
+def sparse_dim(self: Tensor) -> int:
+    """How many of the dimensions are sparse: 0 for a dense tensor."""
+    return int(self._array.sparse_dim) if is_sparse(self) or is_compressed(self) else 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many of the dimensions are dense."""
+    return int(self._array.dense_dim if is_compressed(self) else self._array.ndim - sparse_dim(self))
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Whether the places are known to be sorted and distinct."""
+    expect_sparse("is_coalesced", self)
+    return bool(self._array.coalesced)
+
+
+def set_coalesced(self: Tensor, coalesced: bool) -> Tensor:
+    """Declare the places sorted and distinct, or not."""
+    expect_sparse("_coalesced_", self)
+    self._array.coalesced = bool(coalesced)
+    return self
+
+
+# ---- gradients that are sparse
+
+
+def gather_places(xp: Any, index: Any, sizes: tuple[int, ...], dim: int) -> Any:
+    """Where the elements that `gather` takes lie."""
+    if not sizes:
+        return xp.zeros((0, index.size), dtypes.int64)
+    places = xp.indices(index.shape or (1,)).reshape(len(sizes), -1)
+    places[dim] = index.reshape(-1)
+    return places
+
+
+def slice_places(xp: Any, index: Any, sizes: tuple[int, ...], dim: int) -> Any:
+    """Where the slices that `index_select` takes lie, along the dimensions up to `dim`."""
+    if not sizes:
+        return xp.zeros((0, index.size), dtypes.int64)
+    places = xp.indices((*sizes[:dim], index.size)).reshape(dim + 1, -1)
+    places[dim] = index.reshape(-1)[places[dim]]
+    return places
+
+
+_gather_places = nondifferentiable("_gather_places", forward=gather_places, inputs=("index",))
+_slice_places = nondifferentiable("_slice_places", forward=slice_places, inputs=("index",))
+_kept_places = nondifferentiable(
+    "_kept_places",
+    forward=lambda xp, index, left_out: xp.flatnonzero(index != left_out).astype(dtypes.int64),
+    inputs=("index",),
+)
+
+#: attribute -> function; `methods.py` puts them on Tensor
+METHODS: dict[str, Any] = {
+    "_coalesced_": set_coalesced, "_indices": raw_indices, "_nnz": nnz, "_values": raw_values, "coalesce": coalesce,
+    "dense_dim": dense_dim, "indices": indices, "is_coalesced": is_coalesced, "sparse_dim": sparse_dim,
+    "values": values,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""The same memory, looked at in another way."""

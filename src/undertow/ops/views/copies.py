@@ -1,0 +1,65 @@
+"""Copies in place of views: `view_copy`, `select_copy`, ... give what that view shows, in memory of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import REGISTRY, alias, composite
+from undertow.tensor.facts import contiguous_format
+
+VIEWS = """
+alias as_strided detach expand narrow permute select slice split split_with_sizes squeeze t transpose unbind unfold
+unsqueeze view view_as_complex view_as_real
+""".split()
+
+
+@composite
+def detach(input: Any) -> Any:
+    """The same numbers, without a history; `Tensor.detach` as a function."""
+    tensor: Any = as_operand("detach", "input", input)
+    return tensor.detach()
+
+
+def copying(name: str) -> Any:
+    # no view of another shape may exist; a copy always does
+    clone, view = REGISTRY["clone"].function, REGISTRY["reshape" if name == "view" else name].function
+
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+        found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
+        if isinstance(found, tuple | list):
+            return tuple([clone(part, contiguous_format) for part in found])
+        return clone(found, contiguous_format)
+
+    function.__name__ = function.__qualname__ = f"{name}_copy"
+    function.__doc__ = f"What `{name}` shows, as a copy."
+    return composite(function)
+
+
+for _name in VIEWS:
+    globals()[f"{_name}_copy"] = copying(_name)
+
+
+@composite
+def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """A copy of the input, in which `src` is written to what `as_strided` would show of it.
+
+    >>> import undertow as ut
+    >>> ut.as_strided_scatter(ut.zeros(2, 2), ut.ones(2), (2,), (3,))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    out = REGISTRY["clone"].function(input)
+    src = as_operand("as_strided_scatter", "src", src)
+    part = REGISTRY["as_strided"].function(out, size, stride, storage_offset)
+    if tuple(part.shape) != tuple(src.shape):
+        raise RuntimeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(part.shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+alias("negative", REGISTRY["neg"].function)
+alias("row_stack", REGISTRY["vstack"].function)

@@ -1,0 +1,309 @@
+"""The same elements in the same order under other sizes (view, reshape, flatten), and plain copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.compiled import twin
+from undertow.errors import IncompatibleViewError
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.sizes import infer_sizes, ints
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
+from undertow.ops.declare import view as declare_view
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.dimensions import unsqueeze
+from undertow.tensor import Tensor
+from undertow.tensor.facts import (
+    contiguous_format,
+    copy_laid_out,
+    element_strides,
+    is_laid_out,
+    made_in_order,
+)
+from undertow.tensor.memory import bytes_into_base
+from undertow.tensor.tensor import share_memory
+
+# ---- copies
+
+clone = primitive(
+    "clone",
+    forward=lambda xp, input, memory_format=None: (
+        input.copy(order="K")
+        if memory_format is None and 0 not in input.strides
+        else copy_laid_out(input, memory_format)
+    ),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    widens=False,
+)
+
+
+@composite
+@shortcut()
+def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
+    input = as_operand("contiguous", "input", input)
+    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
+
+
+_to_copy = primitive(
+    "_to_copy",
+    forward=lambda xp, input, dtype: (
+        input.astype(dtype, order="K")
+        if 0 not in input.strides
+        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
+    ),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    check_output=True,
+)
+
+
+@composite
+def to_dtype(input: Any, dtype: Any) -> Any:
+    """The tensor in another dtype; the tensor itself if it has that dtype."""
+    dtype = dtypes.dtype(dtype)
+    if input.dtype != dtype:
+        return _to_copy(input, dtype)
+    return as_operand("to_dtype", "input", input)
+
+
+adapter("astype")(to_dtype)
+
+
+# ---- views
+
+
+@twin
+def view_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
+    try:
+        out = input.reshape(size)
+    except ValueError:
+        raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {input.size}") from None
+    if out.base is None or not (input.flags.c_contiguous or is_viewable(input.shape, input.strides, size)):
+        raise IncompatibleViewError(input.shape, size)
+    return out
+
+
+def is_viewable(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    """Whether every place where the memory jumps falls between two dimensions of the new sizes."""
+    dims = [(n, stride) for n, stride in zip(shape, strides, strict=True) if n != 1]
+    if 0 in shape or not dims:
+        return True
+    counts = accumulate([n for n, _ in dims], mul)
+    jumps = {c for c, (_, s), (n, t) in zip(counts, dims, dims[1:], strict=False) if s != n * t}
+    return jumps <= set(accumulate(size, mul))
+
+
+_view = declare_view(
+    "_view",
+    forward=view_array,
+    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    batch=shifted(sizes=(1,)),
+)
+
+_unsafe_view = primitive(
+    "_unsafe_view",
+    forward=lambda xp, input, size: input.reshape(size),
+    vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
+    jvp=LINEAR,
+    batch=shifted(sizes=(1,)),
+)
+
+
+def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
+    size, wanted = input.dtype.itemsize, dtype.itemsize
+    if size == wanted:
+        return input.view(dtype)
+    names = dtypes.SCALAR_NAMES
+    change = f"to view {names[input.dtype]} as {names[dtype]} (different element sizes)"
+    if not input.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 {change}")
+    stride = element_strides(input)[-1]
+    if stride != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {change}, but got {stride}")
+    if input.shape[-1] * size % wanted:
+        raise RuntimeError(f"self.size(-1) must be divisible by {wanted // size} {change}, but got {input.shape[-1]}")
+    return (input if input.size else xp.empty(input.shape, input.dtype)).view(dtype)
+
+
+_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), widens=False)
+
+
+def read_as(input: Any, dtype: Any) -> Any:
+    """The same memory read as another dtype: like `detach()`, an alias without a history that shares the version."""
+    alias = _view_dtype(input, dtypes.as_dtype(dtype, "view"))
+    if type(input) is Tensor:
+        check_places(input, alias.dtype)
+        share_memory(input, alias)
+    return alias
+
+
+def check_places(tensor: Tensor, dtype: Any) -> None:
+    """Refuse to read elements as wider ones, unless each of those has a place that is a multiple of its size."""
+    array, size = tensor._array, tensor._array.itemsize
+    steps = [s // size if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)][:-1]
+    found = {"storage_offset()": bytes_into_base(tensor) // size}
+    found.update({f"stride({dim})": step for dim, step in enumerate(steps)})
+    for name, value in found.items():
+        if value * size % dtype.itemsize and dtype.itemsize > size:
+            raise RuntimeError(
+                f"self.{name} must be divisible by {dtype.itemsize // size} to view {dtypes.SCALAR_NAMES[array.dtype]} "
+                f"as {dtypes.SCALAR_NAMES[dtype]} (different element sizes), but got {value}"
+            )
+
+
+def are_sizes(values: tuple[Any, ...]) -> bool:
+    """Whether all are plain sizes, none of them left open: the common case, told quickly."""
+    for n in values:
+        if type(n) is not int or n < 0:
+            return False
+    return bool(values)
+
+
+@composite
+@shortcut(_view)
+def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
+
+    >>> import undertow as ut
+    >>> ut.arange(6).view(2, -1).shape
+    undertow.Size([2, 3])
+    """
+    if size is None and dtype is None and are_sizes(shape):
+        return _view(input, shape)
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
+        dtype = shape[0]
+    if dtype is not None:
+        return read_as(input, dtype)
+    return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
+
+
+@composite
+def view_as(input: Any, other: Any) -> Any:
+    return view(input, tuple(other.shape))
+
+
+@composite
+@shortcut(_view)
+def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
+    """The tensor under other sizes: a view where its strides allow one, else of a copy.
+
+    >>> import undertow as ut
+    >>> ut.reshape(ut.arange(6), (3, 2)).shape
+    undertow.Size([3, 2])
+    """
+    if shape is None and are_sizes(sizes):
+        size = sizes
+    else:
+        size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
+    try:
+        array = input._array
+    except AttributeError:  # an array; asking first would cost every call 40 ns
+        return reshape(as_operand("reshape", "input", input), size)
+    if array.flags.c_contiguous or array.ndim != input.ndim or is_viewable(array.shape, array.strides, size):
+        try:
+            return _view(input, size)
+        except IncompatibleViewError:
+            pass  # a batch of examples: its array has a dimension more, and only its rule knows which
+    return _unsafe_view(clone(input, contiguous_format), size)
+
+
+@composite
+def reshape_as(input: Any, other: Any) -> Any:
+    return reshape(input, tuple(other.shape))
+
+
+@composite
+@shortcut(_view)
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
+    input = as_operand("flatten", "input", input)
+    ndim = input.ndim
+    start, end = wrap_dim(start_dim, ndim), wrap_dim(end_dim, ndim)
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if ndim and start == end:
+        return input
+    sizes = tuple(input.shape)
+    return reshape(input, (*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]))
+
+
+@composite
+def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
+    """The tensor with dimension `dim` split into several; one size may be -1."""
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"unflatten(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
+    dim = wrap_dim(dim, input.ndim)
+    sizes = ints(tuple(sizes))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    shape = tuple(input.shape)
+    try:
+        split = infer_sizes(sizes, shape[dim])
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({shape[dim]}) in the input tensor"
+        ) from error
+    return view(input, (*shape[:dim], *split, *shape[dim + 1 :]))
+
+
+@composite
+def ravel(input: Any) -> Any:
+    """All elements in one dimension."""
+    return view(contiguous(input), -1)
+
+
+adapter("reshape")(lambda x, shape: reshape(x, shape))
+adapter("ravel")(ravel)
+
+
+# ---- at least so many dimensions
+
+
+def on_each(one: Any) -> Any:
+    """A function of one tensor that also takes several, or a sequence of them."""
+
+    def several(*tensors: Any) -> Any:
+        listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+        given = [as_operand(one.__name__, "tensors", t) for t in (tensors[0] if listed else tensors)]
+        return tuple([one(t) for t in given]) if listed or len(tensors) != 1 else one(given[0])
+
+    several.__name__ = several.__qualname__ = one.__name__
+    several.__doc__ = one.__doc__
+    return composite(several)
+
+
+@on_each
+def atleast_1d(tensor: Any) -> Any:
+    """The tensor (or each of several), with one dimension if it had none."""
+    return tensor if tensor.ndim else view(tensor, 1)
+
+
+@on_each
+def atleast_2d(tensor: Any) -> Any:
+    """The tensor (or each of several), with dimensions of size 1 put in front until there are two."""
+    if tensor.ndim == 0:
+        return view(tensor, 1, 1)
+    return unsqueeze(tensor, 0) if tensor.ndim == 1 else tensor
+
+
+@on_each
+def atleast_3d(tensor: Any) -> Any:
+    """The tensor (or each of several), with dimensions of size 1 put around until there are three."""
+    if tensor.ndim == 0:
+        return view(tensor, 1, 1, 1)
+    if tensor.ndim == 1:
+        return unsqueeze(unsqueeze(tensor, 0), 2)
+    return unsqueeze(tensor, 2) if tensor.ndim == 2 else tensor

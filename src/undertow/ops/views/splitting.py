@@ -1,0 +1,274 @@
+"""One tensor as several: views, and copies of parts that may be changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from undertow.backend import ArrayNamespace, dtypes
+from undertow.compiled import twin
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import type_name
+from undertow.ops.arguments.sizes import ints
+from undertow.ops.declare import REGISTRY, adapter, composite, primitive
+from undertow.ops.declare import view as declare_view
+from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.dimensions import EVERYTHING, at
+from undertow.ops.views.slices import slice_
+from undertow.tensor import Tensor
+
+# zeros like part of a gradient, for rules: in place of what did not arrive
+ArrayNamespace.define("zeros_of", lambda xp, like, shape: xp.zeros(shape, like.dtype))
+adapter("zeros_of")(lambda like, shape: REGISTRY["_zeros_for"].function(like, shape))
+
+
+def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*shape[:dim], size, *shape[dim + 1 :])
+
+
+# ---- one by one
+
+
+@twin
+def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
+    if not input.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    dim = wrap_dim(dim, input.ndim)
+    return tuple([input[at(dim, k)] for k in range(input.shape[dim])])
+
+
+def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
+    known = next(part for part in g if part is not None)
+    return xp.stack([xp.zeros_of(known, known.shape) if part is None else part for part in g], dim)
+
+
+unbind = declare_view(
+    "unbind", forward=unbind_array, vjp={"input": stack_gradients}, batch=shifted(dims=(1,)), outputs="list"
+)
+
+
+# ---- along a dimension
+
+
+@twin
+def cut_evenly(xp: Any, input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
+    if not input.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, input.ndim)
+    length = input.shape[dim]
+    if split_size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+    if split_size == 0 and length:
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
+    lead = (EVERYTHING,) * dim
+    starts = range(0, length or 1, split_size or 1)
+    return tuple([input[(*lead, slice(start, start + split_size))] for start in starts])
+
+
+def checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
+    if not input.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, input.ndim)
+    if any(n < 0 for n in sizes):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(sizes)}"
+        )
+    if sum(sizes) != input.shape[dim]:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {input.shape[dim]} (input tensor's "
+            f"size at dimension {dim}), but got split_sizes={list(sizes)}"
+        )
+    return sizes
+
+
+def cut(input: Any, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+    lead = (EVERYTHING,) * wrap_dim(dim, input.ndim)
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(input[(*lead, slice(start, start + size))])
+        start += size
+    return tuple(parts)
+
+
+def join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Any:
+    known = next(part for part in g if part is not None)
+    dim = wrap_dim(dim, len(input_shape))
+    whole = [
+        xp.zeros_of(known, resized(input_shape, dim, n)) if part is None else part
+        for part, n in zip(g, sizes, strict=True)
+    ]
+    return xp.concatenate(whole, dim)
+
+
+def even_split_gradient(xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Any:
+    length = input_shape[dim]
+    sizes = [min(split_size, length - k * split_size) for k in range(len(g))]
+    return join_gradients(xp, g, input_shape, sizes, dim)
+
+
+def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([part.copy() for part in parts])
+
+
+_split = declare_view(
+    "_split",
+    forward=cut_evenly,
+    vjp={"input": even_split_gradient},
+    batch=shifted(dims=(2,)),
+    outputs="list",
+)
+
+_split_with_sizes = declare_view(
+    "_split_with_sizes",
+    forward=lambda xp, input, split_sizes, dim=0: cut(input, checked_sizes(input, split_sizes, dim), dim),
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
+    batch=shifted(dims=(2,)),
+    outputs="list",
+)
+
+# PyTorch's unsafe forms share memory and trust the caller. Here the parts are copies: as usable, and safe.
+unsafe_split = primitive(
+    "unsafe_split",
+    forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(xp, input, split_size, dim)),
+    vjp={"input": even_split_gradient},
+    jvp=LINEAR,
+    batch=shifted(dims=(2,)),
+    outputs="list",
+)
+
+_unsafe_split_with_sizes = primitive(
+    "_unsafe_split_with_sizes",
+    forward=lambda xp, input, split_sizes, dim=0: copied(cut(input, checked_sizes(input, split_sizes, dim), dim)),
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
+    jvp=LINEAR,
+    batch=shifted(dims=(2,)),
+    outputs="list",
+)
+
+
+@composite
+@shortcut(_split, _split_with_sizes)
+def split(
+    input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+) -> tuple[Any, ...]:
+    """Views of the tensor along `dim`: of one size (the last perhaps smaller), or of the sizes listed.
+
+    >>> import undertow as ut
+    >>> [tuple(part.shape) for part in ut.split(ut.zeros(5), 2)]
+    [(2,), (2,), (1,)]
+    """
+    dim = dim if axis is None else axis
+    if isinstance(split_size_or_sections, (list, tuple)):
+        return _split_with_sizes(input, ints((split_size_or_sections,)), dim)
+    return _split(input, split_size_or_sections, dim)
+
+
+@composite
+def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    return _split_with_sizes(input, ints((split_sizes,)), dim)
+
+
+@composite
+def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """`split_with_sizes`, but each part has memory of its own."""
+    return _unsafe_split_with_sizes(input, ints((split_sizes,)), dim)
+
+
+@composite
+@shortcut(_split)
+def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
+    """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
+    return chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
+
+
+@composite
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """`chunk`, but each part has memory of its own."""
+    return chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
+
+
+def chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+    if not input.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    length = input.shape[wrap_dim(dim, input.ndim)]
+    if not length:
+        return with_sizes(input, (0,) * chunks, dim)
+    return evenly(input, -(-length // chunks), dim)
+
+
+@composite
+def tensor_split(
+    input: Any, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+) -> tuple[Any, ...]:
+    """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts."""
+    dim = dim if axis is None else axis
+    if not input.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = wrap_dim(dim, input.ndim)
+    bounds = cutting_points(indices_or_sections, input.shape[dim])
+    return tuple([slice_(input, dim, start, end, 1) for start, end in pairwise(bounds)])
+
+
+def cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
+    """Where the parts begin, and None for the end."""
+    if isinstance(indices_or_sections, Tensor):
+        if indices_or_sections.dtype != dtypes.int64:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+                f"{type_name(indices_or_sections)}"
+            )
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
+                f"but got a tensor with {indices_or_sections.ndim} dims"
+            )
+        indices_or_sections = indices_or_sections._array.tolist()
+    if isinstance(indices_or_sections, Sequence):
+        return [0, *indices_or_sections, None]
+    if isinstance(indices_or_sections, float):
+        raise TypeError(f"tensor_split(): the number of sections must be an int, but got {indices_or_sections}")
+    sections = int(indices_or_sections)
+    if sections <= 0:
+        raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    small, larger = divmod(length, sections)
+    return [k * small + min(k, larger) for k in range(sections)] + [None]
+
+
+def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: int) -> tuple[Any, ...]:
+    if input.ndim < least:
+        raise RuntimeError(
+            f"undertow.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+            f"{input.ndim} dimensions!"
+        )
+    if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or input.shape[dim] % indices_or_sections):
+        raise RuntimeError(
+            f"undertow.{name} attempted to split along dimension {dim}, but the size of the dimension "
+            f"{input.shape[dim]} is not divisible by the split_size {indices_or_sections}!"
+        )
+    return tensor_split(input, indices_or_sections, dim)
+
+
+@composite
+def hsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+    """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
+    return split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
+
+
+@composite
+def vsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+    """`tensor_split` along rows (dimension 0), into equal parts."""
+    return split_at(input, indices_or_sections, 0, "vsplit", 2)
+
+
+@composite
+def dsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+    """`tensor_split` along depth (dimension 2), into equal parts."""
+    return split_at(input, indices_or_sections, 2, "dsplit", 3)
+
+
+adapter("split")(tensor_split)

@@ -1,0 +1,407 @@
+"""From tensors to Python and NumPy values, and what a tensor says about its memory.
+
+Plain functions with the tensor first; `methods.py` makes them methods. Conversions that give another tensor, and so
+have a derivative, are operations: see ops/create/to_dtype_and_device.py.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from undertow.backend import cpu, dtypes
+from undertow.errors import warn_once
+from undertow.modes import current
+from undertow.tensor.memory import Storage, byte_offset, memory_of
+from undertow.tensor.metadata import Size
+from undertow.tensor.tensor import Tensor, current_edge
+
+
+class memory_format:
+    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ..."""
+
+    __slots__ = ("dims", "name", "order")
+
+    def __init__(self, name: str, order: str, dims: tuple[int, ...] | None = None) -> None:
+        self.name = name
+        self.order = order  # NumPy's letter for it
+        self.dims = dims  # the dimensions from the outermost to the innermost, where that is not their own order
+
+    def __repr__(self) -> str:
+        return f"undertow.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format = memory_format("contiguous_format", "C")
+preserve_format = memory_format("preserve_format", "K")
+channels_last = memory_format("channels_last", "C", (0, 2, 3, 1))
+channels_last_3d = memory_format("channels_last_3d", "C", (0, 2, 3, 4, 1))
+
+
+def as_memory_format(format: memory_format | None) -> memory_format:
+    """The format; None keeps the order there is."""
+    if format is None:
+        return preserve_format
+    if not isinstance(format, memory_format):
+        raise TypeError(
+            "memory_format must be one of undertow.contiguous_format, preserve_format, channels_last and "
+            f"channels_last_3d, got {format!r}"
+        )
+    return format
+
+
+def is_laid_out(array: Any, format: memory_format | None) -> bool:
+    """Whether the array's elements lie in the order of the format."""
+    format = as_memory_format(format)
+    if format.dims is None:
+        return format.order == "K" or bool(array.flags.c_contiguous)
+    return array.ndim == len(format.dims) and bool(array.transpose(format.dims).flags.c_contiguous)
+
+
+def copy_laid_out(array: Any, format: memory_format | None) -> Any:
+    """A copy of the array whose elements lie in the order of the format."""
+    format = as_memory_format(format)
+    if format.dims is None:
+        return made_in_order(array, format.order, lambda source, order: source.copy(order=order))
+    if array.ndim != len(format.dims):
+        raise RuntimeError(
+            f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
+        )
+    inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
+    return array.transpose(format.dims).copy(order="C").transpose(inverse)
+
+
+def made_in_order(array: Any, order: str, make: Callable[[Any, str], Any]) -> Any:
+    """`make(array, order)`, but for order "K" (as it is) an expanded dimension is nested where it stands.
+
+    NumPy nests dimensions of stride 0 innermost; then a copy of an expanded tensor is contiguous in none of its views.
+    """
+    if order != "K" or 0 not in array.strides:
+        return make(array, order)
+    dims = nesting(array.shape, array.strides)
+    return make(array.transpose(dims), "C").transpose(sorted(range(array.ndim), key=dims.__getitem__))
+
+
+def nesting(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """The dimensions from the outermost to the innermost: by stride, those of stride 0 beside their neighbours."""
+    dims: list[int] = []
+    for dim in range(len(shape) - 1, -1, -1):
+        place = 0
+        for k, inner in enumerate(dims):
+            if strides[dim] and strides[inner]:
+                if (strides[dim], shape[dim]) >= (strides[inner], shape[inner]):
+                    break
+                place = k + 1
+        dims.insert(place, dim)
+    return dims
+
+
+# ---- to Python numbers
+
+
+def item(self: Tensor) -> Any:
+    """The single element as a Python number; no gradient flows through it.
+
+    >>> import undertow as ut
+    >>> ut.tensor([2.5]).item()
+    2.5
+    """
+    if self._array.size != 1:
+        raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
+    return self._array.item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+    return self._array.tolist()
+
+
+def python_number(self: Tensor, complex_: bool = False) -> Any:
+    """The single element, for `float(t)` and its kin: a real number unless `complex_`."""
+    if self._array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    if current_edge(self) is not None:
+        warn_once(
+            "scalar-of-tensor-that-requires-grad",
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+            "Consider using tensor.detach() first.",
+        )
+    number = self._array.item()
+    if not complex_ and isinstance(number, complex):
+        if number.imag:
+            raise RuntimeError(
+                f"value cannot be converted to type double without overflow: {number} has an imaginary part. "
+                "Use complex(tensor), or tensor.real."
+            )
+        return number.real
+    return number
+
+
+def to_bool(self: Tensor) -> bool:
+    """`bool(tensor)`, of a single element."""
+    size = self._array.size
+    if size != 1:
+        what = "no values" if size == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(self._array.item())
+
+
+def to_int(self: Tensor) -> int:
+    """`int(tensor)`; ValueError for NaN, OverflowError for infinity."""
+    return int(python_number(self))
+
+
+def to_float(self: Tensor) -> float:
+    """`float(tensor)`."""
+    return float(python_number(self))
+
+
+def to_complex(self: Tensor) -> complex:
+    """`complex(tensor)`."""
+    return complex(python_number(self, complex_=True))
+
+
+def to_index(self: Tensor) -> int:
+    """What makes `values[tensor]` and `range(tensor)` work: an integer of a single element."""
+    if self._array.size != 1 or self._array.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self._array.item())
+
+
+# ---- to arrays
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """The tensor as a NumPy array that shares its memory.
+
+    force  allow tensors that require grad: their history is left behind
+    """
+    if not force and current().grad_enabled and current_edge(self) is not None:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self._xp.device.type != "cpu":
+        if force:
+            return cpu.take_over(self._array)
+        raise TypeError(
+            f"can't convert {self._xp.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
+        )
+    return self._array.view()  # a view, so that setting its shape cannot change the tensor's
+
+
+# ---- as a container
+
+
+def length(self: Tensor) -> int:
+    """`len(tensor)`: the size of the first dimension."""
+    if self._array.ndim == 0:
+        raise TypeError("len() of a 0-d tensor")
+    return int(self._array.shape[0])
+
+
+def contains(self: Tensor, element: Any) -> bool:
+    """`element in tensor`: whether any element (after broadcasting) is equal to it."""
+    if not isinstance(element, (Tensor, bool, int, float, complex, self._xp.generic)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+    return bool((self._array == (element._array if isinstance(element, Tensor) else element)).any())
+
+
+# ---- shape and memory
+
+
+def pick(values: tuple[int, ...], dim: Any) -> int:
+    """The entry for a dimension that may be negative."""
+    try:
+        dim = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}") from None
+    ndim = len(values)
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
+    return int(values[dim])
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or its entry for one dimension."""
+    return Size(self._array.shape) if dim is None else pick(self._array.shape, dim)
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """How many elements to move in memory for one step along each dimension, or along one."""
+    strides = element_strides(self._array)
+    return strides if dim is None else pick(strides, dim)
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """The strides in elements. NumPy gives 0 to dimensions of size 1 that it adds; PyTorch what the next one spans."""
+    strides, span = [], 1
+    for n, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
+        step = span if stride == 0 and (n == 1 or not array.size) else stride // array.itemsize
+        strides.append(step)
+        span = max(n, 1) * step
+    return tuple(strides[::-1])
+
+
+def storage_offset(self: Tensor) -> int:
+    """How many elements the first one lies behind the start of the memory that the tensor shows a part of."""
+    return byte_offset(self._xp, self._array) // int(self._array.itemsize)
+
+
+def storage(self: Tensor) -> Storage:
+    """The memory that the tensor lies in, in elements of its dtype."""
+    return Storage(self._xp, memory_of(self._xp, self._array))
+
+
+def untyped_storage(self: Tensor) -> Storage:
+    """The memory that the tensor lies in, in bytes.
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(2, 3)
+    >>> x[1].untyped_storage().data_ptr() == x.data_ptr()
+    True
+    """
+    return storage(self).untyped()
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors show the same memory in the same way."""
+    mine, other = self._array, tensor._array
+    same = mine.shape == other.shape and mine.strides == other.strides and mine.dtype == other.dtype
+    return bool(same and mine.size and mine.ctypes.data == other.ctypes.data)
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element; 0 for a tensor without elements."""
+    return int(self._array.ctypes.data) if self._array.size else 0
+
+
+def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
+    """Whether the elements lie in memory without gaps, in the order of the dimensions (or of the format)."""
+    return is_laid_out(self._array, memory_format)
+
+
+def dim(self: Tensor) -> int:
+    """The number of dimensions."""
+    return int(self._array.ndim)
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return int(self._array.size)
+
+
+def element_size(self: Tensor) -> int:
+    """The number of bytes of one element."""
+    return int(self._array.itemsize)
+
+
+def nbytes(self: Tensor) -> int:
+    """The number of bytes of all elements."""
+    return int(self._array.nbytes)
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether both tensors have the same shape."""
+    return bool(self._array.shape == other._array.shape)
+
+
+# ---- kinds
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a real floating-point one."""
+    return dtypes.is_floating(input._array.dtype)
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return bool(input._array.dtype.kind == "c")
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input._array.dtype.kind in "ifcV"
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether `obj` is an undertow Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def type_name(self: Tensor) -> str:
+    """The legacy name of the tensor's type: 'undertow.FloatTensor'."""
+    return "undertow." + dtypes.TENSOR_TYPE_NAMES[self._array.dtype]
+
+
+def get_device(self: Tensor) -> int:
+    """The number of the device; -1 on the CPU."""
+    index = self._xp.device.index
+    return -1 if self._xp.device.type == "cpu" or index is None else int(index)
+
+
+# ---- to methods
+
+
+def is_on(kind: str) -> property:
+    """`is_cpu`, `is_cuda`: whether the tensor's device is of this kind."""
+    return property(lambda self: self.device.type == kind)
+
+
+#: kinds of tensors that there are none of here
+NEVER = property(lambda self: False)
+
+#: attribute -> function or property; `methods.py` puts them on Tensor
+METHODS: dict[str, Any] = {
+    "__bool__": to_bool,
+    "__complex__": to_complex,
+    "__contains__": contains,
+    "__float__": to_float,
+    "__hash__": object.__hash__,  # by identity, because `==` compares elements
+    "__index__": to_index,
+    "__int__": to_int,
+    "__len__": length,
+    "data_ptr": data_ptr,
+    "dim": dim,
+    "element_size": element_size,
+    "get_device": get_device,
+    "is_complex": is_complex,
+    "is_contiguous": is_contiguous,
+    "is_cpu": is_on("cpu"),
+    "is_cuda": is_on("cuda"),
+    "is_distributed": lambda self: False,
+    "is_floating_point": is_floating_point,
+    "is_ipu": NEVER,
+    "is_maia": NEVER,
+    "is_meta": NEVER,
+    "is_mkldnn": NEVER,
+    "is_mps": NEVER,
+    "is_mtia": NEVER,
+    "is_nested": NEVER,
+    "is_nonzero": to_bool,
+    "is_pinned": lambda self, device=None: False,  # pages that no GPU copies from
+    "is_quantized": NEVER,
+    "is_same_size": is_same_size,
+    "is_set_to": is_set_to,
+    "is_signed": is_signed,
+    "is_vulkan": NEVER,
+    "is_xla": NEVER,
+    "is_xpu": NEVER,
+    "item": item,
+    "itemsize": property(element_size),
+    "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None
+    "nbytes": property(nbytes),
+    "ndimension": dim,
+    "nelement": numel,
+    "numel": numel,
+    "numpy": numpy,
+    "size": size,
+    "storage": storage,
+    "storage_offset": storage_offset,
+    "stride": stride,
+    "tolist": tolist,
+    "untyped_storage": untyped_storage,
+}

@@ -1,0 +1,128 @@
+"""PyTorch's places for layers: `nn.modules.batchnorm._BatchNorm`, `nn.modules.conv.Conv2d` and so on.
+
+Programs name them to ask what a layer is, or to import it. The base classes have the names that PyTorch gives them.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from undertow.nn import module
+from undertow.nn.layers import (
+    activations,
+    adaptive_softmax,
+    containers,
+    conv,
+    distances,
+    dropout,
+    embedding,
+    fractional_pooling,
+    linear,
+    losses,
+    multihead_attention,
+    normalization,
+    pooling,
+    rnn,
+    rnn_cells,
+    shape,
+    transformer,
+)
+from undertow.nn.layers import (
+    lazy as lazy_layers,
+)
+from undertow.nn.module import calling, lazy_parameters, state_dict
+
+#: where the layers are
+FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, dropout, embedding, fractional_pooling,
+         lazy_layers, linear, losses, module, multihead_attention, normalization, pooling, rnn, shape,
+         transformer)  # fmt: skip
+FOUND: dict[str, Any] = {name: value for file in FILES for name, value in vars(file).items()}
+
+
+def repeated(n: int) -> Any:
+    """A function that makes a tuple of `n` of a number, and a tuple of anything that has several."""
+
+    def parse(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if hasattr(x, "__iter__") else (x,) * n
+
+    return parse
+
+
+#: place -> layers that are also in `nn`
+LAYERS = {
+    "activation": "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
+    "MultiheadAttention PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink "
+    "Softsign Tanh Tanhshrink Threshold",
+    "adaptive": "AdaptiveLogSoftmaxWithLoss",
+    "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d",
+    "channelshuffle": "ChannelShuffle",
+    "container": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
+    "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d",
+    "distance": "CosineSimilarity PairwiseDistance",
+    "dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
+    "flatten": "Flatten Unflatten",
+    "fold": "Fold Unfold",
+    "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d "
+    "LazyInstanceNorm3d",
+    "lazy": "",
+    "linear": "Bilinear Identity LazyLinear Linear",
+    "loss": "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss "
+    "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss "
+    "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss PoissonNLLLoss SmoothL1Loss "
+    "SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss",
+    "module": "Module",
+    "normalization": "GroupNorm LayerNorm LocalResponseNorm RMSNorm",
+    "padding": " ".join(f"{kind}Pad{n}d" for kind in ("Circular", "Constant", "Reflection", "Replication", "Zero")
+                        for n in (1, 2, 3)),
+    "pixelshuffle": "PixelShuffle PixelUnshuffle",
+    "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+    "AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d "
+    "LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d",
+    "rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
+    "sparse": "Embedding EmbeddingBag",
+    "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
+    "upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
+    "utils": "",
+}  # fmt: skip
+
+#: place -> what is there and nowhere else
+OTHERS: dict[str, dict[str, Any]] = {
+    "batchnorm": {"_BatchNorm": normalization.BatchNorm, "_NormBase": normalization.ChannelNorm},
+    "container": {"_addindent": module.indented},
+    "conv": {"_ConvNd": conv.Convolution, "_ConvTransposeNd": conv.TransposedConvolution},
+    "dropout": {"_DropoutNd": dropout.AnyDropout},
+    "instancenorm": {"_InstanceNorm": normalization.InstanceNorm},
+    "lazy": {"LazyModuleMixin": lazy_parameters.LazyModuleMixin},
+    "loss": {"_Loss": losses.Loss, "_WeightedLoss": losses.WeightedLoss},
+    "module": {
+        "_IncompatibleKeys": state_dict.IncompatibleKeys,
+        "register_module_forward_pre_hook": calling.register_module_forward_pre_hook,
+        "register_module_forward_hook": calling.register_module_forward_hook,
+        "register_module_full_backward_pre_hook": calling.register_module_full_backward_pre_hook,
+        "register_module_full_backward_hook": calling.register_module_full_backward_hook,
+        "register_module_backward_hook": calling.register_module_backward_hook,
+    },
+    "pooling": {"_MaxPoolNd": pooling.MaxPool, "_MaxUnpoolNd": pooling.MaxUnpool, "_LPPoolNd": pooling.LPPool},
+    "utils": {
+        **{name: repeated(n) for n, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)},
+        "_ntuple": lambda n, name="parse": repeated(n),
+        "consume_prefix_in_state_dict_if_present": state_dict.consume_prefix_in_state_dict_if_present,
+    },
+}
+
+
+def place(name: str) -> ModuleType:
+    """A module of this name, which can be imported as if it were a file."""
+    made = ModuleType(f"{__name__}.{name}", f"PyTorch's `torch.nn.modules.{name}`: layers of `undertow.nn`.")
+    made.__dict__.update({layer: FOUND[layer] for layer in LAYERS[name].split()})
+    made.__dict__.update(OTHERS.get(name, {}))
+    sys.modules[made.__name__] = made
+    return made
+
+
+PLACES = {name: place(name) for name in LAYERS}
+globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
+globals().update(PLACES)

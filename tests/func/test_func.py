@@ -1,0 +1,162 @@
+"""undertow.func: transformations nested in each other, as PyTorch's; trees; complex numbers; identities."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow import func, pytree
+
+# what PyTorch says of its own parts when forward mode is first used
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+RNG = np.random.default_rng(1)
+X, W = RNG.standard_normal((4, 3)), RNG.standard_normal((3, 2))
+
+
+def f(x: Any, w: Any) -> Any:
+    return ((x @ w).tanh() * x[:2].exp()).sum()
+
+
+def g(x: Any, w: Any) -> Any:
+    return {"a": (x @ w).sin(), "b": x * w[:, 0]}
+
+
+def inner_product(a: Any, b: Any) -> Any:
+    return (a * b.sin()).sum()
+
+
+NESTED = {
+    "grad": lambda F, x, w: F.grad(f, (0, 1))(x[0], w),
+    "grad_and_value": lambda F, x, w: F.grad_and_value(f)(x[0], w),
+    "aux": lambda F, x, w: F.grad(lambda a: (f(a, w), a * 2), has_aux=True)(x[0]),
+    "vmap grad": lambda F, x, w: F.vmap(F.grad(f, (0, 1)), (0, None))(x, w),
+    "grad vmap": lambda F, x, w: F.grad(lambda b: F.vmap(f, (0, None))(x, b).sum())(w),
+    "grad grad": lambda F, x, w: F.grad(lambda a: (F.grad(f)(a, w) ** 2).sum())(x[0]),
+    "vmap vmap grad": lambda F, x, w: F.vmap(F.vmap(F.grad(inner_product), (None, 0)), (0, None))(x, x),
+    "jacrev": lambda F, x, w: F.jacrev(g, (0, 1))(x[0], w),
+    "jacfwd": lambda F, x, w: F.jacfwd(g, (0, 1))(x[0], w),
+    "jacrev chunks": lambda F, x, w: F.jacrev(g, chunk_size=1)(x[0], w),
+    "vmap jacrev": lambda F, x, w: F.vmap(F.jacrev(g), (0, None))(x, w),
+    "vmap jacfwd": lambda F, x, w: F.vmap(F.jacfwd(g), (0, None))(x, w),
+    "hessian": lambda F, x, w: F.hessian(f, (0, 1))(x[0], w),
+    "vmap hessian": lambda F, x, w: F.vmap(F.hessian(f), (0, None))(x, w),
+    "jacrev jacrev": lambda F, x, w: F.jacrev(F.jacrev(f))(x[0], w),
+    "jacfwd jacfwd": lambda F, x, w: F.jacfwd(F.jacfwd(f))(x[0], w),
+    "jacrev jacfwd": lambda F, x, w: F.jacrev(F.jacfwd(f))(x[0], w),
+    "jacfwd jacrev jacfwd": lambda F, x, w: F.jacfwd(F.jacrev(F.jacfwd(f)))(x[0], w),
+    "jvp": lambda F, x, w: F.jvp(lambda a: g(a, w), (x[0],), (x[1],)),
+    "jvp grad": lambda F, x, w: F.jvp(lambda a: F.grad(f)(a, w), (x[0],), (x[1],)),
+    "grad jvp": lambda F, x, w: F.grad(lambda a: F.jvp(lambda b: f(b, w), (a,), (x[1],))[1])(x[0]),
+    "vmap jvp grad": lambda F, x, w: F.vmap(lambda a, t: F.jvp(lambda b: F.grad(f)(b, w), (a,), (t,)))(x, x),
+    "jvp vmap": lambda F, x, w: F.jvp(lambda a: F.vmap(lambda r: f(r, w))(a), (x,), (x,)),
+    "vjp": lambda F, x, w: F.vjp(lambda a: (a @ w).sin(), x[0])[1](x[0][:2])[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_as_in_pytorch(torch: ModuleType, name: str) -> None:
+    found = NESTED[name](func, ut.tensor(X), ut.tensor(W))
+    wanted = NESTED[name](torch.func, torch.tensor(X), torch.tensor(W))
+    leaves, spec = pytree.flatten(found)
+    expected, other = pytree.flatten(wanted)
+    assert repr(spec) == repr(other)
+    for got, array in zip(leaves, expected, strict=True):
+        assert not got.requires_grad
+        np.testing.assert_allclose(got.numpy(), array.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_reach_tensors_outside() -> None:
+    w = ut.tensor(W, requires_grad=True)
+    func.grad(f)(ut.tensor(X)[0], w).sum().backward()
+    (wanted,) = ut.autograd.grad(func.grad(f)(ut.tensor(X)[0], w).sum(), w)
+    assert abs(w.grad).sum() > 0 and np.array_equal(w.grad.numpy(), wanted.numpy())
+    with ut.no_grad():
+        assert not func.grad(f)(ut.tensor(X)[0], w).requires_grad
+
+
+def test_inner_derivatives_do_not_mix_with_outer_ones() -> None:
+    one = ut.tensor(1.0)
+    assert func.grad(lambda a: a * func.grad(lambda b: a + b)(one))(one).item() == 1.0
+    slope = func.jvp(lambda a: a * func.jvp(lambda b: a + b, (one,), (one,))[1], (one,), (one,))[1]
+    assert slope.item() == 1.0
+
+
+def test_values_and_gradients_of_trees() -> None:
+    params = {"w": ut.tensor(W), "b": [ut.zeros(2, dtype=ut.float64)]}
+    x = ut.tensor(X)
+
+    def loss(p: Any) -> Any:
+        return ((x @ p["w"] + p["b"][0]) ** 2).sum()
+
+    value, found = func.value_and_grad(loss)(params)
+    assert value.item() == pytest.approx(((X @ W) ** 2).sum())
+    np.testing.assert_allclose(found["w"].numpy(), 2 * X.T @ (X @ W))
+    np.testing.assert_allclose(found["b"][0].numpy(), 2 * (X @ W).sum(0))
+
+
+def test_per_sample_gradients_sum_to_the_gradient() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return f(x, w)
+
+    rows = func.per_sample_grad(loss)(ut.tensor(W), ut.tensor(X))
+    total = func.grad(lambda w: ut.vmap(loss, (None, 0))(w, ut.tensor(X)).sum())(ut.tensor(W))
+    assert rows.shape == (4, 3, 2)
+    np.testing.assert_allclose(rows.numpy().sum(0), total.numpy())
+
+
+def test_linearize_and_vjp_can_be_called_again() -> None:
+    calls = []
+
+    def counted(x: Any) -> Any:
+        calls.append(1)
+        return (x @ ut.tensor(W)).sin()
+
+    x, t, c = ut.tensor(X[0]), ut.tensor(X[1]), ut.tensor(X[2, :2])
+    output, push = func.linearize(counted, x)
+    same, pull = func.vjp(counted, x)
+    assert output.tolist() == same.tolist()
+    for scale in (1.0, 2.0):
+        forward, (reverse,) = push(t * scale), pull(c)
+        assert (forward * c).sum().item() == pytest.approx(scale * (reverse * t).sum().item())
+    assert len(calls) == 2
+    np.testing.assert_allclose(push(t).numpy(), func.jvp(counted, (x,), (t,))[1].numpy())
+
+
+@pytest.mark.parametrize("transform", [func.jacrev, func.jacfwd])
+def test_complex_jacobians(transform: Any) -> None:
+    z = ut.tensor(X[0] + 1j * X[1])
+    w = ut.tensor(W + 0j)
+    holomorphic = transform(lambda a: (a @ w).exp())(z).numpy()
+    np.testing.assert_allclose(holomorphic, np.exp((X[0] + 1j * X[1]) @ W)[:, None] * W.T)
+    real = transform(lambda a: (a * a.conj()).real)(z).numpy()
+    np.testing.assert_allclose(real, np.diag(2 * z.numpy()))
+    into = transform(lambda a: a * (1 + 2j))(ut.tensor(X[0])).numpy()
+    np.testing.assert_allclose(into, np.eye(3) * (1 + 2j))
+    with pytest.raises(RuntimeError, match="not holomorphic"):
+        transform(lambda a: a.conj())(z)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: func.grad(lambda a: a)(x), "to return a scalar tensor, got tensor with 1 dims"),
+        (lambda x: func.grad(lambda a: 3)(x), "Expected f\\(\\*args\\) to return a tensor, got"),
+        (lambda x: func.grad(lambda a: a.sum(), has_aux=True)(x), "output of function f should be a tuple"),
+        (lambda x: func.grad(ut.sum, 1)(x), "Got argnum=1, but only 1 positional inputs"),
+        (lambda x: func.grad(ut.sum, ())(x), "argnums must be non-empty"),
+        (lambda x: func.grad(ut.sum, (0, -1))(x), "argnums elements must be unique"),
+        (lambda x: func.jvp(ut.sin, x, x), "Expected primals to be a tuple"),
+        (lambda x: func.jvp(ut.sin, (x,), (x, x)), "same python structure"),
+        (lambda x: func.jvp(lambda a: ut.ones(2), (x,), (x,), strict=True), "The output of f is independent"),
+        (lambda x: func.vjp(ut.sin, x)[1]({"a": x}), "Expected pytree structure of cotangents"),
+        (lambda x: func.linearize(ut.sin, x)[1](ut.ones(2)), "a tangent has shape"),
+    ],
+)
+def test_what_is_refused(call: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        call(ut.ones(3))
