@@ -1,9 +1,15 @@
 """Builds the compiled core, undertow._core. Without a C compiler it is left out, and undertow runs as pure Python."""
 
 import glob
+import sys
 
 import numpy
 from setuptools import Extension, setup
+
+sys.path.insert(0, "csrc")
+import plan_header
+
+plan_header.write()
 
 setup(
     ext_modules=[

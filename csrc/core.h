@@ -17,13 +17,12 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "plan.h"
+
 #include <fenv.h>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
-
-/* Must be COMPILED_VERSION of compiled.py: says that Python and C agree about what follows. */
-#define CORE_VERSION 5
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
@@ -112,8 +111,6 @@ int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *a
 extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 
 /* ---- pull.c */
-
-#define MOST_EDGES 8
 
 extern PyTypeObject Pull_Type;
 

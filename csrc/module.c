@@ -207,7 +207,7 @@ PyInit__core(void)
         PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
-        PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0) {
+        PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

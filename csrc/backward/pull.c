@@ -3,9 +3,7 @@
  *
  * In every other case the Python function is called that it stands in for.
  */
-#include "core.h"
-
-#define MOST_VALUES 16
+#include "call/operation.h"
 
 typedef struct {
     PyObject *name;
@@ -33,9 +31,11 @@ typedef struct {
 
 /* ---- reading the plan */
 
+/* A Rules plan. */
 static int
-read_rules(Rules *rules, PyObject *joint, PyObject *edges)
+read_rules(Rules *rules, PyObject *plan)
 {
+    PyObject *joint = FIELD(plan, RULES_JOINT), *edges = FIELD(plan, RULES_EDGES);
     if (joint != Py_None && (rules->joint = expression_new(joint)) == NULL) {
         return -1;
     }
@@ -48,37 +48,52 @@ read_rules(Rules *rules, PyObject *joint, PyObject *edges)
     return 0;
 }
 
+/* What the nodes keep: a tuple of Kept. */
 static int
-read_plan(Pull *self, PyObject *description)
+read_kept(Pull *self, PyTypeObject *node, PyObject *kept)
 {
-    PyObject *type, *kept, *joint[2], *edges[2];
-    int values;
-    if (!PyArg_ParseTuple(description, "O!O!iO!OO!Oii", &PyType_Type, &type, &PyTuple_Type, &kept, &values,
-                          &PyTuple_Type, &edges[0], &joint[0], &PyTuple_Type, &edges[1], &joint[1], &self->several,
-                          &self->only)) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kept); k++) {
+        Kept *item = &self->kept[k];
+        PyObject *plan = PyTuple_GET_ITEM(kept, k);
+        if (check_plan(plan, KEPT_SIZE) < 0) {
+            return -1;
+        }
+        PyObject *version = FIELD(plan, KEPT_VERSION);
+        item->name = Py_NewRef(FIELD(plan, KEPT_NAME));
+        item->output = int_field(plan, KEPT_OUTPUT);
+        self->kept_count++;
+        if (find_slot(node, FIELD(plan, KEPT_SLOT), &item->slot) < 0 ||
+            (version != Py_None && find_slot(node, version, &item->version) < 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* A PullPlan. */
+static int
+read_plan(Pull *self, PyObject *plan)
+{
+    if (check_plan(plan, PULL_PLAN_SIZE) < 0) {
         return -1;
     }
-    Py_ssize_t count = PyTuple_GET_SIZE(edges[0]);
-    if (PyTuple_GET_SIZE(kept) > MOST_EDGES || count > MOST_EDGES || PyTuple_GET_SIZE(edges[1]) != count ||
+    PyObject *kept = FIELD(plan, PULL_PLAN_KEPT), *node = FIELD(plan, PULL_PLAN_NODE);
+    PyObject *rules = FIELD(plan, PULL_PLAN_RULES), *recorded = FIELD(plan, PULL_PLAN_RECORDED_RULES);
+    if (check_plan(rules, RULES_SIZE) < 0 || check_plan(recorded, RULES_SIZE) < 0) {
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(FIELD(rules, RULES_EDGES));
+    int values = int_field(plan, PULL_PLAN_VALUE_COUNT);
+    if (PyTuple_GET_SIZE(kept) > MOST_EDGES || count > MOST_EDGES || !PyType_Check(node) ||
+        PyTuple_GET_SIZE(FIELD(recorded, RULES_EDGES)) != count ||
         PyTuple_GET_SIZE(kept) + values + 2 > MOST_VALUES) {
         PyErr_SetString(PyExc_ValueError, "a node has too many inputs");
         return -1;
     }
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kept); k++) {
-        Kept *item = &self->kept[k];
-        PyObject *slot, *version;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(kept, k), "UUOi", &item->name, &slot, &version, &item->output)) {
-            item->name = NULL;
-            return -1;
-        }
-        Py_INCREF(item->name);
-        self->kept_count++;
-        if (find_slot((PyTypeObject *)type, slot, &item->slot) < 0 ||
-            (version != Py_None && find_slot((PyTypeObject *)type, version, &item->version) < 0)) {
-            return -1;
-        }
-    }
-    if (read_rules(&self->rules[0], joint[0], edges[0]) < 0 || read_rules(&self->rules[1], joint[1], edges[1]) < 0) {
+    self->several = int_field(plan, PULL_PLAN_SEVERAL);
+    self->only = int_field(plan, PULL_PLAN_ONLY);
+    if (read_kept(self, (PyTypeObject *)node, kept) < 0 || read_rules(&self->rules[0], rules) < 0 ||
+        read_rules(&self->rules[1], recorded) < 0 || PyErr_Occurred()) {
         return -1;
     }
     self->value_count = values;

@@ -6,62 +6,31 @@
  */
 #include "call/operation.h"
 
-#define MOST_CONSTANTS 2
-
-/* How a form writes its result. */
-typedef struct {
-    PyObject *ufunc; /* writes it into the memory itself; NULL: the form's result is copied */
-    PyObject *constants[MOST_CONSTANTS]; /* the ufunc's arguments behind the operation's */
-    int constant_count;
-    int alpha; /* the argument that the second operand is to be multiplied by; -1: none */
-} Change;
-
 typedef struct {
     Operation operation;
     PyObject *shown; /* its name, as errors tell it */
     PyObject *check_history, *times_alpha;
-    Change changes[2];
+    PyObject *ufunc; /* writes the result into the memory itself; NULL: the form's result is copied */
+    int alpha;       /* the argument that the second operand is to be multiplied by; -1: none */
 } InPlace;
 
 /* ---- reading the plan */
 
+/* An InPlacePlan. */
 static int
-read_change(Change *change, PyObject *description)
-{
-    PyObject *ufunc, *constants;
-    if (!PyArg_ParseTuple(description, "OO!i", &ufunc, &PyTuple_Type, &constants, &change->alpha)) {
-        return -1;
-    }
-    if (PyTuple_GET_SIZE(constants) > MOST_CONSTANTS) {
-        PyErr_SetString(PyExc_ValueError, "an operation in place has too many constants");
-        return -1;
-    }
-    change->ufunc = ufunc == Py_None ? NULL : Py_NewRef(ufunc);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); k++) {
-        change->constants[change->constant_count++] = Py_NewRef(PyTuple_GET_ITEM(constants, k));
-    }
-    return 0;
-}
-
-/* (the operation's description, its name, check_history, times_alpha, how each form writes) */
-static int
-read_in_place(Operation *operation, PyObject *description)
+read_in_place(Operation *operation, PyObject *plan)
 {
     InPlace *self = (InPlace *)operation;
-    PyObject *described, *changes[2];
-    if (!PyArg_ParseTuple(description, "OUOOOO", &described, &self->shown, &self->check_history, &self->times_alpha,
-                          &changes[0], &changes[1])) {
-        self->shown = self->check_history = self->times_alpha = NULL;
+    if (check_plan(plan, IN_PLACE_PLAN_SIZE) < 0) {
         return -1;
     }
-    Py_INCREF(self->shown);
-    Py_INCREF(self->check_history);
-    Py_INCREF(self->times_alpha);
-    if (read_change(&self->changes[0], changes[0]) < 0 ||
-        (changes[1] != Py_None && read_change(&self->changes[1], changes[1]) < 0)) {
-        return -1;
-    }
-    return read_description(operation, described);
+    PyObject *ufunc = FIELD(plan, IN_PLACE_PLAN_UFUNC);
+    self->shown = Py_NewRef(FIELD(plan, IN_PLACE_PLAN_SHOWN));
+    self->check_history = Py_NewRef(FIELD(plan, IN_PLACE_PLAN_CHECK_HISTORY));
+    self->times_alpha = Py_NewRef(FIELD(plan, IN_PLACE_PLAN_TIMES_ALPHA));
+    self->ufunc = ufunc == Py_None ? NULL : Py_NewRef(ufunc);
+    self->alpha = int_field(plan, IN_PLACE_PLAN_ALPHA);
+    return PyErr_Occurred() ? -1 : read_description(operation, FIELD(plan, IN_PLACE_PLAN_OPERATION));
 }
 
 /* ---- the result */
@@ -99,21 +68,21 @@ fitting_result(const Form *form, PyObject *const *arguments)
 
 /* Let a ufunc write into the memory; -1 with an exception. */
 static int
-call_ufunc(const InPlace *self, const Change *change, PyObject *const *arguments)
+call_ufunc(const InPlace *self, PyObject *const *arguments)
 {
-    PyObject *operands[MOST_ARGUMENTS + MOST_CONSTANTS + 1], *scaled = NULL, *written;
+    PyObject *operands[MOST_ARGUMENTS + 1], *scaled = NULL, *written;
     int count = 0;
     for (int k = 0; k < self->operation.count; k++) {
         if (self->operation.inputs[k]) {
             operands[count++] = arguments[k];
         }
     }
-    if (change->alpha >= 0) {
-        PyObject *alpha = arguments[change->alpha];
+    if (self->alpha >= 0) {
+        PyObject *alpha = arguments[self->alpha];
         int is_one = PyLong_CheckExact(alpha) ? PyLong_AsLong(alpha) == 1
                                               : PyFloat_CheckExact(alpha) && PyFloat_AS_DOUBLE(alpha) == 1;
         PyErr_Clear();
-        int added = is_one ? 0 : add_multiple(change->ufunc, arguments[0], operands[1], alpha);
+        int added = is_one ? 0 : add_multiple(self->ufunc, arguments[0], operands[1], alpha);
         if (added != 0) {
             return added < 0 ? -1 : 0;
         }
@@ -125,12 +94,9 @@ call_ufunc(const InPlace *self, const Change *change, PyObject *const *arguments
             operands[1] = scaled;
         }
     }
-    int done = count == 2 && change_small(change->ufunc, (PyArrayObject *)arguments[0], operands[1]);
-    for (int k = 0; k < change->constant_count; k++) {
-        operands[count++] = change->constants[k];
-    }
+    int done = count == 2 && change_small(self->ufunc, (PyArrayObject *)arguments[0], operands[1]);
     operands[count++] = arguments[0];
-    written = done ? Py_NewRef(Py_None) : PyObject_Vectorcall(change->ufunc, operands, count, NULL);
+    written = done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
     Py_XDECREF(scaled);
     Py_XDECREF(written);
     return written == NULL ? -1 : 0;
@@ -149,15 +115,15 @@ copy_into(PyArrayObject *target, PyArrayObject *result)
 
 /* Write into the memory and count a version: the counter (borrowed). NULL without an exception: leave it to Python. */
 static PyObject *
-write_change(const InPlace *self, const Change *change, PyObject *tensor, PyObject *const *arguments,
+write_change(const InPlace *self, PyObject *tensor, PyObject *const *arguments,
              PyObject *result)
 {
-    if (change->ufunc == NULL) {
+    if (self->ufunc == NULL) {
         if (copy_into((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
             return NULL;
         }
     }
-    else if (call_ufunc(self, change, arguments) < 0) {
+    else if (call_ufunc(self, arguments) < 0) {
         if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) { /* raised after the memory was changed */
             PyObject *type, *value, *traceback;
             PyErr_Fetch(&type, &value, &traceback);
@@ -297,7 +263,7 @@ watch_output(const Form *form, PyObject *node, PyObject *counter)
 
 /* Change the tensor and record it; NULL without an exception: leave it to Python. Edges are taken over. */
 static PyObject *
-recorded_change(const InPlace *self, const Form *form, const Change *change, PyObject *state, PyObject *const *values,
+recorded_change(const InPlace *self, const Form *form, PyObject *state, PyObject *const *values,
                 PyObject *const *arguments, PyObject *result, PyObject **edges, int wanted)
 {
     PyObject *tensor = values[0];
@@ -309,7 +275,7 @@ recorded_change(const InPlace *self, const Form *form, const Change *change, PyO
     if (node == NULL) {
         return NULL;
     }
-    PyObject *counter = write_change(self, change, tensor, arguments, result);
+    PyObject *counter = write_change(self, tensor, arguments, result);
     int done = counter != NULL && watch_output(form, node, counter) == 0 && move_history(tensor, node) == 0;
     Py_DECREF(node);
     return done ? Py_NewRef(tensor) : NULL;
@@ -319,7 +285,7 @@ recorded_change(const InPlace *self, const Form *form, const Change *change, PyO
 
 /* Change the tensor, given its new value if that is not written by a ufunc. */
 static PyObject *
-apply_change(const InPlace *self, const Form *form, const Change *change, PyObject *state, PyObject *const *values,
+apply_change(const InPlace *self, const Form *form, PyObject *state, PyObject *const *values,
              PyObject *const *arguments, PyObject *result)
 {
     PyObject *edges[MOST_EDGES], *tensor = values[0], *extra = SLOT(tensor, core.t_extra);
@@ -335,11 +301,11 @@ apply_change(const InPlace *self, const Form *form, const Change *change, PyObje
         }
         recording = wanted || may_require_grad(tensor);
         if (recording && form->node != NULL) {
-            return recorded_change(self, form, change, state, values, arguments, result, edges, wanted);
+            return recorded_change(self, form, state, values, arguments, result, edges, wanted);
         }
         forget_edges(form, edges);
     }
-    if (recording || write_change(self, change, tensor, arguments, result) == NULL) {
+    if (recording || write_change(self, tensor, arguments, result) == NULL) {
         return NULL;
     }
     return Py_NewRef(tensor);
@@ -353,7 +319,6 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     PyObject *arguments[MOST_ARGUMENTS], *result = NULL, *changed = NULL;
     int is_number = is_given_number(operation, values);
     const Form *form = operation->forms[is_number];
-    const Change *change = &self->changes[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
         !find_arrays(operation, form, is_number ? operation->number : -1, values, arguments)) {
         return NULL;
@@ -361,8 +326,8 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     for (int k = 0; k < operation->count; k++) {
         Py_INCREF(arguments[k]);
     }
-    if (change->ufunc != NULL || (result = fitting_result(form, arguments)) != NULL) {
-        changed = apply_change(self, form, change, state, values, arguments, result);
+    if (self->ufunc != NULL || (result = fitting_result(form, arguments)) != NULL) {
+        changed = apply_change(self, form, state, values, arguments, result);
     }
     Py_XDECREF(result);
     for (int k = 0; k < operation->count; k++) {
@@ -425,12 +390,7 @@ in_place_dealloc(InPlace *self)
     Py_CLEAR(self->shown);
     Py_CLEAR(self->check_history);
     Py_CLEAR(self->times_alpha);
-    for (int k = 0; k < 2; k++) {
-        Py_CLEAR(self->changes[k].ufunc);
-        while (self->changes[k].constant_count > 0) {
-            Py_DECREF(self->changes[k].constants[--self->changes[k].constant_count]);
-        }
-    }
+    Py_CLEAR(self->ufunc);
     PyObject_GC_Track(self); /* as what follows expects it */
     Operation_Type.tp_dealloc((PyObject *)self);
 }

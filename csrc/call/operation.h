@@ -4,10 +4,24 @@
 
 #include "core.h"
 
-#define MOST_ARGUMENTS 12
-#define MOST_SAVED_OUTPUTS 4
+/* ---- reading plans (ops/declare/plans.py) */
 
-enum value_kind { ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS };
+#define FIELD(plan, place) PyTuple_GET_ITEM(plan, place)
+
+/* Whether it is a tuple of that size; -1 with an exception if not. */
+int check_plan(PyObject *plan, Py_ssize_t size);
+
+static inline int
+int_field(PyObject *plan, int place)
+{
+    return (int)PyLong_AsLong(FIELD(plan, place));
+}
+
+static inline unsigned
+bits_field(PyObject *plan, int place)
+{
+    return (unsigned)PyLong_AsUnsignedLong(FIELD(plan, place));
+}
 
 typedef struct {
     int argument;
@@ -22,7 +36,7 @@ typedef struct {
 } SavedOutput;
 
 typedef struct {
-    enum value_kind kind;
+    enum Fact kind;
     int argument;
     PyObject *constant;
 } Value;

@@ -198,17 +198,17 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
     for (int k = 0; params != NULL && k < form->value_count; k++) {
         const Value *value = &form->values[k];
         PyObject *found;
-        PyObject *argument = value->kind == FIXED ? NULL : arguments[value->argument];
-        if (value->kind == FIXED) {
+        PyObject *argument = value->kind == FACT_FIXED ? NULL : arguments[value->argument];
+        if (value->kind == FACT_FIXED) {
             found = Py_NewRef(value->constant);
         }
-        else if (value->kind == ITSELF || argument == Py_None) {
+        else if (value->kind == FACT_ITSELF || argument == Py_None) {
             found = Py_NewRef(argument);
         }
-        else if (value->kind == SHAPE) {
+        else if (value->kind == FACT_SHAPE) {
             found = shape_of((PyArrayObject *)argument);
         }
-        else if (value->kind == BY_COLUMNS) {
+        else if (value->kind == FACT_BY_COLUMNS) {
             PyArrayObject *array = (PyArrayObject *)argument;
             npy_intp step = PyArray_ITEMSIZE(array);
             found = PyBool_FromLong(PyArray_NDIM(array) == 2 && PyArray_STRIDE(array, 0) == step &&

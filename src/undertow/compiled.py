@@ -7,13 +7,18 @@ environment, everything runs as pure Python. The results are the same.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-#: must be CORE_VERSION of csrc/core.h
-COMPILED_VERSION = 5
+
+def _plan_version() -> str:
+    """What the core must have been built from: a hash of ops/declare/plans.py, as csrc/plan_header.py makes it."""
+    plans = Path(__file__).parent / "ops" / "declare" / "plans.py"
+    return hashlib.sha256(plans.read_bytes()).hexdigest()[:16]
 
 
 def _load() -> Any:
@@ -23,7 +28,7 @@ def _load() -> Any:
         found: Any = import_module("undertow._core")
     except ImportError:
         return None
-    if found.VERSION != COMPILED_VERSION:
+    if getattr(found, "PLAN_VERSION", None) != _plan_version():
         warnings.warn(
             "undertow's compiled core belongs to another version of its Python files, and is not used: undertow is "
             "slower than it could be. Install undertow again: python -m pip install --force-reinstall --no-deps ...",

@@ -503,11 +503,6 @@ def test_help_says_what_the_declaration_says() -> None:
     assert "no doc" not in pydoc.render_doc(ops.sin)
 
 
-def test_the_source_can_be_read() -> None:
-    source = scaled_sum().op.source()
-    assert source.startswith("def tested(input, other, factor=default_factor):")
-
-
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_tracebacks_show_where_it_happened(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_compiled:
@@ -524,9 +519,9 @@ def test_tracebacks_show_where_it_happened(is_compiled: bool, monkeypatch: pytes
         gradient(function(x := leaf([1.0])), x)
     lines = "".join(traceback.format_tb(caught.tb))
     assert "in broken" in lines
-    assert core_plan.core is not None or "rule_input(xp, g" in lines
+    assert core_plan.core is not None or "rule(xp, grad" in lines
     with pytest.raises(ZeroDivisionError) as caught:
         declare(fails, {"input": lambda xp, g: g}, name="tested_too")(leaf([1.0]))
     lines = "".join(traceback.format_tb(caught.tb))
     assert "in fails" in lines
-    assert core_plan.core is not None or "forward(_xp, input_array" in lines
+    assert core_plan.core is not None or "form.forward(xp, *arrays)" in lines

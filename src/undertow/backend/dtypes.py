@@ -11,7 +11,6 @@ Operations compute it in float32 (see ops/arguments/bfloat16.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -112,22 +111,11 @@ def has_bfloat16() -> bool:
     return find_spec("ml_dtypes") is not None
 
 
-_waiting: list[Callable[[], None]] = []
-
-
-def at_first_use(function: Callable[[], None]) -> None:
-    """Have a function called when bfloat16 is first used, if it has not been yet."""
-    if not NARROW:
-        _waiting.append(function)
-
-
 def _introduce(d: np.dtype[Any]) -> None:
     SCALAR_NAMES[d] = "BFloat16"
     TENSOR_TYPE_NAMES[d] = "BFloat16Tensor"
     _BY_KEY[d] = _BY_KEY[d.type] = d
     NARROW[:] = d, d.type
-    while _waiting:
-        _waiting.pop()()
 
 
 def is_bfloat16(d: np.dtype[Any]) -> bool:

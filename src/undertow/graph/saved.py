@@ -1,8 +1,8 @@
 """Saved values: reading them back, checking that they are what they were, and showing them to users.
 
-A compiled node keeps them in slots (the tensor and its version per saved input, the array per saved output), which is
-all an ordinary backward pass needs. A SavedTensor object per slot exists only when somebody asks for one:
-`_raw_saved_*`, custom Functions, saved-tensor hooks.
+The node of a declared operation keeps them in slots (the tensor and its version per saved input, the array per saved
+output), which is all an ordinary backward pass needs. A SavedTensor object per slot exists only when somebody asks for
+one: `_raw_saved_*`, custom Functions, saved-tensor hooks.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def raise_mutated(node: Node, argument: str, tensor: Tensor, expected: int) -> N
 
 
 def _unusual() -> Extra:
-    """An `_extra` that makes the generated code of a node call unpack_input."""
+    """An `_extra` that makes a node's `pull` call unpack_input."""
     extra = Extra()
     extra.counter = VersionCounter()
     return extra
 
 
 class Freed(tuple[()]):
-    """What a compiled node's saved slots hold once a backward pass has released them, and which pass that was.
+    """What a node's saved slots hold once a backward pass has released them, and which pass that was.
 
     It is falsy (an empty tuple is so without a Python call): a pass hands its nodes `keep`, which is True or this.
     See Note [When saved values die].
@@ -65,8 +65,8 @@ class Freed(tuple[()]):
         return "<freed>"
 
 
-class CompiledNode(Node):
-    """Base of the nodes compiled from declarations: saved values live in slots of their own, named `saved_slots`."""
+class DeclaredNode(Node):
+    """Base of the nodes of declared operations: saved values live in slots of their own, named `saved_slots`."""
 
     __slots__ = ()
 
@@ -348,7 +348,7 @@ def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
 
 def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
     """Put every saved tensor of a node that was just recorded through a pair of hooks."""
-    if isinstance(node, CompiledNode):
+    if isinstance(node, DeclaredNode):
         for key, (kind, place) in node.saved_names.items():
             if kind != "value":
                 slot = getattr(node, f"saved_{place if kind == 'input' else place[0]}")
@@ -381,7 +381,7 @@ def saved_attribute(node: Node, name: str) -> Any:
     key = name.removeprefix("_raw_saved_" if raw else "_saved_")
     if key in noted(node) and not raw:
         return noted(node)[key]
-    further = node.further_names.get(key, key) if isinstance(node, CompiledNode) else key
+    further = node.further_names.get(key, key) if isinstance(node, DeclaredNode) else key
     if not isinstance(further, str) and not raw:
         return further(node)
     key = further if further in node.saved_names else key

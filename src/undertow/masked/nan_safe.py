@@ -19,7 +19,7 @@ from undertow.backend import cpu, dtypes
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
-from undertow.graph.saved import CompiledNode
+from undertow.graph.saved import DeclaredNode
 from undertow.masked.supports import is_bilinear, is_linear, reached_by_infinities, support_of_result
 from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY
@@ -137,14 +137,14 @@ class SafePass(Interceptor, Watch):
     def before(self, node: Node, grads: list[Any]) -> None:
         inner = node.node if type(node) is CopySlices else node
         self.choosing, self.overwriting = inner.op_name in CHOOSING, inner.op_name in OVERWRITING
-        self.declared = isinstance(inner, CompiledNode)
-        self.constants = constants_of(inner) if isinstance(inner, CompiledNode) else []
+        self.declared = isinstance(inner, DeclaredNode)
+        self.constants = constants_of(inner) if isinstance(inner, DeclaredNode) else []
 
     def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
         if self.overwriting and type(node) is not CopySlices and isinstance(results[0], Tensor):
             self.note(results[0], cpu.zeros(results[0]._array.shape, bool))
         op = getattr(node, "op", None)
-        if isinstance(node, CompiledNode) and op is not None and op.batch is ELEMENTWISE and len(grads) == 1:
+        if isinstance(node, DeclaredNode) and op is not None and op.batch is ELEMENTWISE and len(grads) == 1:
             self.confine(results, self.support_of(grads[0]))
         self.at_rest()
 
@@ -241,7 +241,7 @@ class SafePass(Interceptor, Watch):
         return under(None, function, *args, **kwargs)
 
 
-def constants_of(node: CompiledNode) -> list[Tensor]:
+def constants_of(node: DeclaredNode) -> list[Tensor]:
     saved = [getattr(node, slot) for slot in node.saved_slots]
     return [t for t in saved if type(t) is Tensor and current_edge(t) is None]
 

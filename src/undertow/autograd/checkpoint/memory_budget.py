@@ -91,7 +91,6 @@ class _Measuring(Between):
         self.budget = budget
 
     def decide(self, function: Any, args: tuple[Any, ...]) -> Any:
-        _compile(function)  # as its first call would, which is not what it costs
         started = time.perf_counter()
         result = self.compute(function, args)
         seconds = time.perf_counter() - started
@@ -186,12 +185,6 @@ def _ids_with_bases(arrays: list[Any]) -> set[int]:
             found.add(id(array))
             array = getattr(array, "base", None)
     return found
-
-
-def _compile(function: Any) -> None:
-    for form in (function, function.__globals__.get(f"{function.op.name}_number")):
-        if hasattr(form, "complete"):
-            form.complete()
 
 
 def _signature(function: Any, result: Any) -> Any:

@@ -10,9 +10,8 @@ from typing import Any
 
 from undertow.autograd.interceptors.stack import under
 from undertow.modes import current
-from undertow.ops.declare.lazy import lazy_function
+from undertow.ops.declare.apply import apply
 from undertow.ops.declare.list_of_tensors import run_variadic
-from undertow.ops.declare.templates import Build
 
 #: the array (or tuple of arrays) that stands for the forward of the operation that is called
 _known: ContextVar[Any] = ContextVar("undertow.known_results")
@@ -30,39 +29,18 @@ def call_with_known(function: Any, args: tuple[Any, ...], arrays: Any) -> Any:
 
 @functools.cache
 def _recording_function(op: Any) -> Callable[..., Any]:
-    """The operation's function, compiled with the known result in the place of its formula. Takes all arguments."""
+    """The operation's function, with the known result in the place of its forward. Takes all arguments."""
     if op.kind == "variadic":
         twin = copy.copy(op)
         twin.forward = lambda *args: _known.get()
         return lambda tensors, *params: run_variadic(twin, current(), tensors, params)
-    scope = op.function.__globals__
-    found = _compiled(op, (), scope)
-    if op.number:
-        number = scope[f"{op.name}_number"]
-        found.__globals__[f"{op.name}_number"] = _compiled(op, (op.number,), number.__globals__)
-    return _by_position(op, found)
+    form = _knowing(op.form)
+    return lambda *args: apply(form, args, current())
 
 
-def _compiled(op: Any, numbers: tuple[str, ...], scope: dict[str, Any]) -> Any:
-    build = _KnownResult(op, numbers)
-    build.scope = {**scope, "known_result": _known.get}
-    return lazy_function(build.name, f"<undertow {build.name} known>", build.scope, build.function_source)
-
-
-def _by_position(op: Any, function: Any) -> Callable[..., Any]:
-    if not op.keyword_only:
-        return function
-
-    def call(*args: Any) -> Any:
-        named = dict(zip(op.ordered, args, strict=True))
-        by_name = {name: named.pop(name) for name in op.ordered if name in op.keyword_only}
-        return function(*named.values(), **by_name)
-
-    return call
-
-
-class _KnownResult(Build):
-    """The compilation of an operation whose result is known."""
-
-    def forward_expression(self) -> str:
-        return "known_result()"
+def _knowing(form: Any) -> Any:
+    """The operation's form, with the known result in the place of its forward."""
+    twin = copy.copy(form)
+    twin.forward = lambda *args: _known.get()
+    twin.number = None if form.number is None else _knowing(form.number)
+    return twin

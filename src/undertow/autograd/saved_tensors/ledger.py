@@ -24,7 +24,7 @@ from undertow.backend import cpu
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
-from undertow.graph.saved import CompiledNode, Freed, SavedTensor
+from undertow.graph.saved import DeclaredNode, Freed, SavedTensor
 from undertow.tensor import Tensor
 
 # ---- what one node saves
@@ -45,7 +45,7 @@ def saved_values(node: Node) -> Iterator[Saved]:
         return
     if type(node._kept) is Freed:
         return
-    if isinstance(node, CompiledNode):
+    if isinstance(node, DeclaredNode):
         yield from _compiled_values(node)
     else:
         for index, saved in enumerate(node._kept):
@@ -55,7 +55,7 @@ def saved_values(node: Node) -> Iterator[Saved]:
             yield Saved(f"ctx.{name}", "attribute", found)
 
 
-def _compiled_values(node: CompiledNode) -> Iterator[Saved]:
+def _compiled_values(node: DeclaredNode) -> Iterator[Saved]:
     for argument, (kind, place) in node.saved_names.items():
         if kind == "value":
             for found in _tensors_in(node.params[place]):

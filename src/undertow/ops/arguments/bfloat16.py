@@ -1,11 +1,11 @@
 """bfloat16: operations compute it in float32, and round their results.
 
-A generated function (templates.py) calls `widened` before the forward and `rounded` after it; a node's `pull` calls
-`wide` on the gradient and on what was saved. So sums and products are accumulated in float32, as PyTorch does it, and
+`apply` calls `widened` before the forward and `rounded` after it; a node's `pull` calls `wide` on the gradient and on
+what was saved. So sums and products are accumulated in float32, as PyTorch does it, and
 forwards and rules never see bfloat16. What is kept between operations is bfloat16: results, saved tensors, gradients
 (the engine casts each to the dtype of its receiver).
 
-All of this is in the code that is generated after bfloat16 was first used (see lazy.py): `NARROW` is empty before.
+`NARROW` is empty until bfloat16 is first used, so that programs without it ask nothing else.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ def is_narrow(value: Any) -> bool:
     return getattr(value, "dtype", None) is not None and value.dtype.kind == "V"
 
 
-def is_first_use(dtype: Any) -> bool:
-    """Whether it is bfloat16, of which undertow had not heard before; now it has, and code has to be written anew."""
+def introduce(dtype: Any) -> None:
+    """Note a dtype that a call asks for: it may be bfloat16, of which undertow has not heard before."""
     scalar_type = getattr(dtype, "type", dtype)  # `dtype.name` would be imported, and not at the interpreter's exit
-    if NARROW or getattr(scalar_type, "__name__", None) != "bfloat16":
-        return False
-    dtypes.bfloat16()
-    return True
+    if not NARROW and getattr(scalar_type, "__name__", None) == "bfloat16":
+        dtypes.bfloat16()
 
 
 def wide(value: Any) -> Any:
@@ -39,10 +37,6 @@ def wide(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(wide, value))
     return value.astype(dtypes.float32) if is_narrow(value) else value
-
-
-def wide_values(*values: Any) -> list[Any]:
-    return [wide(value) for value in values]
 
 
 def wide_dtype(dtype: Any) -> Any:
@@ -100,7 +94,7 @@ def check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence
         stand_ins = {n: xp.ones(v.shape, other) if is_narrow(v) else wide_dtype(v) for n, v in arguments.items()}
         try:
             with cpu.errstate(all="ignore"):
-                op.forward(xp, **stand_ins)
+                op.compute(xp, stand_ins)
         except Exception as error:
             raise type(error)(in_terms_of_bfloat16(str(error), other)) from None
         _taken.add(key)

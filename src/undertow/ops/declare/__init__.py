@@ -18,8 +18,8 @@ index); the rest of its arguments are parameters. A rule names what it uses afte
 
 Rules return the gradient in any shape that broadcasting made: the engine sums it down, and casts it.
 
-The function and the Node's `pull` are compiled from a template when declared (see templates.py), so a call looks
-nothing up.
+What a call does is in apply.py, and what a Node does in node.py; form.py is what they must know of an operation, worked
+out once. formula.py reads the declaration's functions for everybody else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu
-from undertow.ops.declare import templates
+from undertow.ops.declare.apply import build
 from undertow.ops.declare.list_of_tensors import build_variadic
 from undertow.ops.declare.op import REGISTRY as REGISTRY
 from undertow.ops.declare.op import Joint as Joint
@@ -58,6 +58,7 @@ def primitive(
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
     widens              whether bfloat16 is computed in float32 (arguments/bfloat16.py); False: the forward knows of it
     exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
+    ufunc               the ufunc that forward is, if its formula does not say so: it writes in-place results itself
     """
     return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
 
@@ -92,7 +93,7 @@ def composite(function: Callable[..., Any]) -> Any:
 def register(op: Op) -> Any:
     if op.name in REGISTRY:
         raise TypeError(f"the operation {op.name!r} is declared twice")
-    (build_variadic if op.kind == "variadic" else templates.build)(op)
+    (build_variadic if op.kind == "variadic" else build)(op)
     REGISTRY[op.name] = op
     if not hasattr(cpu, op.name):
         ArrayNamespace.define(op.name, op.forward)

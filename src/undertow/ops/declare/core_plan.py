@@ -1,72 +1,42 @@
-"""Operations with the compiled core: what it must know of a declaration to do the usual case itself.
+"""Operations with the compiled core: plans (plans.py) of what it must know to do the usual case itself.
 
-`operation` and `pull` put C objects in the place of the generated functions (templates.py), which stay behind them for
-every other case. Their plans are described by the tuples made here, which csrc/call/operation.c and
-csrc/backward/pull.c read, when they are first called.
-
-A formula becomes a tree, `("binary", "*", ("argument", 0), ("constant", 2.0))`, if it is an expression; otherwise a
-call of its function. csrc/formula/expression.c evaluates trees.
+The functions called `compile_...` put C objects in the place of Python's functions, which stay behind them for every
+other case. A plan is made when such an object is first called, and a formula in it is bound to a namespace: its array
+functions become that namespace's.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
 import inspect
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.graph import user_lines
-from undertow.graph.accumulate import AccumulateGrad, leaf_edge
-from undertow.graph.history import rebase_history, recorded_edge
-from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
-from undertow.graph.saved import Freed, unpack_input, unpack_output
-from undertow.modes import State, state_variable
-from undertow.ops.declare.inline import lambda_body
+from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
+from undertow.ops.declare.formula import Formula
+from undertow.ops.declare.plans import Input, Tree
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
-from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
-from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
 
 if TYPE_CHECKING:
-    from undertow.ops.declare import Op
-    from undertow.ops.declare.inplace_templates import InPlaceBuild
-    from undertow.ops.declare.templates import Build
-
-if core is not None:
-    core.bind(
-        Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, State=State, Node=Node,
-        AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
-        extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
-        INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
-        sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
-        resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
-        internal=user_lines.INTERNAL, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
-        own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
-    )  # fmt: skip
-    user_lines.tell(core.take_sites)
-
-Tree = tuple[Any, ...]
-
-#: the most arguments, tensors, and outputs kept by the node, of an operation that the core deals with
-MOST_ARGUMENTS, MOST_EDGES, MOST_SAVED_OUTPUTS = 12, 8, 4
+    from undertow.ops.declare.form import Form
+    from undertow.ops.declare.op import Op
 
 
 # ---- operations
 
 
-def operation(op: Op, function: Any, build: type[Build]) -> Any:
-    """The function, or a compiled object that passes for it and calls it in unusual cases."""
-    if core is None or not is_usual(op):
+def compile_operation(op: Op, function: Any) -> Any:
+    """The function, or a C object that passes for it and calls it in unusual cases."""
+    if core is None or op.moves_to is not None or len(op.ordered) > plans.MOST_ARGUMENTS:
         return function
-    return core.Operation(function, lambda: describe(op, build))
+    return core.Operation(function, lambda: operation_plan(op))
 
 
-def with_out(op: Op, function: Any) -> Any:
+def compile_with_out(op: Op, function: Any) -> Any:
     """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
     return core.Operation(function, op.function) if is_compiled(op) else function
 
@@ -75,75 +45,221 @@ def is_compiled(op: Op) -> bool:
     return core is not None and type(op.function) is core.Operation
 
 
-def is_usual(op: Op) -> bool:
-    return op.moves_to is None and len(op.ordered) <= MOST_ARGUMENTS
-
-
-def describe(op: Op, build: type[Build]) -> Tree | None:
-    """The plan of an operation: its arguments, and its one or two forms."""
-    main = build(op, ())
-    if len(main.all_edges) > MOST_EDGES or len(main.saved_outputs) > MOST_SAVED_OUTPUTS:
+def operation_plan(op: Op) -> plans.OperationPlan | None:
+    form = op.form
+    if len(form.all_edges) > plans.MOST_EDGES or len(form.kept_outputs) > plans.MOST_SAVED_OUTPUTS:
         return None
-    inputs = tuple([0 if n not in op.inputs else 2 if n in op.optional else 1 for n in op.ordered])
-    number = None if op.number is None else form(build(op, (op.number,)), number_node_class(op))
-    return (
-        tuple([sys.intern(n) for n in op.ordered]),
-        tuple([(op.defaults[n],) if n in op.defaults else () for n in op.ordered]),
-        inputs,
-        sum([n not in op.keyword_only for n in op.ordered]),
-        -1 if op.number is None else op.ordered.index(op.number),
-        int(op.kind == "view"),
-        int(op.batch is ELEMENTWISE),
-        form(main, op.node_class),
-        number,
+    return plans.OperationPlan(
+        names=tuple([sys.intern(n) for n in op.ordered]),
+        defaults=tuple([(op.defaults[n],) if n in op.defaults else () for n in op.ordered]),
+        inputs=tuple([int(input_kind(op, n)) for n in op.ordered]),
+        positional=len(op.ordered) - len(op.keyword_only),
+        number=-1 if op.number is None else op.ordered.index(op.number),
+        is_view=int(form.is_view),
+        elementwise=int(op.batch is ELEMENTWISE),
+        form=form_plan(form),
+        number_form=None if form.number is None else form_plan(form.number),
     )
 
 
-def number_node_class(op: Op) -> Any:
-    return op.function.__globals__[f"{op.name}_number"].__globals__.get("Backward")
+def input_kind(op: Op, name: str) -> Input:
+    if name not in op.inputs:
+        return Input.PARAMETER
+    return Input.TENSOR_OR_NONE if name in op.optional else Input.TENSOR
 
 
-def form(build: Build, node_class: Any) -> Tree:
-    """One form: how the result is computed and recorded, with arguments called by their numbers."""
-    op = build.op
-    places = {name: k for k, name in enumerate(op.ordered)}
-    required = [i for i in build.inputs if i not in op.optional]
-    taking_part = [i for i in required if i in (build.edges or build.inputs)] if op.promote else []
-    first, any_float = -1, op.promote == "float" and not build.numbers
-    if op.promote and build.edges and (build.numbers or any_float):
-        first = places[build.edges[0]]
-    return (
-        tree(op.forward, range(len(op.ordered)), cpu, op.keyword_only),
-        node_class if build.edges else None,
-        sum([1 << places[i] for i in taking_part]),
-        first,
-        int(any_float),
-        int(op.check_output),
-        tuple([-1 if i in build.numbers else places[i] for i in build.all_edges]) if build.edges else (),
-        tuple([(places[n], f"saved_{n}", f"version_{n}", users(build, n)) for n in build.saved_inputs]),
-        tuple([value(build, n, places) for n in build.values]),
-        tuple([(build.output_nr(n), f"saved_{n}", users(build, n)) for n in build.saved_outputs]),
-        int(op.outputs is not None),
-        sum([1 << list(op.outputs or ()).index(n) for n in op.nondifferentiable]),
+def form_plan(form: Form, xp: Any = cpu) -> plans.FormPlan:
+    op = form.op
+    any_float = op.promote == "float" and not form.numbers
+    return plans.FormPlan(
+        forward=bound(op.forward, dict(zip(op.ordered, range(len(op.ordered)), strict=True)), xp, op.keyword_only),
+        node=form.node_class,
+        alike=bits(form.taking_part),
+        first=-1 if form.settled is None else form.settled,
+        any_float=int(any_float),
+        check_output=int(form.check_output),
+        edges=form.all_edges if form.edges else (),
+        saved=tuple([plans.SavedInput(k.argument, k.slot, k.version, users(form, k.name)) for k in form.kept_inputs]),
+        values=tuple([plans.Value(*value) for value in form.values]),
+        outputs=tuple([plans.SavedOutput(k.output, k.slot, users(form, k.name)) for k in form.kept_outputs]),
+        several=int(form.several),
+        constant=bits(form.constant),
     )
 
 
-def users(build: Build, name: str) -> int:
+def bits(numbers: Collection[int]) -> int:
+    return sum([1 << n for n in numbers])
+
+
+def users(form: Form, name: str) -> int:
     """The edges, as bits, whose rules need a value."""
-    return sum([1 << build.all_edges.index(i) for i in dict.fromkeys(build.users[name])])
+    return bits({form.all_edge_names.index(i) for i in form.users[name]})
 
 
-ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS = range(5)
+# ---- operations in place
 
 
-def value(build: Build, name: str, places: Mapping[str, int]) -> Tree:
-    """A value that the node keeps: (what of an argument, its number, the value if it is always the same)."""
-    if name in build.op.params or name in build.numbers:
-        return ITSELF, places[name], None
-    kinds = {"_shape": (SHAPE, ()), "_dtype": (DTYPE, None), "_by_columns": (BY_COLUMNS, False)}
-    kind, of_a_number = next(found for suffix, found in kinds.items() if name.endswith(suffix))
-    stem = name.removesuffix(next(suffix for suffix in kinds if name.endswith(suffix)))
-    return (FIXED, 0, of_a_number) if stem in build.numbers else (kind, places[stem], None)
+def compile_in_place(op: Op, shown: str, function: Any, check_history: Any, times_alpha: Any) -> Any:
+    """The in-place form of an operation, or a C object that passes for it."""
+    if not is_compiled(op) or op.ordered[0] != "input":
+        return function
+    return core.InPlace(function, lambda: in_place_plan(op, shown, check_history, times_alpha))
+
+
+def in_place_plan(op: Op, shown: str, check_history: Any, times_alpha: Any) -> plans.InPlacePlan | None:
+    plan = operation_plan(op)
+    if plan is None:
+        return None
+    number = op.form.number
+    plan = plan._replace(
+        form=all_alike(op.form, plan.form),
+        number_form=None if number is None or plan.number_form is None else all_alike(number, plan.number_form),
+    )
+    direct = op.ufunc is not None and op.params in ([], ["alpha"])
+    return plans.InPlacePlan(
+        operation=plan,
+        shown=shown,
+        check_history=check_history,
+        times_alpha=times_alpha,
+        ufunc=getattr(cpu, op.ufunc) if direct else None,  # type: ignore[arg-type]
+        alpha=op.ordered.index("alpha") if direct and op.params else -1,
+    )
+
+
+def all_alike(form: Form, plan: plans.FormPlan) -> plans.FormPlan:
+    """A form whose tensors must all have the same dtype, if promotion would make it one."""
+    inputs = [form.places[i] for i in form.input_names]
+    return plan._replace(alike=bits(inputs) if form.policy else 0)
+
+
+# ---- nodes
+
+
+def compile_pull(form: Form) -> None:
+    """Put a C object in the place of a Node class's method `pull`."""
+    if core is not None:
+        node = form.node_class
+        node.pull = core.Pull(node.pull, lambda: pull_plan(form))
+
+
+def pull_plan(form: Form) -> plans.PullPlan | None:
+    inputs = [plans.Kept(k.name, k.slot, k.version, -1) for k in form.kept_inputs]
+    outputs = [plans.Kept(k.name, k.slot, None, k.output) for k in form.kept_outputs]
+    kept = (*inputs, *outputs)
+    count = 1 + len(kept) + len(form.values)  # the gradient comes first
+    if len(kept) > plans.MOST_EDGES or count + 1 > plans.MOST_VALUES or len(form.all_edges) > plans.MOST_EDGES:
+        return None
+    rules = bound_rules(form, count, cpu)
+    return plans.PullPlan(
+        node=form.node_class,
+        kept=kept,
+        value_count=len(form.values),
+        rules=rules,
+        # in recorded passes Python deals with several outputs
+        recorded_rules=rules if form.several else bound_rules(form, count, recorded),
+        several=int(form.several),
+        only=-1 if form.only_gradient is None else form.only_gradient,
+    )
+
+
+def bound_rules(form: Form, count: int, xp: Any) -> plans.Rules:
+    """The rules of a node, computed with `xp`; a joint rule finds `needs` behind the `count` values."""
+    if form.joint is not None:
+        return plans.Rules((None,) * len(form.all_edges), bound_rule(form, "*", form.joint[0], xp, [0, count]))
+    rules = zip(form.all_edge_names, form.rules or (), strict=True)
+    return plans.Rules(
+        tuple([None if rule is None else bound_rule(form, name, rule, xp, [0]) for name, (rule, _) in rules]), None
+    )
+
+
+def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Any, leading: list[int]) -> Tree:
+    places = [*leading, *[k + 1 for k in form.rule_places[name]]]
+    return bound(rule, dict(zip(formula.parameters(rule).names, places, strict=True)), xp)
+
+
+# ---- formulas
+
+
+def bound(function: Callable[..., Any], places: Mapping[str, int], xp: Any, keyword_only: Collection[str] = ()) -> Tree:
+    """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
+
+    keyword_only  the parameters that must be given by name
+    """
+    tree = formula.read(function)
+    if tree is not None:
+        try:
+            return Binding(places, xp).of(tree)
+        except (AttributeError, NotImplementedError):
+            pass  # a function that this namespace lacks, or too many arguments
+    named = [n for n in places if n in keyword_only]
+    values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
+    return ("call", interned(named) or None, ("constant", function), ("constant", xp), *values)
+
+
+def interned(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple([sys.intern(n) for n in names])
+
+
+class Binding:
+    """From a formula to the nested tuples of csrc/formula/expression.c, for one namespace."""
+
+    #: the most arguments of a call
+    MOST = 15
+    #: functions of the namespace that may be replaced while the program runs (backend/sparse/coo.py)
+    CHANGING = frozenset({"asarray"})
+
+    def __init__(self, places: Mapping[str, int], xp: Any) -> None:
+        self.places, self.xp = places, xp
+
+    def of(self, tree: Formula) -> Tree:
+        match tree:
+            case formula.Argument(name):
+                return "argument", self.places[name]
+            case formula.Constant(value):
+                return "constant", value
+            case formula.Namespace():
+                return "constant", self.xp
+            case formula.ArrayFunction(name):
+                return self.array_function(name)
+            case formula.Conjugate(of):
+                return "conj", self.of(of), ("constant", self.xp.conj)
+            case formula.Operator(symbol, (operand,)):
+                return "unary", symbol, self.of(operand)
+            case formula.Operator(symbol, (left, right)):
+                return "binary", symbol, self.of(left), self.of(right)
+            case formula.Comparison(symbol, left, right):
+                return "compare", symbol, self.of(left), self.of(right)
+            case formula.Logic(word, operands):
+                return self.logic(word, operands)
+            case formula.Condition(test, then, otherwise):
+                return "condition", self.of(test), self.of(then), self.of(otherwise)
+            case formula.Attribute(name, of):
+                return "attribute", sys.intern(name), self.of(of)
+            case formula.Item(of, index):
+                return "item", self.of(of), self.of(index)
+            case formula.Several(items):
+                return "tuple", *[self.of(item) for item in items]
+            case formula.Call(function, arguments, keywords):
+                return self.call(function, arguments, keywords)
+        raise NotImplementedError(tree)
+
+    def array_function(self, name: str) -> Tree:
+        if name in self.CHANGING:
+            return "attribute", sys.intern(name), ("constant", self.xp)
+        return "constant", getattr(self.xp, name)
+
+    def logic(self, word: str, operands: Sequence[Formula]) -> Tree:
+        first, *rest = operands
+        if word == "not":
+            return "not", self.of(first)
+        return (word, self.of(first), self.logic(word, rest)) if rest else self.of(first)
+
+    def call(self, function: Formula, arguments: Sequence[Formula], keywords: Sequence[tuple[str, Formula]]) -> Tree:
+        if len(arguments) + len(keywords) > self.MOST:
+            raise NotImplementedError("a call with so many arguments")
+        names = interned([name for name, _ in keywords])
+        values = [*arguments, *[value for _, value in keywords]]
+        return "call", names or None, self.of(function), *[self.of(value) for value in values]
 
 
 # ---- functions that call operations
@@ -164,179 +280,3 @@ def shortcut(*targets: Any, name: str | None = None) -> Any:
         return core.Shortcut(name or function.__name__, function, targets)
 
     return join
-
-
-# ---- operations in place
-
-
-def in_place(op: Op, function: Any, describe: Any) -> Any:
-    """The in-place form of an operation, or a compiled object that passes for it."""
-    return core.InPlace(function, describe) if is_compiled(op) and op.ordered[0] == "input" else function
-
-
-def describe_in_place(shown: str, forms: Sequence[InPlaceBuild], lent: Mapping[str, Any]) -> Tree | None:
-    """The plan of an operation in place: the operation's, and how each form writes its result.
-
-    shown  the name that errors tell
-    lent   what the generated functions call, too
-    """
-    op, (main, *numbers) = forms[0].op, forms
-    described = describe(op, type(main).__base__)  # type: ignore[arg-type]
-    if described is None:
-        return None
-    *arguments, form, number_form = described
-    plain = alike(op, form, main), None if number_form is None else alike(op, number_form, numbers[0])
-    changes = writing(main), writing(numbers[0]) if numbers else None
-    return (*arguments, *plain), shown, lent["check_history"], lent["times_alpha"], *changes
-
-
-def alike(op: Op, form: Tree, build: Build) -> Tree:
-    """A form whose tensors must all have the same dtype, if promotion would make it one."""
-    forward, node, _, *rest = form
-    return forward, node, sum([1 << op.ordered.index(i) for i in build.inputs]) if op.promote else 0, *rest
-
-
-def writing(build: InPlaceBuild) -> Tree:
-    """How a form writes: (the ufunc that does or None, its further arguments, the number of the argument `alpha`)."""
-    if not build.is_direct():
-        return None, (), -1
-    name, further = build.ufunc  # type: ignore[misc]
-    return getattr(cpu, name), further, build.op.ordered.index("alpha") if build.op.params else -1
-
-
-# ---- nodes
-
-
-def pull(build: Build, function: Any, node_class: Any) -> Any:
-    """A node's method `pull`, compiled; `node_class` is a function that gives the class."""
-    if core is None:
-        return function
-    return core.Pull(function, lambda: describe_pull(build, node_class()))
-
-
-def describe_pull(build: Build, node_class: Any) -> Tree | None:
-    inputs = [(n, f"saved_{n}", f"version_{n}", -1) for n in build.saved_inputs]
-    outputs = [(n, f"saved_{n}", None, build.output_nr(n)) for n in build.saved_outputs]
-    kept = (*inputs, *outputs)
-    names = ["g", *[k[0] for k in kept], *build.values]
-    if len(kept) > MOST_EDGES or len(names) + 1 > 2 * MOST_EDGES or len(build.all_edges) > MOST_EDGES:
-        return None
-    several = build.op.outputs is not None
-    only = build.single_gradient()
-    rules = rules_of(build, names, cpu)
-    # in recorded passes Python deals with several outputs
-    recorded_rules = rules if several else rules_of(build, names, recorded)
-    return node_class, kept, len(build.values), *rules, *recorded_rules, int(several), -1 if only is None else only
-
-
-def rules_of(build: Build, names: Sequence[str], xp: Any) -> tuple[Tree, Tree | None]:
-    """The rules of a node, computed with `xp`: that of each edge, and the one for all of them, if it is one."""
-    op = build.op
-    places = {name: k for k, name in enumerate(names)}
-    wanted = op.rule_names()
-    arguments = {i: [places[n] for n in of_rule] for i, of_rule in wanted.items() if i not in build.numbers}
-    if "*" in wanted:
-        needs = len(names)
-        joint = tree(op.vjp.rule, [0, needs, *arguments["*"]], xp)  # type: ignore[union-attr]
-        return (None,) * len(build.all_edges), joint
-    rules: Mapping[str, Any] = op.vjp  # type: ignore[assignment]
-    trees = [None if i in build.numbers else tree(rules[i], [0, *arguments[i]], xp) for i in build.all_edges]
-    return tuple(trees), None
-
-
-# ---- formulas
-
-
-def tree(function: Any, arguments: Sequence[int], xp: Any = cpu, by_name: Collection[str] = ()) -> Tree:
-    """A formula `function(xp, *arguments)`, with its arguments by their numbers: a lambda's, or the call of a function.
-
-    by_name  the parameters that must be given by name
-    """
-    namespace, *parameters = inspect.signature(function).parameters
-    places = dict(zip(parameters, arguments, strict=False))
-    body = lambda_body(function)
-    if body is not None:
-        try:
-            return Translation(function, namespace, places, xp).of(body)
-        except (AttributeError, NotImplementedError):
-            pass
-    named = tuple([sys.intern(n) for n in places if n in by_name])
-    values = [("argument", places[n]) for n in (*[n for n in places if n not in by_name], *named)]
-    return ("call", named or None, ("constant", function), ("constant", xp), *values)
-
-
-SYMBOLS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@", ast.FloorDiv: "//",
-    ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
-    ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=",
-    ast.Gt: ">", ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-}  # fmt: skip
-
-#: functions that are operators
-ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/"}
-
-#: functions of the namespace that may be replaced while the program runs (backend/sparse/coo.py)
-CHANGING = {"asarray"}
-
-
-class Translation:
-    """From the syntax tree of a formula to the trees of the compiled core."""
-
-    def __init__(self, function: Any, namespace: str, places: Mapping[str, int], xp: Any) -> None:
-        self.scope = {**vars(builtins), **function.__globals__}
-        self.namespace, self.xp = namespace, xp  # what the formula calls its namespace, and that
-        self.places = places
-
-    def of(self, node: ast.expr) -> Tree:
-        match node:
-            case ast.Constant(value):
-                return "constant", value
-            case ast.Name(name):
-                return self.name(name)
-            case ast.Attribute(ast.Name(self.namespace), name) if name not in CHANGING:
-                return "constant", getattr(self.xp, name)
-            case ast.Attribute(value, name):
-                return "attribute", sys.intern(name), self.of(value)
-            case ast.Call(ast.Attribute(ast.Name(self.namespace), "conj"), [argument], []):
-                return "conj", self.of(argument), ("constant", self.xp.conj)
-            case ast.Call(ast.Attribute(ast.Name(self.namespace), name), [left, right], []) if name in ARITHMETIC:
-                return "binary", ARITHMETIC[name], self.of(left), self.of(right)
-            case ast.Call(function, arguments, keywords):
-                return self.call(function, arguments, keywords)
-            case ast.BinOp(left, symbol, right):
-                return "binary", SYMBOLS[type(symbol)], self.of(left), self.of(right)
-            case ast.UnaryOp(ast.Not(), operand):
-                return "not", self.of(operand)
-            case ast.UnaryOp(symbol, operand):
-                return "unary", SYMBOLS[type(symbol)], self.of(operand)
-            case ast.Compare(left, [symbol], [right]):
-                return "compare", SYMBOLS[type(symbol)], self.of(left), self.of(right)
-            case ast.BoolOp(symbol, values):
-                return self.chain("and" if isinstance(symbol, ast.And) else "or", values)
-            case ast.IfExp(test, body, orelse):
-                return "condition", self.of(test), self.of(body), self.of(orelse)
-            case ast.Tuple(items) if not any([isinstance(item, ast.Starred) for item in items]):
-                return "tuple", *[self.of(item) for item in items]
-            case ast.Subscript(value, index) if not isinstance(index, ast.Slice | ast.Tuple):
-                return "item", self.of(value), self.of(index)
-        raise NotImplementedError(type(node).__name__)
-
-    def name(self, name: str) -> Tree:
-        if name == self.namespace:
-            return "constant", self.xp
-        if name in self.places:
-            return "argument", self.places[name]
-        return "constant", self.scope[name]
-
-    def call(self, function: ast.expr, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> Tree:
-        if len(arguments) + len(keywords) > 15 or any([isinstance(a, ast.Starred) for a in arguments]):
-            raise NotImplementedError("a call with unknown arguments")
-        names = tuple([sys.intern(k.arg) for k in keywords if k.arg is not None])
-        if len(names) < len(keywords):
-            raise NotImplementedError("a call with unknown keywords")
-        values = [*arguments, *[k.value for k in keywords]]
-        return "call", names or None, self.of(function), *[self.of(v) for v in values]
-
-    def chain(self, kind: str, values: Sequence[ast.expr]) -> Tree:
-        first, *rest = values
-        return self.of(first) if not rest else (kind, self.of(first), self.chain(kind, rest))

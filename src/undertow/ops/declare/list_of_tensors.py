@@ -6,8 +6,6 @@ a list with one gradient (or None) per tensor; it may name `tensors` (then they 
 
 from __future__ import annotations
 
-import inspect
-import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +15,11 @@ from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
 from undertow.graph.saved import Freed, SavedTensor
-from undertow.graph.user_lines import caller_site, is_site_recording_enabled, register_code
+from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
 from undertow.ops.arguments.bfloat16 import NARROW, is_narrow, rounded, wide
 from undertow.ops.arguments.operands import as_operand, promote, same_device
+from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 
@@ -54,56 +53,46 @@ class VariadicNode(Node):
 
 def build_variadic(op: Any) -> None:
     """Make the function and the Node class of an op whose single input is `tensors`."""
-    rule_names = list(inspect.signature(op.vjp["tensors"]).parameters)[3:]
-    value_names = tuple(n for n in rule_names if n != "tensors")
+    taken = formula.parameters(op.vjp["tensors"]).names[2:]
+    value_names = tuple([n for n in taken if n != "tensors"])
     unknown = set(value_names) - set(op.params) - {"shapes"}
     if unknown:
         raise TypeError(f"{op.name}: the rule uses {sorted(unknown)}, which is neither input nor parameter")
     members = {
         "__slots__": (), "__module__": "undertow", "rule": staticmethod(op.vjp["tensors"]), "op": op,
-        "value_names": value_names, "saves_tensors": "tensors" in rule_names, "op_name": op.name,
+        "value_names": value_names, "saves_tensors": "tensors" in taken, "op_name": op.name,
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    parameters = list(inspect.signature(op.forward).parameters.values())[1:]
-    names = ", ".join(p.name for p in parameters)
-    arguments = ", ".join(p.name + ("" if p.default is p.empty else f"=default_{p.name}") for p in parameters)
-    params = "".join(p.name + ", " for p in parameters[1:])
-    scope = {"op": op, "current": current, "run_variadic": run_variadic}
-    is_usual = core is not None and "tensors" not in rule_names
-    if is_usual:
-        places = tuple([-1 if n == "shapes" else op.params.index(n) for n in value_names])
-        scope["usual_case"] = core.Variadic(op.forward, op.node_class, places)
-    template = COMPILED_SOURCE if is_usual else SOURCE
-    source = template.format(name=op.name, arguments=arguments, names=names, params=params)
-    scope.update({f"default_{p.name}": p.default for p in parameters if p.default is not p.empty})
-    op.function = compile_function(source, op.name, f"<undertow {op.name}>", scope)
+    op.function = function_of(op, usual_case(op))
 
 
-SOURCE = """
-def {name}({arguments}):
-    _state = current()
-    if _state.intercept is not None:
-        return _state.intercept({name}, ({names},))
-    return run_variadic(op, _state, tensors, ({params}))
-"""
-
-#: the same, with the usual case by the compiled core (csrc/call/list_of_tensors.c)
-COMPILED_SOURCE = SOURCE.replace(
-    "    return run_variadic",
-    """    _result = usual_case(_state, tensors, ({params}))
-    if _result is not NotImplemented: return _result
-    return run_variadic""",
-)
+def usual_case(op: Any) -> Any:
+    """The compiled core's way (csrc/call/list_of_tensors.c), or None."""
+    node = op.node_class
+    if core is None or node.saves_tensors:
+        return None
+    places = tuple([-1 if n == "shapes" else op.params.index(n) for n in node.value_names])
+    return core.Variadic(op.forward, node, places)
 
 
-def compile_function(source: str, name: str, filename: str, scope: dict[str, Any]) -> Any:
-    """Compile a generated function; linecache lets tracebacks show its lines."""
-    linecache.cache[filename] = len(source), None, source.splitlines(True), filename
-    exec(compile(source, filename, "exec"), scope)
-    function = scope[name]
+def function_of(op: Any, usual_case: Any) -> Any:
+    bind, tails = op.bind, op.bind.tails
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args = bind(args, kwargs) if kwargs or len(args) not in tails else args + tails[len(args)]
+        state = current()
+        if state.intercept is not None:
+            return state.intercept(function, args)
+        if usual_case is not None:
+            result = usual_case(state, args[0], args[1:])
+            if result is not NotImplemented:
+                return result
+        return run_variadic(op, state, args[0], args[1:])
+
+    function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    register_code(function.__code__)
+    function.__signature__ = op.signature()  # type: ignore[attr-defined]
     return function
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.graph.node import Node
+from undertow.ops.declare import formula
+from undertow.ops.declare.binder import SPELLINGS, Binder
 
 Vjp = Callable[..., Any] | None
 
@@ -43,8 +47,9 @@ class Op:
         moves_to: str | None = None,
         widens: bool = True,
         exact: tuple[str, ...] = (),
+        ufunc: str | None = None,
     ) -> None:
-        signature = list(inspect.signature(forward).parameters.values())[1:]
+        taken = formula.parameters(forward)
         self.name = name
         self.kind = kind
         self.forward = forward
@@ -64,36 +69,48 @@ class Op:
         self.widens = widens and kind != "view"
         self.exact = exact
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
-        self.inputs = [p.name for p in signature if p.name in rules]
+        self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
-        self.params = [p.name for p in signature if p.name not in rules]
-        self.ordered = [p.name for p in signature]
-        self.defaults = {p.name: p.default for p in signature if p.default is not inspect.Parameter.empty}
-        self.keyword_only = {p.name for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        self.params = [n for n in taken.names if n not in rules]
+        self.ordered, self.defaults, self.keyword_only = taken
+        self.bind = Binder(name, *taken)
         unknown = set(rules) - set(self.inputs)
         if unknown:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
+        self.given_ufunc = ufunc
         self.function: Any = None
+        self.form: Any = None
         self.node_class: type[Node] | None = None
 
     def signature(self) -> inspect.Signature:
         """How the function is called."""
-        parameters = list(inspect.signature(self.forward).parameters.values())[1:]
-        for dim, axis in (("dim", "axis"), ("keepdim", "keepdims")):
-            if dim in self.params:
-                parameters.append(inspect.Parameter(axis, inspect.Parameter.KEYWORD_ONLY, default=None))
-        return inspect.Signature(parameters)
+        by_name = [axis for axis, dim in SPELLINGS.items() if dim in self.params]
+        return inspect.Signature(
+            [self._parameter(n) for n in self.ordered]
+            + [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in by_name]
+        )
 
-    def source(self) -> str:
-        """The generated function."""
-        self.function.complete()
-        return self.function.source
+    def _parameter(self, name: str) -> inspect.Parameter:
+        kind = inspect.Parameter.KEYWORD_ONLY if name in self.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Parameter(name, kind, default=self.defaults.get(name, inspect.Parameter.empty))
+
+    @cached_property
+    def ufunc(self) -> str | None:
+        """The ufunc that the operation is, which can write its result into given memory."""
+        name = self.given_ufunc or formula.ufunc_of(self.forward)
+        return name if name is not None and isinstance(getattr(cpu, name, None), type(cpu.add)) else None
+
+    def compute(self, xp: Any, values: Mapping[str, Any]) -> Any:
+        """The forward, on arguments given by name; those with defaults may be left out."""
+        given = {n: values[n] for n in self.ordered if n in values}
+        named = {n: given.pop(n) for n in self.keyword_only if n in given}
+        return self.forward(xp, *given.values(), **named)
 
     def rule_names(self) -> dict[str, list[str]]:
-        """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one)."""
+        """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one, which is called "*")."""
         if isinstance(self.vjp, Joint):
-            return {"*": list(inspect.signature(self.vjp.rule).parameters)[3:]}
-        return {i: list(inspect.signature(rule).parameters)[2:] for i, rule in self.vjp.items() if rule is not None}
+            return {"*": formula.parameters(self.vjp.rule).names[2:]}
+        return {i: formula.parameters(rule).names[1:] for i, rule in self.vjp.items() if rule is not None}
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

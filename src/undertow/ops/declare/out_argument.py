@@ -8,15 +8,17 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.modes import Interceptor, current, set_state
 from undertow.ops.arguments.operands import ForeignOperandError
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.apply import apply
+from undertow.ops.declare.core_plan import compile_with_out, shortcut
+from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
-from undertow.ops.declare.templates import function_with_out, install_write_out
 from undertow.ops.inplace.forms import check_in_place, write_array
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -91,6 +93,29 @@ def fit(target: Tensor, array: Any, name: str) -> None:
     target._array = target._xp.empty(array.shape, mine.dtype)
 
 
+def function_with_out(op: Op) -> Any:
+    """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
+    form, bind = op.form, op.bind
+
+    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        args = bind(args, kwargs)
+        if out is not None:
+            return write_out(op.function, (), dict(zip(op.ordered, args, strict=True)), out)
+        state = current()
+        if state.intercept is not None:
+            return state.intercept(op.function, args)
+        return apply(form, args, state)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = "undertow"
+    signature = op.signature()
+    parameter = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
+    function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), parameter])  # type: ignore[attr-defined]
+    function.__doc__ = op.function.__doc__
+    function.op = op  # type: ignore[attr-defined]
+    return compile_with_out(op, function)
+
+
 def namespace_function(name: str) -> Callable[..., Any]:
     """The operation as a function of a namespace (linalg, fft, special), all of which take `out`."""
     op = REGISTRY[name]
@@ -143,6 +168,3 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
             return error.answer(function.__name__, args, kwargs)
 
     return wrapped
-
-
-install_write_out(write_out)

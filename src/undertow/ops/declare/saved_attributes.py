@@ -169,8 +169,8 @@ FURTHER["_mean_dims"].update(sizes("self_sym_numel"))
 
 def node_classes(op: Op) -> list[Any]:
     """The Node class of an operation, and that of its form for numbers."""
-    number = op.function.__globals__.get(f"{op.name}_number")
-    return [op.node_class, *([] if number is None else [number.__globals__["Backward"]])]
+    number = op.form.number
+    return [op.node_class, *([] if number is None else [number.node_class])]
 
 
 def name_saved_values() -> None:

@@ -13,7 +13,9 @@ from typing import Any
 
 from undertow.backend import ArrayNamespace, dtypes
 from undertow.graph.saved import SavedTensor
-from undertow.ops.declare import REGISTRY, Op, adapter, nondifferentiable, templates
+from undertow.ops.declare import REGISTRY, Op, adapter, nondifferentiable
+from undertow.ops.declare.apply import build as build_op
+from undertow.ops.declare.formula import taking
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, loop
 from undertow.ops.index.positions import (
@@ -91,19 +93,45 @@ def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None
 # ---- recorded: see Note [Families]
 
 
-def build(name: str, n: int, forward: str, vjp: dict[str, str], batch: Any, node: str | None = None) -> Any:
-    """The operation for n index tensors; INDICES stands for their names in the sources."""
-    names = [f"index{k}" for k in range(n)]
+def build(
+    name: str, names: Sequence[str], n: int, forward: Any, vjp: dict[str, Rule], batch: Any, node: str | None = None
+) -> Any:
+    """The operation for n index tensors.
 
-    def spell(source: str) -> Any:
-        return eval(source.replace("INDICES", ", ".join(names)), globals())
-
-    rules = {i: spell(rule) for i, rule in vjp.items()}
-    op = Op(f"{name}_{n}", spell(forward), {**rules, **dict.fromkeys(names)}, jvp=LINEAR, batch=batch, node=node)
-    templates.build(op)
+    names    what the forward takes; "indices" stands for the tensors, which forward and rules get as a tuple
+    vjp      for each input its rule, and what that takes behind the gradient
+    """
+    op = Op(
+        f"{name}_{n}",
+        with_indices(forward, names, n),
+        {i: with_indices(rule, ("g", *taken), n) for i, (rule, taken) in vjp.items()} | dict.fromkeys(index_names(n)),
+        jvp=LINEAR,
+        batch=batch,
+        node=node,
+    )
+    build_op(op)
     op.function.op = op
     show_saved_indices(op.node_class)
     return op.function
+
+
+#: a rule, and the names of what it takes behind `xp` and `g`
+Rule = tuple[Callable[..., Any], Sequence[str]]
+
+
+def index_names(n: int) -> list[str]:
+    return [f"index{k}" for k in range(n)]
+
+
+def with_indices(function: Callable[..., Any], names: Sequence[str], n: int) -> Callable[..., Any]:
+    """A function that takes n index tensors by names of their own, where `function` takes a tuple `indices`."""
+    place = names.index("indices")
+
+    @taking([*names[:place], *index_names(n), *names[place + 1 :]])
+    def spread(xp: Any, *values: Any) -> Any:
+        return function(xp, *values[:place], values[place : place + n], *values[place + n :])
+
+    return spread
 
 
 def show_saved_indices(node_class: Any) -> None:
@@ -123,11 +151,14 @@ def show_saved_indices(node_class: Any) -> None:
 def index_op(n: int) -> Any:
     return build(
         "index",
+        ("input", "indices", "places"),
         n,
-        "lambda xp, input, INDICES, places: index_at(xp, input, (INDICES,), places)",
+        index_at,
         {
-            "input": "lambda xp, g, INDICES, places, input_shape:"
-            " xp.index_into_zeros(g, (INDICES,), places, input_shape)"
+            "input": (
+                lambda xp, g, indices, places, shape: xp.index_into_zeros(g, indices, places, shape),
+                ("indices", "places", "input_shape"),
+            )
         },
         batch_reading,
         node="IndexBackward0",
@@ -138,9 +169,10 @@ def index_op(n: int) -> Any:
 def into_zeros_op(n: int) -> Any:
     return build(
         "index_into_zeros",
+        ("input", "indices", "places", "sizes"),
         n,
-        "lambda xp, input, INDICES, places, sizes: index_into_zeros(xp, input, (INDICES,), places, sizes)",
-        {"input": "lambda xp, g, INDICES, places: xp.index_at(g, (INDICES,), places)"},
+        index_into_zeros,
+        {"input": (lambda xp, g, indices, places: xp.index_at(g, indices, places), ("indices", "places"))},
         batch_into_zeros,
     )
 
@@ -149,29 +181,38 @@ def into_zeros_op(n: int) -> Any:
 def written_op(n: int) -> Any:
     return build(
         "index_written",
+        ("input", "indices", "places"),
         n,
-        "lambda xp, input, INDICES, places: index_written(xp, input, (INDICES,), places)",
+        index_written,
         {
-            "input": "lambda xp, g, INDICES, places, input_shape:"
-            " xp.index_write(xp._zeros_for(g, input_shape), g, (INDICES,), places, False)"
+            "input": (
+                lambda xp, g, indices, places, shape: xp.index_write(
+                    xp._zeros_for(g, shape), g, indices, places, False
+                ),
+                ("indices", "places", "input_shape"),
+            )
         },
         batch_reading,
     )
 
 
+def gradient_of_overwritten(xp: Any, g: Any, indices: Any, places: Places, accumulate: bool) -> Any:
+    return g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), indices, places, False)
+
+
+def gradient_of_written(xp: Any, g: Any, indices: Any, places: Places, accumulate: bool) -> Any:
+    return (xp.index_at if accumulate else xp.index_written)(g, indices, places)
+
+
 @cache
 def write_op(n: int) -> Any:
+    taken = ("indices", "places", "accumulate")
     return build(
         "index_put",
+        ("input", "values", *taken),
         n,
-        "lambda xp, input, values, INDICES, places, accumulate:"
-        " index_write(xp, input, values, (INDICES,), places, accumulate)",
-        {
-            "input": "lambda xp, g, INDICES, places, accumulate:"
-            " g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), (INDICES,), places, False)",
-            "values": "lambda xp, g, INDICES, places, accumulate:"
-            " (xp.index_at if accumulate else xp.index_written)(g, (INDICES,), places)",
-        },
+        index_write,
+        {"input": (gradient_of_overwritten, taken), "values": (gradient_of_written, taken)},
         loop,
         node="IndexPutBackward0",
     )

@@ -19,10 +19,10 @@ from undertow.modes import Interceptor, State, current
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import convert
 from undertow.ops.declare import REGISTRY, primitive
-from undertow.ops.declare.core_plan import shortcut
-from undertow.ops.declare.inplace_templates import compile_in_place, is_compilable
+from undertow.ops.declare.core_plan import compile_in_place, shortcut
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
+from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
 from undertow.tensor.memory import unlocked
 from undertow.tensor.metadata import DEFAULT, NO_COUNTER
@@ -202,8 +202,8 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.in_place(shown, change, function, self, args, kwargs)
-        recorded = current().grad_enabled and any(
-            [isinstance(a, Tensor) and requires_grad(a) for a in (self, *args, *kwargs.values())]
+        recorded = current().grad_enabled and (
+            requires_grad(self) or any([isinstance(a, Tensor) and requires_grad(a) for a in (*args, *kwargs.values())])
         )
         check_in_place(self, shown, recorded)
         if recorded:
@@ -212,9 +212,16 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         return self
 
     described(change, name, shown)
-    if not compiled or not is_compilable(op):
+    if not compiled or not is_simple(op):
         return change
-    return described(compile_in_place(shown, op, change, check_history), name, shown)
+    return described(compile_in_place(op, shown, change, check_history, times_alpha), name, shown)
+
+
+def is_simple(op: Any) -> bool:
+    """Whether the operation computes one result from its first argument, the tensor, and others that must be given."""
+    if op.outputs is not None or op.optional or op.inputs[0] != "input":
+        return False
+    return not op.edges or op.edges[0] == "input"
 
 
 def division(name: str) -> Callable[..., Tensor]:

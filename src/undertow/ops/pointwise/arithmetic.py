@@ -63,6 +63,7 @@ add = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    ufunc="add",
 )
 
 sub = primitive(
@@ -78,6 +79,7 @@ sub = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    ufunc="subtract",
 )
 
 rsub = primitive(
@@ -103,6 +105,7 @@ neg = primitive(
     vjp={"input": lambda xp, g: -g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    ufunc="negative",
 )
 
 
@@ -259,6 +262,7 @@ floor_divide = primitive(
     node="NotImplemented",
     promote="same",
     number="other",
+    ufunc="floor_divide",
 )
 
 
@@ -286,6 +290,7 @@ remainder = primitive(
     promote="same",
     number="other",
     number_edge=False,
+    ufunc="remainder",
 )
 
 fmod = primitive(
@@ -302,6 +307,7 @@ fmod = primitive(
     promote="same",
     number="other",
     number_edge=False,
+    ufunc="fmod",
 )
 
 

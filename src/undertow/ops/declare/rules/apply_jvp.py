@@ -70,7 +70,7 @@ def _evaluate(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, An
 
 def _call(op: Op, xp: Any, values: Mapping[str, Any]) -> Any:
     """The operation itself, on arrays or on Tensors."""
-    return op.function(**values) if xp is recorded else op.forward(xp, **values)
+    return op.function(**values) if xp is recorded else op.compute(xp, values)
 
 
 def _elementwise(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:

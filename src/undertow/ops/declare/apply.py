@@ -1,0 +1,386 @@
+"""The life of an operation: operands, promotion, forward, record, wrap.
+
+    function(*args)  ->  apply(form, arguments, state)
+                             operands     the arguments' arrays, on one device
+                             promotion    to one dtype
+                             forward      the declared function, on arrays
+                             record       a Node with edges, and what the rules will need
+                             wrap         the result(s) as tensors
+
+Every operation is called this way: with tensors, with a number, views, those with several outputs. What changes a
+tensor in place calls it too, and then writes the result into the tensor's memory (inplace/forms.py). This is what the
+compiled core is compared with: it does the usual case of the same (csrc/call/), and comes here for all others.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from undertow.backend import cpu
+from undertow.graph import user_lines
+from undertow.graph.accumulate import leaf_edge
+from undertow.graph.history import recorded_edge
+from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr, resolve_leaves
+from undertow.modes import current
+from undertow.ops.arguments.bfloat16 import NARROW, introduce, is_narrow, rounded, wide, wide_dtype, widened
+from undertow.ops.arguments.operands import (
+    ForeignOperandError,
+    as_operands,
+    explain,
+    float_array,
+    promote,
+    promote_number,
+    same_device,
+)
+from undertow.ops.declare import core_plan
+from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
+from undertow.ops.declare.node import node_class
+from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
+from undertow.tensor.views import attach_view
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
+
+new = object.__new__
+getframe, INTERNAL, user_frame = sys._getframe, user_lines.INTERNAL, user_lines.user_frame
+records_lines = user_lines.is_site_recording_enabled
+
+# ---- from a declaration to a function
+
+
+def build(op: Op) -> None:
+    """Put the op's form(s), Node class and function on it."""
+    form = op.form = Form(op)
+    if op.number:
+        form.number = Form(op, (op.number,))
+    for each in filter(None, (form, form.number)):
+        if each.edges:
+            each.node_class = node_class(each)
+            core_plan.compile_pull(each)
+    op.node_class = form.node_class
+    op.function = core_plan.compile_operation(op, function_of(op))
+
+
+def function_of(op: Op) -> Any:
+    """The function that a program calls, in Python."""
+    form, bind = op.form, op.bind
+    count = -1 if op.keyword_only else len(op.ordered)  # of a call that gives all by position
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != count:
+            args = bind(args, kwargs)
+        state = current()
+        if state.intercept is not None:
+            return state.intercept(op.function, args)
+        return apply(form, args, state)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = "undertow"
+    function.__signature__ = op.signature()  # type: ignore[attr-defined]
+    function.__doc__ = documentation(form)
+    return function
+
+
+def documentation(form: Form) -> str:
+    """What `help` shows: that PyTorch's words hold here, and what the declaration says of derivatives."""
+    text = "As PyTorch's function of this name."
+    if not form.edges:
+        return f"{text} Its result has no gradient."
+    tensors = [*[kept.name for kept in form.kept_inputs], *[kept.name for kept in form.kept_outputs]]
+    kept = " and ".join(tensors) or "no tensor"
+    recorded = f"Recorded as {form.op.node_name}, which keeps {kept} for the backward pass."
+    return f"{text}\n\nDifferentiable in {' and '.join(form.edge_names)}. {recorded}"
+
+
+# ---- a call
+
+
+def apply(form: Form, arguments: Any, state: Any) -> Any:
+    """The operation on all its arguments, in the order of its signature."""
+    if form.number_place is not None and type(arguments[form.number_place]) in (float, int):
+        form = form.number  # type: ignore[assignment]
+
+    # operands: the tensors' arrays, on one device
+    arrays = list(arguments)
+    alike = True
+    try:
+        tensor = arguments[form.first]
+        xp = tensor._xp
+        arrays[form.first] = first = tensor._array
+        for k, promoted in form.others:
+            tensor = arguments[k]
+            arrays[k] = array = tensor._array
+            if tensor._xp is not xp or (promoted and array.dtype is not first.dtype):
+                alike = False
+        for k in form.optional:
+            if arguments[k] is not None:
+                arrays[k] = arguments[k]._array
+    except AttributeError:
+        return apply_to_others(form, arguments, state)
+
+    # promotion: to one dtype; bfloat16 is computed in float32
+    if not alike:
+        xp = unify(form, arguments, arrays)
+    rounds = False
+    if form.dtype is not None and arguments[form.dtype] is not None:
+        introduce(arguments[form.dtype])
+    if NARROW and form.widens:
+        rounds = widen(form, xp, arrays)
+
+    # forward
+    try:
+        out = form.forward(xp, *arrays)
+    except (OverflowError, TypeError, ValueError) as error:
+        if form.elementwise:
+            explain_failure(form, arguments, error)
+        raise
+    if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
+        rounds = rounds or widen_again(form, arrays)
+        out = form.forward(xp, *arrays)
+    if form.moves_to is not None:
+        xp = arguments[form.moves_to]
+    if form.several:
+        out = tuple([a if type(a) is xp.ndarray else xp.asarray(a) for a in out])
+    elif type(out) is not xp.ndarray:
+        out = xp.asarray(out)
+    if rounds:
+        out = rounded(out, [form.output_nr(n) for n in form.op.exact])
+
+    # record
+    node = None
+    if state.grad_enabled and form.edges:
+        edges, wanted, leaves = [], False, False
+        for k in form.edges:
+            tensor = arguments[k]
+            edge = None if tensor is None else tensor._edge
+            if tensor is not None and tensor._extra is not None and tensor._extra.view is not None:
+                edge = recorded_edge(tensor)
+            if edge is not None:
+                wanted = True
+                if edge is LEAF:
+                    leaves = True
+            edges.append(edge)
+        if wanted and not (form.check_output and out.dtype.kind not in "fcV"):
+            node = record(form, arguments, arrays, edges, leaves, xp, out, state)
+
+    # wrap
+    if form.several:
+        return wrap_several(form, arguments, xp, out, node, state)
+    result: Any = new(Tensor)  # and four stores: half the time of Tensor(...)
+    result._array = out
+    result._xp = xp
+    result._edge = node
+    result._extra = state.extra
+    if form.is_view:
+        attach(form, result, arguments, state)
+    return result
+
+
+def apply_to_others(form: Form, arguments: Any, state: Any) -> Any:
+    """The operation on what is no tensor: a number or an array becomes one, other classes may know what to do."""
+    places, found = [form.places[i] for i in form.input_names], list(arguments)
+    given = tuple([arguments[k] for k in places])
+    try:
+        tensors = as_operands(form.name, tuple(form.input_names), given, form.op.optional)
+    except ForeignOperandError as error:
+        return error.answer(form.name, (), dict(zip(form.op.ordered, arguments, strict=True)))
+    for k, tensor in zip(places, tensors, strict=True):
+        found[k] = tensor
+    return apply(form, found, state)
+
+
+def explain_failure(form: Form, arguments: Any, error: Exception) -> None:
+    """Raise PyTorch's error in the place of NumPy's, if there is one."""
+    given = [arguments[k] for k in sorted((*form.required, *form.optional))]
+    explain(error, form.name, tuple([None if t is None else t._array for t in given]))
+
+
+# ---- dtypes and devices
+
+
+def unify(form: Form, arguments: Any, arrays: list[Any]) -> Any:
+    """Bring the operands to PyTorch's common dtype, if the operation promotes; the namespace of their device."""
+    xp = arguments[form.first]._xp
+    if any([arguments[k]._xp is not xp for k in form.required]):
+        xp = same_device(form.name, tuple([arguments[k] for k in form.required]))
+    dtype = arrays[form.first].dtype
+    if any([arrays[k].dtype is not dtype for k in form.promoted]):
+        promoted = promote(tuple([arguments[k] for k in form.promoted]), form.policy)  # type: ignore[arg-type]
+        for k, array in zip(form.promoted, promoted, strict=True):
+            arrays[k] = array
+    return xp
+
+
+def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
+    """Where the result has another dtype than the operand: whether that had to be cast, and it is."""
+    k: Any = form.settled
+    if form.numbers:
+        number = arguments[form.places[form.numbers[0]]]
+        arrays[k] = promote_number(arrays[k], number, form.policy)  # type: ignore[arg-type]
+        return True
+    if arrays[k].dtype.kind in "fc":
+        return False
+    for i in form.taking_part:
+        arrays[i] = float_array(arrays[i])
+    return True
+
+
+def widen(form: Form, xp: Any, arrays: list[Any]) -> bool:
+    """bfloat16 in float32 (see arguments/bfloat16.py), and whether the result has to be rounded."""
+    asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
+    places = [form.places[i] for i in form.input_names]
+    if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
+        return False
+    given = dict(zip(form.op.ordered, arrays, strict=True))
+    leading = (form.edge_names or form.input_names)[0]
+    rounds, *found = widened(form.op, xp, given, form.input_names, leading)
+    for k, array in zip(places, found, strict=True):
+        arrays[k] = array
+    if form.dtype is not None:
+        arrays[form.dtype] = asked
+    return bool(rounds)
+
+
+def widen_again(form: Form, arrays: list[Any]) -> bool:
+    """Widen what was cast to a default dtype of bfloat16; whether there was any."""
+    narrow = [k for k in form.taking_part if NARROW and form.widens and is_narrow(arrays[k])]
+    for k in narrow:
+        arrays[k] = wide(arrays[k])
+    return bool(narrow)
+
+
+# ---- recording it
+
+
+def record(
+    form: Form, arguments: Any, arrays: list[Any], edges: list[Any], leaves: bool, xp: Any, out: Any, state: Any
+) -> Any:
+    """The Node of the operation, which keeps what its rules will need. `edges` are those of `form.edges`."""
+    node = new(form.node_class)
+    node.sequence_nr = next_sequence_nr()
+    for k, _, slot, version, users in form.kept_inputs:
+        tensor = arguments[k]
+        if users and not is_needed(users, edges):
+            tensor = None
+        setattr(node, slot, tensor)
+        if tensor is not None:
+            # the version is 0 unless somebody changed the tensor, or shares its memory
+            setattr(node, version, 0 if tensor._extra is None else version_of(tensor))
+    for nr, _, slot, users in form.kept_outputs:
+        value = out[nr] if form.several else out
+        setattr(node, slot, value if not users or is_needed(users, edges) else None)
+    if leaves or form.numbers:
+        set_edges(form, node, arguments, edges, xp)
+    else:
+        node.recorded_edges = tuple(edges)
+    node.params = values_of(form, arguments, arrays) if form.values else ()
+    if form.several:
+        node._shapes = [a.shape for a in out]
+        node._dtypes = [a.dtype for a in out]
+    else:
+        node.shape = out.shape
+        node.dtype = out.dtype
+    node.extra = None if xp is cpu else extra_on(xp)
+    if records_lines():
+        frame = getframe(3)  # of whoever called the function, past it, apply and this
+        if id(frame.f_code) in INTERNAL:
+            frame = user_frame(frame)
+        node.code = frame.f_code
+        node.lasti = frame.f_lasti
+    else:
+        node.code, node.lasti = None, 0
+    if state.record is not None:
+        state.record(node, state)
+    return node
+
+
+def is_needed(users: tuple[int, ...], edges: list[Any]) -> bool:
+    """Whether one of the inputs whose rules use a value wants a gradient."""
+    for n in users:  # noqa: SIM110  (any() of a generator takes three times as long)
+        if edges[n] is not None:
+            return True
+    return False
+
+
+def set_edges(form: Form, node: Any, arguments: Any, edges: list[Any], xp: Any) -> None:
+    """The edges, with what leads to leaves (see Note [Edges to leaves]), and None for a number."""
+    standing = False
+    for n, k in enumerate(form.edges):
+        if edges[n] is LEAF:
+            leaf = arguments[k]
+            edges[n] = edge_to_leaf(leaf, node)
+            standing = standing or edges[n] is leaf
+    if form.numbers:
+        edges = [None if k < 0 else edges[form.edges.index(k)] for k in form.all_edges]
+    node.recorded_edges = edges if standing else tuple(edges)
+    if standing and xp is not cpu:
+        resolve_leaves(node, edges)  # a node on a device keeps the stream that is current now
+
+
+def edge_to_leaf(leaf: Tensor, node: Any) -> Any:
+    """The leaf's AccumulateGrad node, or the leaf itself, which may stand for that in one node at a time."""
+    extra = leaf._extra or extra_of(leaf)
+    made = None if extra.accumulate is None else extra.accumulate()
+    if made is not None:
+        return made
+    user = None if extra.used_by is None else extra.used_by()
+    if user is not None and user is not node:
+        return leaf_edge(leaf)
+    extra.used_by = ref(node)
+    return leaf
+
+
+def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
+    """The plain values that rules use; see KeptValue."""
+    found = []
+    for kind, k, fixed in form.values:
+        if kind == ITSELF:
+            found.append(arguments[k])
+        elif kind == FIXED or arguments[k] is None:
+            found.append(fixed)
+        elif kind == SHAPE:
+            found.append(arrays[k].shape)
+        elif kind == DTYPE:
+            found.append(arguments[k]._array.dtype)
+        else:
+            found.append(lies_by_columns(arrays[k]))
+    return tuple(found)
+
+
+def lies_by_columns(matrix: Any) -> bool:
+    """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
+    return bool(matrix.ndim == 2 and matrix.strides[0] == matrix.itemsize != matrix.strides[1])
+
+
+# ---- the result
+
+
+def wrap_several(form: Form, arguments: Any, xp: Any, out: Any, node: Any, state: Any) -> tuple[Tensor, ...]:
+    results = tuple([Tensor(a, xp, output_edge(form, node, nr)) for nr, a in enumerate(out)])
+    if node is None:
+        for tensor in results:
+            tensor._extra = state.extra
+    else:
+        watch_constants(form, node, results)
+    if form.is_view:
+        attach(form, results, arguments, state)
+    return results
+
+
+def output_edge(form: Form, node: Any, nr: int) -> Any:
+    return None if node is None or nr in form.constant else OutputEdge((node, nr))
+
+
+def watch_constants(form: Form, node: Any, results: tuple[Tensor, ...]) -> None:
+    """No edge leads from an output without gradient (indices) to the node that saved it: it must know its counter."""
+    for nr, _, slot, _ in form.kept_outputs:
+        if nr in form.constant and getattr(node, slot) is not None:
+            node.watch_output(nr, counter_of(results[nr]))
+
+
+def attach(form: Form, result: Any, arguments: Any, state: Any) -> None:
+    """Note of which tensor the result is a view, and how it was taken."""
+    params = tuple([arguments[k] for k in form.params])
+    attach_view(result, arguments[form.first], form.op.function, params, state)

@@ -1,0 +1,44 @@
+"""Binder: the arguments of a call, given by position, by name or by NumPy's names, in the order of the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+#: NumPy's spelling of two parameters
+SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
+
+
+class Binder:
+    """Puts what a function was called with into the order of its arguments, with defaults for what is missing."""
+
+    def __init__(self, name: str, ordered: list[str], defaults: dict[str, Any], keyword_only: Collection[str]) -> None:
+        self.name, self.ordered, self.defaults = name, ordered, defaults
+        self.most = len(ordered) - len(keyword_only)
+        required = [k for k, n in enumerate(ordered) if n not in defaults]
+        least = required[-1] + 1 if required else 0
+        #: the defaults to append to n positional arguments, for each n for which that gives all
+        self.tails = {n: tuple([defaults[m] for m in ordered[n:]]) for n in range(least, self.most + 1)}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if not kwargs and len(args) in self.tails:
+            return args + self.tails[len(args)]
+        if len(args) > self.most:
+            raise TypeError(f"{self.name}() takes {self.most} positional arguments but {len(args)} were given")
+        found = {**self.defaults, **dict(zip(self.ordered, args, strict=False))}
+        for name, value in kwargs.items():
+            self.add(found, len(args), name, value)
+        for name in self.ordered:
+            if name not in found:
+                raise TypeError(f"{self.name}() missing 1 required positional argument: {name!r}")
+        return tuple([found[name] for name in self.ordered])
+
+    def add(self, found: dict[str, Any], positional: int, name: str, value: Any) -> None:
+        """Note an argument that was given by its name, or by NumPy's name for it."""
+        own = name if name in self.ordered else SPELLINGS.get(name, name)
+        if own not in self.ordered:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {name!r}")
+        if own == name and self.ordered.index(own) < positional:
+            raise TypeError(f"{self.name}() got multiple values for argument {name!r}")
+        if own == name or value is not None:
+            found[own] = value

@@ -1,0 +1,29 @@
+"""Makes undertow's classes and functions known to the compiled core, which reads their slots and calls them."""
+
+from __future__ import annotations
+
+from undertow.backend import cpu
+from undertow.compiled import core
+from undertow.graph import user_lines
+from undertow.graph.accumulate import AccumulateGrad, leaf_edge
+from undertow.graph.history import rebase_history, recorded_edge
+from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
+from undertow.graph.saved import Freed, unpack_input, unpack_output
+from undertow.modes import State, state_variable
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
+from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
+from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
+
+if core is not None:
+    core.bind(
+        Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, State=State, Node=Node,
+        AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
+        extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
+        INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
+        sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
+        resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
+        internal=user_lines.INTERNAL, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
+        own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
+    )  # fmt: skip
+    user_lines.tell(core.take_sites)

@@ -1,0 +1,175 @@
+"""Form: what a call has to know of an operation, worked out once from its declaration.
+
+An operation has one form, or two: with tensors, and with a Python number in the place of one input (`x * 2.0`).
+Arguments go by their places in the forward's signature; `edges`, `required`, ... are tuples of such places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from undertow.ops.declare.plans import Fact
+from undertow.ops.declare.rules import ELEMENTWISE
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
+
+#: what a node keeps of an argument: itself, or a fact about the array
+ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS = map(int, Fact)
+
+#: the facts, by the endings of the names that rules give them: (kind, what it is of a number)
+FACTS = {"_shape": (SHAPE, ()), "_dtype": (DTYPE, None), "_by_columns": (BY_COLUMNS, False)}
+
+
+class KeptInput(NamedTuple):
+    """An input that rules need: the node keeps the tensor, and its version."""
+
+    argument: int
+    name: str
+    slot: str
+    version: str
+    #: the edges, by their place in `Form.edges`, whose rules need it; () if all do
+    users: tuple[int, ...]
+
+
+class KeptOutput(NamedTuple):
+    """An output that rules need: the node keeps its array."""
+
+    output: int
+    name: str
+    slot: str
+    users: tuple[int, ...]
+
+
+class KeptValue(NamedTuple):
+    """A plain value that rules need, kept in `Node.params`."""
+
+    kind: int
+    argument: int
+    fixed: Any
+
+
+class Form:
+    """An operation as it is called: with tensors, or (`numbers`) with an input given as a Python number."""
+
+    promoted: tuple[int, ...]
+
+    def __init__(self, op: Op, numbers: tuple[str, ...] = ()) -> None:
+        self.op, self.name, self.numbers = op, op.name, numbers
+        self.forward = by_position(op.forward, op)
+        self.elementwise = op.batch is ELEMENTWISE
+        self.is_view = op.kind == "view"
+        self.several = op.outputs is not None
+        self.widens = op.widens
+        self.check_output = op.check_output
+        places = self.places = {name: k for k, name in enumerate(op.ordered)}
+        self.input_names = [i for i in op.inputs if i not in numbers]
+        self.edge_names = [i for i in op.edges if i not in numbers]
+        self.all_edge_names = op.edges if op.number_edge else self.edge_names
+        self.required = tuple([places[i] for i in self.input_names if i not in op.optional])
+        self.optional = tuple([places[i] for i in self.input_names if i in op.optional])
+        self.edges = tuple([places[i] for i in self.edge_names])
+        self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
+        self.params = tuple([places[n] for n in op.params])
+        self.moves_to = None if op.moves_to is None else places[op.moves_to]
+        self.dtype = places["dtype"] if "dtype" in op.params else None
+        self.number_place = places[op.number] if op.number and not numbers else None
+        self.number: Form | None = None
+        self.node_class: Any = None
+        self.plan_promotion()
+        self.first = (self.promoted or self.required)[0]
+        #: the other tensors, and whether their dtype must be that of the first
+        self.others = [(k, k in self.promoted) for k in self.required if k != self.first]
+        self.plan_saving()
+        self.plan_rules()
+
+    # ---- dtypes
+
+    def plan_promotion(self) -> None:
+        """promoted: the arguments brought to one dtype; settled: the one the result's dtype is compared with."""
+        taking_part = self.edges or (*self.required, *self.optional)
+        self.policy = self.op.promote
+        self.taking_part = tuple([k for k in self.required if k in taking_part]) if self.policy else ()
+        self.promoted = self.taking_part if len(self.taking_part) > 1 else ()
+        checks = self.policy and self.edges and (self.numbers or self.policy == "float")
+        self.settled = self.edges[0] if checks else None
+
+    # ---- what the rules use
+
+    def plan_saving(self) -> None:
+        """Sort the names that rules use into saved tensors (with the inputs whose rule needs each) and values."""
+        op = self.op
+        self.rule_names = {i: names for i, names in op.rule_names().items() if i not in self.numbers}
+        self.users: dict[str, list[str]] = {}
+        for rule, names in self.rule_names.items():
+            for name in names:
+                self.users.setdefault(name, []).extend(self.edge_names if rule == "*" else [rule])
+        outputs = list(op.outputs) if isinstance(op.outputs, tuple) else ["out"]
+        inputs = [n for n in self.users if n in self.input_names]
+        self.value_names = [n for n in self.users if n not in self.input_names and n not in outputs]
+        self.kept_inputs = [
+            KeptInput(self.places[n], n, f"saved_{n}", f"version_{n}", self.needed_by(n)) for n in inputs
+        ]
+        self.kept_outputs = [
+            KeptOutput(self.output_nr(n), n, f"saved_{n}", self.needed_by(n)) for n in self.users if n in outputs
+        ]
+        self.values = [self.value(n) for n in self.value_names]
+        self.constant = frozenset([self.output_nr(n) for n in op.nondifferentiable])
+
+    def needed_by(self, name: str) -> tuple[int, ...]:
+        """The edges, by their place in `edges`, whose rules use a value; () if all of them do."""
+        users = dict.fromkeys(self.users[name])
+        return () if len(users) == len(self.edge_names) else tuple([self.edge_names.index(u) for u in users])
+
+    def value(self, name: str) -> KeptValue:
+        if name in self.op.params or name in self.numbers:
+            return KeptValue(ITSELF, self.places[name], None)
+        for ending, (kind, of_a_number) in FACTS.items():
+            stem = name.removesuffix(ending)
+            if stem != name and stem in self.op.inputs:
+                is_number = stem in self.numbers
+                return KeptValue(FIXED, 0, of_a_number) if is_number else KeptValue(kind, self.places[stem], None)
+        raise TypeError(f"{self.name}: a rule uses {name!r}, which is neither input, output nor parameter")
+
+    def plan_rules(self) -> None:
+        """rules: for each edge its rule, and a function that takes its arguments from all that the node kept."""
+        vjp = self.op.vjp
+        kept = [*[k.name for k in self.kept_inputs], *[k.name for k in self.kept_outputs], *self.value_names]
+        known = {name: k for k, name in enumerate(kept)}
+        self.rule_places = {i: [known[n] for n in names] for i, names in self.rule_names.items()}
+        self.joint = self.rules = None
+        if "*" in self.rule_places:
+            self.joint = vjp.rule, selector(self.rule_places["*"])  # type: ignore[union-attr]
+        else:
+            self.rules = [
+                (None, None) if i in self.numbers else (vjp[i], selector(self.rule_places[i]))  # type: ignore[index]
+                for i in self.all_edge_names
+            ]
+        self.only_gradient = self.single_gradient()
+
+    def single_gradient(self) -> int | None:
+        """The number of the only differentiable output, if there are several outputs."""
+        outputs, constant = self.op.outputs, self.op.nondifferentiable
+        found = [k for k, n in enumerate(outputs) if n not in constant] if isinstance(outputs, tuple) else []
+        return found[0] if len(found) == 1 else None
+
+    def output_nr(self, name: str) -> int:
+        return self.op.outputs.index(name) if isinstance(self.op.outputs, tuple) else 0
+
+
+def by_position(forward: Callable[..., Any], op: Op) -> Callable[..., Any]:
+    """The forward, taking its keyword-only arguments by position, too."""
+    if not op.keyword_only:
+        return forward
+    names = [n for n in op.ordered if n in op.keyword_only]
+    count = len(op.ordered) - len(names)
+    return lambda xp, *values: forward(xp, *values[:count], **dict(zip(names, values[count:], strict=True)))
+
+
+def selector(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """A function that takes the values at some places of a list, as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return (lambda kept: (kept[places[0]],)) if places else (lambda kept: ())
