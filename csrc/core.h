@@ -97,10 +97,6 @@ void expression_free(Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
 
-/* target (+ - * /)= other, an array or a number, if that can be computed here without an exception being noted; whether
- * it was. */
-int change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other);
-
 /* ---- multiples.c */
 
 /* target += alpha * other (or -=, by the ufunc), in place, if both are large: 1 if it is done, 0 if not, -1 with an

@@ -5,6 +5,7 @@
  * is written to, nothing has happened.
  */
 #include "call/operation.h"
+#include "formula/small_arrays.h"
 
 #define MOST_CONSTANTS 2
 
