@@ -23,7 +23,7 @@
 #endif
 
 /* Must be COMPILED_VERSION of compiled.py: says that Python and C agree about what follows. */
-#define CORE_VERSION 5
+#define CORE_VERSION 6
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
@@ -72,6 +72,7 @@ typedef struct {
     PyArray_Descr *float32, *float64;
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
+    PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
     PyTypeObject *ExecInfo;

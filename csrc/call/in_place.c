@@ -356,7 +356,7 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     const Form *form = operation->forms[is_number];
     const Change *change = &self->changes[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
-        !find_arrays(operation, form, is_number ? operation->number : -1, values, arguments)) {
+        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1) {
         return NULL;
     }
     for (int k = 0; k < operation->count; k++) {

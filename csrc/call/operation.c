@@ -1,6 +1,6 @@
 /* Operation: the function of an operation (ops/declare/templates.py), with its usual case in C.
  *
- * The usual case: tensors on the CPU whose dtypes need no promotion, and no interceptor. Everything else goes to the
+ * The usual case: tensors on the CPU, and no interceptor. Everything else goes to the
  * Python function, which an Operation passes for (its attributes are that one's).
  */
 #include "call/operation.h"
@@ -58,6 +58,7 @@ int
 find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments)
 {
     PyArray_Descr *dtype = NULL;
+    int found = 1;
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
@@ -76,12 +77,12 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
         if (form->dtypes >> k & 1) {
             PyArray_Descr *own = PyArray_DESCR((PyArrayObject *)arguments[k]);
             if (dtype != NULL && own != dtype) {
-                return 0;
+                found = 2;
             }
             dtype = own;
         }
     }
-    return 1;
+    return found;
 }
 
 PyObject *
@@ -135,7 +136,7 @@ are_arrays(PyObject *several)
     return 1;
 }
 
-/* Whether the result has the dtype that it should: otherwise Python converts the operands and computes it anew. */
+/* Whether the result has the dtype that it should: otherwise operands are converted, and it is computed anew. */
 static int
 dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
 {
@@ -147,9 +148,9 @@ dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
            (form->any_float && (PyArray_ISFLOAT(first) || PyArray_ISCOMPLEX(first)));
 }
 
-/* What a form computes, an array or a tuple of them; NULL without an exception: Python has to compute it. */
+/* The value of a form's formula, an array or a tuple of them; NULL without an exception: Python has to compute it. */
 static PyObject *
-compute(const Operation *self, const Form *form, PyObject *const *arguments)
+forward_value(const Operation *self, const Form *form, PyObject *const *arguments)
 {
     PyObject *out = expression_value(form->forward, arguments);
     if (out != NULL) {
@@ -163,10 +164,26 @@ compute(const Operation *self, const Form *form, PyObject *const *arguments)
         }
         return NULL;
     }
-    if (form->several ? !are_arrays(out) : !PyArray_CheckExact(out) || !dtype_is_right(form, arguments, out)) {
+    if (form->several ? !are_arrays(out) : !PyArray_CheckExact(out)) {
         Py_CLEAR(out);
     }
     return out;
+}
+
+/* What a form computes, an array or a tuple of them; NULL without an exception: Python has to compute it.
+ *
+ * arguments  owned; operands that have to be converted first are replaced */
+static PyObject *
+compute(const Operation *self, const Form *form, PyObject **arguments)
+{
+    PyObject *out = forward_value(self, form, arguments);
+    if (out == NULL || form->several || dtype_is_right(form, arguments, out)) {
+        return out;
+    }
+    Py_DECREF(out);
+    int done = form == self->forms[1] ? promote_beside_number(self, form, arguments)
+                                      : make_floats(self, form, arguments);
+    return done > 0 ? forward_value(self, form, arguments) : NULL;
 }
 
 /* Whether the result can be written into `out` as it is, and nothing is to be recorded: write_out of
@@ -219,14 +236,18 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     int is_number = is_given_number(self, values);
     const Form *form = self->forms[is_number];
     if (SLOT(state, core.s_intercept) != Py_None || form == NULL ||
-        (out != NULL && (form->several || !takes_result(self, state, values, out))) ||
-        !find_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
+        (out != NULL && (form->several || !takes_result(self, state, values, out)))) {
+        return NULL;
+    }
+    int found = find_arrays(self, form, is_number ? self->number : -1, values, arguments);
+    if (!found) {
         return NULL;
     }
     for (int k = 0; k < self->count; k++) { /* a tensor may be given another array while we compute with this one */
         Py_INCREF(arguments[k]);
     }
-    PyObject *result = compute(self, form, arguments);
+    int done = found == 1 ? 1 : promote_operands(self, form, values, arguments);
+    PyObject *result = done > 0 ? compute(self, form, arguments) : NULL;
     if (result != NULL && out != NULL) {
         result = write_result(self, result, out);
     }

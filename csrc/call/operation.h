@@ -7,6 +7,9 @@
 #define MOST_ARGUMENTS 12
 #define MOST_SAVED_OUTPUTS 4
 
+/* What becomes of operands of different dtypes: they are cast to a common one, which is a float's if FLOAT. */
+enum policy { NO_PROMOTION, SAME, FLOAT };
+
 enum value_kind { ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS };
 
 typedef struct {
@@ -31,7 +34,8 @@ typedef struct {
 typedef struct {
     Expression *forward;
     PyTypeObject *node; /* NULL: not differentiable */
-    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal */
+    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal, or are made so */
+    enum policy policy;
     int first;          /* the argument that the dtype of the result is compared with; -1: it is not */
     int any_float;      /* whether a result of another dtype is right if that one is a float's */
     int check_output;
@@ -76,7 +80,8 @@ void form_free(Form *form);
  * out  where the argument `out` goes, which need not be given; NULL if there is none */
 int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names,
                    PyObject **values, PyObject **out);
-/* The arrays of the tensors, and everything else as it is; whether the form can compute with them. */
+/* The arrays of the tensors, and everything else as it is; whether the form can compute with them: 2 if their dtypes
+ * differ and have to be promoted before. */
 int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
@@ -86,6 +91,16 @@ PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
 extern PyGetSetDef operation_attributes[];
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- promote.c: all change the arrays (owned) among the arguments. 1 if it is done, 0 if Python has to do it, -1 with an
+ * exception */
+
+/* Cast operands of different dtypes to their common one. */
+int promote_operands(const Operation *self, const Form *form, PyObject *const *values, PyObject **arguments);
+/* Cast the first operand to what it is beside a Python number. */
+int promote_beside_number(const Operation *self, const Form *form, PyObject **arguments);
+/* Cast operands that are no floats to the default dtype. */
+int make_floats(const Operation *self, const Form *form, PyObject **arguments);
 
 /* ---- record.c */
 

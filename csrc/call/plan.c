@@ -44,16 +44,19 @@ static Form *
 form_new(PyObject *description)
 {
     PyObject *forward, *node, *edges, *saved, *values, *outputs;
+    int policy;
     Form *form = PyMem_Calloc(1, sizeof(Form));
     if (form == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    if (!PyArg_ParseTuple(description, "OOIiiiO!O!O!O!iI", &forward, &node, &form->dtypes, &form->first,
+    if (!PyArg_ParseTuple(description, "OOIiiiO!O!O!O!iIi", &forward, &node, &form->dtypes, &form->first,
                           &form->any_float, &form->check_output, &PyTuple_Type, &edges, &PyTuple_Type, &saved,
-                          &PyTuple_Type, &values, &PyTuple_Type, &outputs, &form->several, &form->constant)) {
+                          &PyTuple_Type, &values, &PyTuple_Type, &outputs, &form->several, &form->constant,
+                          &policy)) {
         goto failed;
     }
+    form->policy = policy;
     form->forward = expression_new(forward);
     if (form->forward == NULL) {
         goto failed;

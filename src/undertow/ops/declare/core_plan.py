@@ -125,6 +125,7 @@ def form(build: Build, node_class: Any) -> Tree:
         tuple([(build.output_nr(n), f"saved_{n}", users(build, n)) for n in build.saved_outputs]),
         int(op.outputs is not None),
         sum([1 << list(op.outputs or ()).index(n) for n in op.nondifferentiable]),
+        (None, "same", "float").index(op.promote or None),
     )
 
 
