@@ -23,6 +23,10 @@ setup(
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
             ],
             extra_compile_args=[
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",  # Python says what its callbacks take
+                "-Wno-missing-field-initializers",  # {NULL} ends Python's tables
                 "-O3",
                 "-fno-math-errno",
                 "-fno-trapping-math",

@@ -71,6 +71,7 @@ typedef struct {
     PyArray_Descr *float32, *float64;
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
+    PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
     PyTypeObject *ExecInfo;
@@ -95,10 +96,6 @@ Expression *expression_new(PyObject *description);
 void expression_free(Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
-
-/* target (+ - * /)= other, an array or a number, if that can be computed here without an exception being noted; whether
- * it was. */
-int change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other);
 
 /* ---- multiples.c */
 

@@ -5,6 +5,7 @@
  * is written to, nothing has happened.
  */
 #include "call/operation.h"
+#include "formula/small_arrays.h"
 
 typedef struct {
     Operation operation;
@@ -320,7 +321,7 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     int is_number = is_given_number(operation, values);
     const Form *form = operation->forms[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
-        !find_arrays(operation, form, is_number ? operation->number : -1, values, arguments)) {
+        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1) {
         return NULL;
     }
     for (int k = 0; k < operation->count; k++) {

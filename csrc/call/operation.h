@@ -1,4 +1,4 @@
-/* Operations: what operation.c and record.c share. */
+/* Operations: what the files of this folder share. */
 #ifndef UNDERTOW_OPERATION_H
 #define UNDERTOW_OPERATION_H
 
@@ -45,7 +45,8 @@ typedef struct {
 typedef struct {
     Expression *forward;
     PyTypeObject *node; /* NULL: not differentiable */
-    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal */
+    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal, or are made so */
+    enum Promotion policy; /* what becomes of operands of different dtypes */
     int first;          /* the argument that the dtype of the result is compared with; -1: it is not */
     int any_float;      /* whether a result of another dtype is right if that one is a float's */
     int check_output;
@@ -75,18 +76,23 @@ typedef struct Operation {
     Form *forms[2];
 } Operation;
 
-/* ---- operation.c */
+/* ---- plan.c */
 
 /* Read the description of the arguments and forms; whether it is a good one, and -1 with an exception. */
 int read_description(Operation *self, PyObject *description);
 /* Whether the forms are there, made now if they can be; -1 with an exception. */
 int has_plan(Operation *self);
+void form_free(Form *form);
+
+/* ---- operation.c */
+
 /* Put what the function was called with in the order of its arguments; whether that can be done here.
  *
  * out  where the argument `out` goes, which need not be given; NULL if there is none */
 int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names,
                    PyObject **values, PyObject **out);
-/* The arrays of the tensors, and everything else as it is; whether the form can compute with them. */
+/* The arrays of the tensors, and everything else as it is; whether the form can compute with them: 2 if their dtypes
+ * differ and have to be promoted before. */
 int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
@@ -96,6 +102,16 @@ PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
 extern PyGetSetDef operation_attributes[];
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- promote.c: all change the arrays (owned) among the arguments. 1 if it is done, 0 if Python has to do it, -1 with an
+ * exception */
+
+/* Cast operands of different dtypes to their common one. */
+int promote_operands(const Operation *self, const Form *form, PyObject *const *values, PyObject **arguments);
+/* Cast the first operand to what it is beside a Python number. */
+int promote_beside_number(const Operation *self, const Form *form, PyObject **arguments);
+/* Cast operands that are no floats to the default dtype. */
+int make_floats(const Operation *self, const Form *form, PyObject **arguments);
 
 /* ---- record.c */
 
@@ -118,18 +134,39 @@ PyObject *new_node(const Form *form, PyObject *state, PyObject *const *values, P
 PyObject *edge_of(PyObject *tensor);
 /* What stands in a node's edges for a leaf: its AccumulateGrad node, or the leaf itself. See Note [Edges to leaves]. */
 PyObject *leaf_stands(PyObject *leaf, PyObject *node);
-/* Note in a node which line of the user's program made it. */
-int take_site(PyObject *node);
-/* Count a change of the tensor's memory by the operation `name`, as VersionCounter.bump does; the counter (borrowed), or
- * NULL with an exception. */
-PyObject *count_change(PyObject *tensor, PyObject *name);
 /* Show a node to who wants to see all (State.record), if somebody does. */
 int show_to_recorder(PyObject *node, PyObject *state);
 
+/* ---- user_line.c */
+
+/* The code (a new reference, NULL for none) and instruction of the nearest frame that is not undertow's own. */
+PyCodeObject *user_site(int *lasti);
+/* Note in a node which line of the user's program made it. */
+int take_site(PyObject *node);
+
+/* ---- changes.c */
+
+/* The version of a tensor, a new reference. See version_of in tensor/tensor.py. */
+PyObject *version_of(PyObject *tensor);
+/* Count a change of the tensor's memory by the operation `name`, as VersionCounter.bump does; the counter (borrowed), or
+ * NULL with an exception. */
+PyObject *count_change(PyObject *tensor, PyObject *name);
 /* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/forms.py, and it has no history itself. */
 int is_free(PyObject *tensor, PyObject *state);
 /* Whether a gradient is asked of the tensor, or may be, as of a view. */
 int may_require_grad(PyObject *tensor);
+
+/* ---- views.c */
+
+/* Mark a result as a view of the source, as attach_view in tensor/views.py does; `arguments` is taken over.
+ *
+ * number  which of several results it is; None if it is the only one */
+int attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *function, PyObject *arguments,
+                PyObject *state);
+/* The arguments of a view operation behind the tensor, a new tuple: what its replay keeps. */
+PyObject *view_arguments(const Operation *self, PyObject *const *arguments);
+
+/* ---- small things */
 
 static inline PyObject *
 shape_of(PyArrayObject *array)

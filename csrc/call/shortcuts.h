@@ -24,6 +24,29 @@ struct Shortcut {
 PyObject *getitem(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *setitem(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 
+/* ---- shortcuts_shapes.c */
+
+PyObject *with_sizes(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *reshape(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *flatten(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *expand_as(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *numpy_T(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *contiguous(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *over_dims(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *squeeze(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *chunk(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *split(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+
+/* How many of the names are among these two. */
+Py_ssize_t known_names(PyObject *names, const char *first, const char *second);
+
+/* ---- shortcuts_writes.c */
+
+PyObject *zero_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *fill_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *copy_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+
 /* ---- small things */
 
 /* The array of a tensor that is what most are: on the CPU, of a dtype that NumPy knows; or NULL. */

@@ -1,6 +1,10 @@
-/* x.add_(y, alpha=a) and x.sub_(y, alpha=a) of large arrays, without an array of the products. */
+/* A multiple added in place, without an array of the products: x.add_(y, alpha=a) and x.sub_(y, alpha=a) of large arrays,
+ * and a step of gradient descent.
+ */
 #include "kernels/kernels.h"
 #include "loops/compile.h"
+#include "twins/arrays.h"
+#include "twins/table.h"
 
 #define AT_ONCE 1024
 
@@ -106,4 +110,36 @@ add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *alpha
     WORK(size, done = PyArray_TYPE(x) == NPY_FLOAT ? add_multiple_float(to, from, (float)factor, minus, size)
                                                    : add_multiple_double(to, from, factor, minus, size));
     return done == size ? 1 : add_rest(ufunc, x, y, alpha, done);
+}
+
+/* ---- a step of gradient descent */
+
+#define DESCEND(type)                                                                                                 \
+    static void descend_##type(type *param, const type *grad, type rate, npy_intp n)                                  \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < n; i++) {                                                                            \
+            param[i] -= grad[i] * rate;                                                                               \
+        }                                                                                                             \
+    }
+
+DESCEND(float)
+DESCEND(double)
+
+/* descend(xp, param, grad, rate): param -= rate * grad, rate an array of one number */
+PyObject *
+descend(PyObject *const *arguments)
+{
+    PyArrayObject *param = (PyArrayObject *)arguments[1], *grad = (PyArrayObject *)arguments[2];
+    PyArrayObject *rate = plain_array(arguments[3], 0);
+    if (rate == NULL || !are_alike(arguments[1], arguments[2]) || PyArray_DESCR(param) != PyArray_DESCR(rate) ||
+        !PyArray_ISWRITEABLE(param)) {
+        return NULL;
+    }
+    if (PyArray_DESCR(param) == core.float32) {
+        descend_float(PyArray_DATA(param), PyArray_DATA(grad), *(float *)PyArray_DATA(rate), PyArray_SIZE(param));
+    }
+    else {
+        descend_double(PyArray_DATA(param), PyArray_DATA(grad), *(double *)PyArray_DATA(rate), PyArray_SIZE(param));
+    }
+    return Py_NewRef(Py_None);
 }

@@ -3,6 +3,7 @@
  * beside them.
  */
 #include "kernels/kernels.h"
+#include "twins/arrays.h"
 #include "twins/table.h"
 
 #include <math.h>
@@ -256,6 +257,54 @@ var_forward(PyObject *const *arguments)
         variances_double(&slices, slices.n - less, is_std, PyArray_DATA(out));
     }
     if (exceptions_noted() & ~UNDERFLOW_NOTED) {
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
+}
+
+/* The largest array that is summed up here. */
+#define FEW_TERMS 1024
+
+#define SUM_ALL(type)                                                                                                 \
+    static type sum_all_##type(const type *x, npy_intp n)                                                             \
+    {                                                                                                                 \
+        type sums[8] = {0}, rest = 0;                                                                                 \
+        npy_intp i = 0;                                                                                               \
+        for (; i + 8 <= n; i += 8) {                                                                                  \
+            for (int k = 0; k < 8; k++) {                                                                             \
+                sums[k] += x[i + k];                                                                                  \
+            }                                                                                                         \
+        }                                                                                                             \
+        for (; i < n; i++) {                                                                                          \
+            rest += x[i];                                                                                             \
+        }                                                                                                             \
+        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest;      \
+    }
+
+SUM_ALL(float)
+SUM_ALL(double)
+
+/* sum_all_forward(xp, input): the sum of all elements */
+PyObject *
+sum_all_forward(PyObject *const *arguments)
+{
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    if (!PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(input)) ||
+        PyArray_SIZE(input) > FEW_TERMS) {
+        return NULL;
+    }
+    PyArrayObject *out = (PyArrayObject *)new_array(0, NULL, PyArray_TYPE(input));
+    if (out == NULL) {
+        return NULL;
+    }
+    forget_exceptions();
+    if (PyArray_DESCR(input) == core.float32) {
+        *(float *)PyArray_DATA(out) = sum_all_float(PyArray_DATA(input), PyArray_SIZE(input));
+    }
+    else {
+        *(double *)PyArray_DATA(out) = sum_all_double(PyArray_DATA(input), PyArray_SIZE(input));
+    }
+    if (exceptions_noted()) { /* NumPy says what it thinks of it */
         Py_CLEAR(out);
     }
     return (PyObject *)out;

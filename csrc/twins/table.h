@@ -1,4 +1,4 @@
-/* Twins that are defined outside of twins/table.c. Each gets the arguments of its Python function, and returns NULL without an
+/* The C functions of the twins, by file. Each gets the arguments of its Python function, and returns NULL without an
  * exception for what it leaves to that one. */
 #ifndef UNDERTOW_TWINS_H
 #define UNDERTOW_TWINS_H
@@ -24,6 +24,7 @@ PyObject *slice_gradient(PyObject *const *arguments);
 
 /* ---- reductions.c */
 
+PyObject *sum_all_forward(PyObject *const *arguments);
 PyObject *sum_dims_forward(PyObject *const *arguments);
 PyObject *mean_forward(PyObject *const *arguments);
 PyObject *var_forward(PyObject *const *arguments);
@@ -33,6 +34,11 @@ PyObject *sort_forward(PyObject *const *arguments);
 PyObject *topk_forward(PyObject *const *arguments);
 PyObject *scatter_selected(PyObject *const *arguments);
 PyObject *restore(PyObject *const *arguments);
+
+/* ---- relu.c */
+
+PyObject *threshold_gradient(PyObject *const *arguments);
+PyObject *positive_part(PyObject *const *arguments);
 
 /* ---- activations.c */
 
@@ -47,8 +53,27 @@ PyObject *log_one_plus_exp(PyObject *const *arguments);
 PyObject *exponential_linear(PyObject *const *arguments);
 PyObject *elu_gradient(PyObject *const *arguments);
 
-/* ---- twins/table.c */
+/* ---- shape.c */
 
+PyObject *transpose_matrix(PyObject *const *arguments);
 PyObject *broadcast_to(PyObject *const *arguments);
+PyObject *join(PyObject *const *arguments);
+PyObject *pile(PyObject *const *arguments);
+PyObject *multiply_matrices(PyObject *const *arguments);
+PyObject *sum_to(PyObject *const *arguments);
+
+/* ---- loss.c */
+
+PyObject *cross_entropy_forward(PyObject *const *arguments);
+PyObject *softmax_minus_target(PyObject *const *arguments);
+PyObject *target_coefficients(PyObject *const *arguments);
+PyObject *normalized_exponentials(PyObject *const *arguments);
+PyObject *logs_of_softmax(PyObject *const *arguments);
+PyObject *softmax_gradient(PyObject *const *arguments);
+PyObject *log_softmax_gradient(PyObject *const *arguments);
+
+/* ---- multiples.c */
+
+PyObject *descend(PyObject *const *arguments);
 
 #endif

@@ -171,8 +171,7 @@ def weighted(value: Any, support_of: SupportOf, part: Any) -> Any:
 def call(op: Any, values: dict[str, Any]) -> Any:
     """The operation's forward on arrays."""
     arrays = {n: v._array if isinstance(v, Tensor) else v for n, v in values.items()}
-    positional = [a for n, a in arrays.items() if n not in op.keyword_only]
-    return op.forward(cpu, *positional, **{n: a for n, a in arrays.items() if n in op.keyword_only})
+    return op.compute(cpu, arrays)
 
 
 def reached_by_infinities(op: Any, args: tuple[Any, ...], support_of: SupportOf) -> Any:

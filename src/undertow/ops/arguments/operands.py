@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu, dtypes
+from undertow.compiled import core
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.tensor import Extra, Tensor
 
@@ -154,20 +155,27 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
     return result_type_of((tensor1, tensor2))
 
 
-def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
-    """The operands' arrays, cast to their common dtype ("float": at least the default float)."""
+def common_dtype(operands: tuple[Any, ...], policy: str) -> Any:
+    """What tensors and Python numbers are promoted to ("float": at least the default float)."""
     dtype = result_type_of(operands)
     if policy == "float" and not dtypes.is_differentiable(dtype):
         dtype = dtypes.get_default_dtype()
+    return dtype
+
+
+if core is not None:
+    core.bind(common_dtype=common_dtype, default_dtype=dtypes._default)
+
+
+def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
+    """The operands' arrays, cast to their common dtype."""
+    dtype = common_dtype(operands, policy)
     return [o._array if o._array.dtype is dtype else o._array.astype(dtype) for o in operands]
 
 
 def promote_number(array: Any, number: Any, policy: str) -> Any:
     """The array, cast to what it promotes to beside a Python number."""
-    dtype = result_type_of((Tensor(array, cpu), number))
-    if policy == "float" and not dtypes.is_differentiable(dtype):
-        dtype = dtypes.get_default_dtype()
-    return array.astype(dtype)
+    return array.astype(common_dtype((Tensor(array, cpu), number), policy))
 
 
 def float_array(array: Any) -> Any:

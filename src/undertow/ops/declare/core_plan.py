@@ -17,7 +17,7 @@ from undertow.compiled import core
 from undertow.graph import user_lines
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
 from undertow.ops.declare.formula import Formula
-from undertow.ops.declare.plans import Input, Tree
+from undertow.ops.declare.plans import Input, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 
@@ -75,6 +75,7 @@ def form_plan(form: Form, xp: Any = cpu) -> plans.FormPlan:
         forward=bound(op.forward, dict(zip(op.ordered, range(len(op.ordered)), strict=True)), xp, op.keyword_only),
         node=form.node_class,
         alike=bits(form.taking_part),
+        policy=int(Promotion[(op.promote or "none").upper()]),
         first=-1 if form.settled is None else form.settled,
         any_float=int(any_float),
         check_output=int(form.check_output),

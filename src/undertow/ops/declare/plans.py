@@ -45,6 +45,14 @@ class Fact(IntEnum):
     BY_COLUMNS = 4  # whether a matrix lies in memory column by column
 
 
+class Promotion(IntEnum):
+    """What becomes of operands of different dtypes."""
+
+    NONE = 0
+    SAME = 1  # they are cast to a common dtype
+    FLOAT = 2  # and that is a floating-point one
+
+
 # ---- an operation
 
 
@@ -68,6 +76,7 @@ class FormPlan(NamedTuple):
     forward: Tree
     node: type | None  # None: not differentiable
     alike: int  # the arguments whose dtypes must be equal
+    policy: int  # Promotion: what becomes of them if they are not
     first: int  # the argument that the dtype of the result is compared with; -1: it is not
     any_float: int  # whether a result of another dtype is right if that argument's is a float's
     check_output: int  # whether only a result of floating-point numbers is recorded

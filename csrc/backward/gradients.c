@@ -1,0 +1,166 @@
+/* Gradients on their way to a node: brought into the shape it expects, and added up until all have come. */
+#include "backward/pass.h"
+
+static PyObject *name_asarray, *name_sum_to, *name_dtype, *name_shape;
+
+int
+find_array_names(void)
+{
+    name_sum_to = PyUnicode_InternFromString("sum_to");
+    name_asarray = PyUnicode_InternFromString("asarray");
+    name_dtype = PyUnicode_InternFromString("dtype");
+    name_shape = PyUnicode_InternFromString("shape");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *
+as_array(Pass *pass, PyObject *value) /* takes the value over */
+{
+    if (Py_IS_TYPE(value, pass->ndarray)) {
+        return value;
+    }
+    if (pass->xp == core.cpu) {
+        return as_cpu_array(value);
+    }
+    PyObject *array = PyObject_CallMethodOneArg(pass->xp, name_asarray, value);
+    Py_DECREF(value);
+    return array;
+}
+
+static int
+has_shape(PyArrayObject *array, PyObject *shape)
+{
+    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != PyArray_NDIM(array)) {
+        return 0;
+    }
+    for (int k = 0; k < PyArray_NDIM(array); k++) {
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k)) != PyArray_DIM(array, k)) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Whether a gradient is what the node below expects; -1 and an exception if that cannot be told. */
+static int
+fits(PyObject *grad, PyObject *shape, PyObject *dtype)
+{
+    if (Py_IS_TYPE(grad, core.Tensor) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
+        grad = SLOT(grad, core.t_array);
+    }
+    if (PyArray_CheckExact(grad)) {
+        return (PyObject *)PyArray_DESCR((PyArrayObject *)grad) == dtype && has_shape((PyArrayObject *)grad, shape);
+    }
+    PyObject *own_dtype = PyObject_GetAttr(grad, name_dtype), *own_shape = PyObject_GetAttr(grad, name_shape);
+    int same = own_dtype == NULL || own_shape == NULL ? -1
+               : own_dtype != dtype                   ? 0
+                                                      : PyObject_RichCompareBool(own_shape, shape, Py_EQ);
+    Py_XDECREF(own_dtype);
+    Py_XDECREF(own_shape);
+    return same;
+}
+
+/* Whether a gradient need only be summed up to have that shape: the operand was broadcast. */
+static int
+was_broadcast(PyObject *grad, PyObject *shape, PyObject *dtype)
+{
+    PyObject *object = Py_IS_TYPE(grad, core.Tensor) ? SLOT(grad, core.t_array) : grad;
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CheckExact(object) || (PyObject *)PyArray_DESCR(array) != dtype || !PyTuple_CheckExact(shape) ||
+        PyTuple_GET_SIZE(shape) > PyArray_NDIM(array)) {
+        return 0;
+    }
+    int lead = PyArray_NDIM(array) - (int)PyTuple_GET_SIZE(shape);
+    for (int k = lead; k < PyArray_NDIM(array); k++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k - lead));
+        if (size != 1 && size != PyArray_DIM(array, k)) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below)
+{
+    grad = as_array(pass, grad);
+    PyObject *shape = SLOT(below, core.n_shape), *dtype = SLOT(below, core.n_dtype);
+    if (grad == NULL || shape == NULL || dtype == NULL) {
+        Py_XDECREF(grad);
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "a node does not say which gradient it expects");
+        }
+        return NULL;
+    }
+    int same = fits(grad, shape, dtype);
+    if (same > 0) {
+        return grad;
+    }
+    if (same == 0 && was_broadcast(grad, shape, dtype)) {
+        PyObject *summed = PyObject_CallMethodObjArgs(pass->xp, name_sum_to, grad, shape, NULL);
+        Py_DECREF(grad);
+        return summed == NULL ? NULL : as_array(pass, summed);
+    }
+    PyObject *number = same < 0 ? NULL : PyLong_FromLong(index);
+    PyObject *made =
+        number == NULL ? NULL
+                       : PyObject_CallFunctionObjArgs(core.conform, node, number, grad, shape, dtype, pass->xp, NULL);
+    Py_XDECREF(number);
+    Py_DECREF(grad);
+    return made == NULL ? NULL : as_array(pass, made);
+}
+
+int
+gather_gradient(Pass *pass, PyObject *below, PyObject *grad)
+{
+    if (grad == NULL) {
+        return 0;
+    }
+    PyObject *old = PyDict_GetItemWithError(pass->not_ready, below);
+    int status = -1;
+    if (old == NULL) {
+        status = PyErr_Occurred() ? -1 : PyDict_SetItem(pass->not_ready, below, grad);
+        Py_DECREF(grad);
+        return status;
+    }
+    Py_INCREF(old);
+    int own = pass->owned == NULL ? 0 : PySet_Contains(pass->owned, below);
+    PyObject *operands[] = {old, grad, old};
+    PyObject *sum = own < 0 ? NULL : PyObject_Vectorcall(pass->add, operands, own ? 3 : 2, NULL);
+    Py_DECREF(grad);
+    if (sum != NULL && own) {
+        status = 0;
+    }
+    else if (sum != NULL) {
+        int dense = Py_IS_TYPE(sum, pass->ndarray);
+        sum = as_array(pass, sum); /* a number; or sparse, which a dense one would not fit into */
+        if (sum != NULL && dense && pass->in_place) {
+            if (pass->owned == NULL) {
+                pass->owned = PySet_New(NULL);
+            }
+            status = pass->owned == NULL ? -1 : PySet_Add(pass->owned, below);
+        }
+        else {
+            status = sum == NULL ? -1 : 0;
+        }
+        status = status < 0 ? -1 : PyDict_SetItem(pass->not_ready, below, sum);
+    }
+    Py_XDECREF(sum);
+    Py_DECREF(old);
+    return status;
+}
+
+PyObject *
+gathered(Pass *pass, PyObject *below)
+{
+    PyObject *grad = PyDict_GetItemWithError(pass->not_ready, below);
+    if (grad != NULL) {
+        Py_INCREF(grad);
+        if (PyDict_DelItem(pass->not_ready, below) < 0) {
+            Py_CLEAR(grad);
+        }
+    }
+    return grad;
+}

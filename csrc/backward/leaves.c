@@ -1,0 +1,95 @@
+/* The end of the way: a gradient is stored in its leaf, or given to who asked for it. */
+#include "backward/pass.h"
+
+/* Store the gradients that were asked for; 1 if the leaf is to get its gradient too, 2 if Python has to do it all. */
+static int
+capture(Pass *pass, PyObject *node, PyObject *grad)
+{
+    PyObject *info = PyDict_GetItemWithError(pass->info, node);
+    if (info == NULL || !Py_IS_TYPE(info, core.ExecInfo)) {
+        return PyErr_Occurred() ? -1 : 2;
+    }
+    PyObject *captures = SLOT(info, core.x_captures);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(captures); k++) {
+        if (PyObject_IsTrue(SLOT(PyList_GET_ITEM(captures, k), core.p_hooks))) {
+            return 2;
+        }
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(captures); k++) {
+        Py_ssize_t place = PyLong_AsSsize_t(SLOT(PyList_GET_ITEM(captures, k), core.p_output_idx));
+        PyObject *value = grad == NULL ? Py_None : grad;
+        if (PyList_SetItem(pass->captured, place, Py_NewRef(value)) < 0) {
+            return -1;
+        }
+    }
+    return SLOT(info, core.x_needed) == Py_True;
+}
+
+/* Whether the memory that an array shows is no other array's: its own, or that of an array which only it refers to. */
+static int
+has_own_memory(PyArrayObject *array)
+{
+    PyObject *base = PyArray_BASE(array);
+    if (base == NULL) {
+        return 1;
+    }
+    PyArrayObject *owner = (PyArrayObject *)base;
+    return PyArray_CheckExact(base) && Py_REFCNT(base) == 1 && PyArray_BASE(owner) == NULL &&
+           PyArray_CHKFLAGS(owner, NPY_ARRAY_OWNDATA) && PyArray_NBYTES(owner) == PyArray_NBYTES(array) &&
+           PyArray_ISWRITEABLE(array);
+}
+
+/* Make the gradient (borrowed) the leaf's own, if it has none and nobody else holds this one; whether that was done.
+ *
+ * Nothing runs between the look at the leaf's gradient and the store, so no lock is needed: accumulate() of
+ * graph/accumulate.py looks again before it stores a first gradient. */
+static int
+give_first(PyObject *variable, PyObject *grad)
+{
+    PyObject *extra = SLOT(variable, core.t_extra), *array = SLOT(variable, core.t_array);
+    if (extra == Py_None || SLOT(extra, core.e_grad) != Py_None || SLOT(variable, core.t_edge) == Py_None ||
+        SLOT(variable, core.t_xp) != core.cpu || !PyArray_CheckExact(grad) || !PyArray_CheckExact(array)) {
+        return 0;
+    }
+    PyArrayObject *mine = (PyArrayObject *)grad, *leaf = (PyArrayObject *)array;
+    if (!has_own_memory(mine) || PyArray_NDIM(mine) != PyArray_NDIM(leaf) ||
+        memcmp(PyArray_STRIDES(mine), PyArray_STRIDES(leaf), PyArray_NDIM(mine) * sizeof(npy_intp)) != 0) {
+        return 0;
+    }
+    PyObject *tensor = new_tensor(Py_NewRef(grad), Py_None, Py_None);
+    if (tensor == NULL) {
+        return -1;
+    }
+    if (SLOT(extra, core.e_grad) != Py_None) { /* making the tensor may have run the garbage collector */
+        Py_DECREF(tensor);
+        return 0;
+    }
+    set_slot(extra, core.e_grad, tensor);
+    return 1;
+}
+
+int
+finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
+{
+    PyObject *variable = SLOT(node, core.a_variable);
+    PyObject *extra = is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
+    int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
+    int status = 0;
+    if (extra != NULL && SLOT(node, core.n_extra) == Py_None &&
+        (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
+        status = pass->info == Py_None ? 1 : capture(pass, node, grad);
+        if (status < 1 || grad == NULL) {
+            Py_XDECREF(grad);
+            return status < 0 ? -1 : 0;
+        }
+        if (status == 1 && unshared && pass->info == Py_None && (status = give_first(variable, grad)) != 0) {
+            Py_DECREF(grad);
+            return status < 0 ? -1 : 0;
+        }
+    }
+    PyObject *arguments[] = {pass->task, node, grad == NULL ? Py_None : grad, unshared ? Py_True : Py_False};
+    PyObject *nothing = PyObject_Vectorcall(core.finish_leaf, arguments, 4, NULL);
+    Py_XDECREF(nothing);
+    Py_XDECREF(grad);
+    return nothing == NULL ? -1 : 0;
+}

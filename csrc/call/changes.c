@@ -1,0 +1,81 @@
+/* Changes in place: whether a tensor may be changed, and counting that it was. */
+#include "call/operation.h"
+
+/* The version counter of the memory that a tensor shows (borrowed), or NULL if nobody needed one yet. */
+static PyObject *
+found_counter(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra != Py_None && SLOT(extra, core.e_view) != Py_None) {
+        PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
+        extra = is_tensor(base) ? SLOT(base, core.t_extra) : Py_None;
+    }
+    PyObject *counter = extra == Py_None ? Py_None : SLOT(extra, core.e_counter);
+    return counter == Py_None ? NULL : counter;
+}
+
+PyObject *
+count_change(PyObject *tensor, PyObject *name)
+{
+    PyObject *counter = found_counter(tensor);
+    if (counter == NULL) {
+        counter = PyObject_CallOneArg(core.counter_of, tensor);
+        if (counter == NULL) {
+            return NULL;
+        }
+        Py_DECREF(counter); /* the tensor, or its base, keeps it */
+    }
+    if (!Py_IS_TYPE(counter, core.VersionCounter)) {
+        return counter; /* that of inference tensors counts nothing */
+    }
+    int lasti = 0;
+    PyCodeObject *code = user_site(&lasti);
+    PyObject *place = PyLong_FromLong(lasti);
+    PyObject *version = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(counter, core.c_value)) + 1);
+    if (version == NULL || place == NULL || PyErr_Occurred()) {
+        Py_XDECREF(code);
+        Py_XDECREF(place);
+        Py_XDECREF(version);
+        return NULL;
+    }
+    set_slot(counter, core.c_value, version);
+    set_slot(counter, core.c_operation, Py_NewRef(name));
+    set_slot(counter, core.c_code, code == NULL ? Py_NewRef(Py_None) : (PyObject *)code);
+    set_slot(counter, core.c_lasti, place);
+    return counter;
+}
+
+int
+may_require_grad(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (SLOT(tensor, core.t_edge) != Py_None) {
+        return 1;
+    }
+    if (extra == Py_None || SLOT(extra, core.e_view) == Py_None) {
+        return 0;
+    }
+    PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
+    return !is_tensor(base) || SLOT(base, core.t_edge) != Py_None;
+}
+
+int
+is_free(PyObject *tensor, PyObject *state)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra != Py_None && SLOT(extra, core.e_counter) == core.NO_COUNTER &&
+        SLOT(state, core.s_inference) != Py_True) {
+        return 0;
+    }
+    return SLOT(state, core.s_grad_enabled) != Py_True || !may_require_grad(tensor);
+}
+
+PyObject *
+version_of(PyObject *tensor)
+{
+    PyObject *extra = SLOT(tensor, core.t_extra);
+    if (extra == Py_None || (SLOT(extra, core.e_counter) == Py_None && SLOT(extra, core.e_view) == Py_None)) {
+        return PyLong_FromLong(0);
+    }
+    return PyObject_CallOneArg(core.version_of, tensor);
+}

@@ -1,0 +1,232 @@
+/* Softmax and cross entropy: twins of functions of ops/network/softmax.py and ops/network/cross_entropy.py. */
+#include "kernels/kernels.h"
+#include "twins/arrays.h"
+#include "twins/table.h"
+
+#include <math.h>
+
+/* ---- cross entropy, where rows are few and short: longer ones gain from NumPy's vector instructions */
+
+#define FEW_SCORES 4096
+
+/* The scores (an array of rows) and targets of a loss that has no exceptions: no weights, no target to ignore or
+ * refuse. Whether it is such a one. */
+static int
+is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
+{
+    PyArrayObject *input = plain_array(scores, 2), *classes = (PyArrayObject *)target;
+    if (input == NULL || PyArray_SIZE(input) > FEW_SCORES || PyArray_DIM(input, 1) == 0 ||
+        !PyArray_CheckExact(target) || PyArray_NDIM(classes) != 1 || PyArray_TYPE(classes) != NPY_INT64 ||
+        !PyArray_ISCARRAY_RO(classes) || PyArray_DIM(classes, 0) != PyArray_DIM(input, 0) ||
+        PyArray_DIM(classes, 0) == 0 || !PyLong_CheckExact(ignored)) {
+        return 0;
+    }
+    npy_int64 without = PyLong_AsLongLong(ignored), count = PyArray_DIM(input, 1);
+    const npy_int64 *own = PyArray_DATA(classes);
+    for (npy_intp i = 0; i < PyArray_DIM(classes, 0); i++) {
+        if (own[i] < 0 || own[i] >= count || own[i] == without) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return 1;
+}
+
+#define CROSS_ENTROPY(type, exponential)                                                                              \
+    static type largest_##type(const type *row, npy_intp columns)                                                     \
+    {                                                                                                                 \
+        type largest = row[0];                                                                                        \
+        for (npy_intp j = 1; j < columns; j++) {                                                                      \
+            largest = row[j] > largest || row[j] != row[j] ? row[j] : largest;                                        \
+        }                                                                                                             \
+        return largest;                                                                                               \
+    }                                                                                                                 \
+                                                                                                                      \
+    static double losses_##type(const type *x, const npy_int64 *target, npy_intp rows, npy_intp columns, type *out)   \
+    {                                                                                                                 \
+        double total = 0;                                                                                             \
+        for (npy_intp i = 0; i < rows; i++, x += columns) {                                                           \
+            type largest = largest_##type(x, columns);                                                                \
+            double sum = 0;                                                                                           \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                sum += exponential(x[j] - largest);                                                                   \
+            }                                                                                                         \
+            double loss = log(sum) - (x[target[i]] - largest);                                                        \
+            out[i] = (type)loss;                                                                                      \
+            total += loss;                                                                                            \
+        }                                                                                                             \
+        return total;                                                                                                 \
+    }                                                                                                                 \
+                                                                                                                      \
+    static void slopes_##type(const type *x, const npy_int64 *target, const type *grad, npy_intp rows,                \
+                              npy_intp columns, type *out)                                                            \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < rows; i++, x += columns, out += columns) {                                           \
+            type largest = largest_##type(x, columns);                                                                \
+            double sum = 0;                                                                                           \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                sum += out[j] = exponential(x[j] - largest);                                                          \
+            }                                                                                                         \
+            type scale = (type)(grad[i] / sum);                                                                       \
+            for (npy_intp j = 0; j < columns; j++) {                                                                  \
+                out[j] *= scale;                                                                                      \
+            }                                                                                                         \
+            out[target[i]] -= grad[i];                                                                                \
+        }                                                                                                             \
+    }
+
+CROSS_ENTROPY(float, expf)
+CROSS_ENTROPY(double, exp)
+
+static int
+is_reduction(PyObject *reduction, const char *name)
+{
+    return PyUnicode_Check(reduction) && PyUnicode_CompareWithASCIIString(reduction, name) == 0;
+}
+
+/* cross_entropy_forward(xp, input, target, weight, ignore_index, reduction) */
+PyObject *
+cross_entropy_forward(PyObject *const *arguments)
+{
+    PyObject *reduction = arguments[5];
+    int mean = is_reduction(reduction, "mean"), sum = !mean && is_reduction(reduction, "sum");
+    if (arguments[3] != Py_None || !(mean || sum || is_reduction(reduction, "none")) ||
+        !is_simple_loss(arguments[1], arguments[2], arguments[4])) {
+        return NULL;
+    }
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
+    npy_intp rows = PyArray_DIM(input, 0), columns = PyArray_DIM(input, 1);
+    PyArrayObject *out = (PyArrayObject *)new_array(1, &rows, PyArray_TYPE(input));
+    if (out == NULL) {
+        return NULL;
+    }
+    int single = PyArray_DESCR(input) == core.float32;
+    forget_exceptions();
+    double total = single ? losses_float(PyArray_DATA(input), target, rows, columns, PyArray_DATA(out))
+                          : losses_double(PyArray_DATA(input), target, rows, columns, PyArray_DATA(out));
+    if (exceptions_noted() & ~UNDERFLOW_NOTED) { /* infinite scores: NumPy says what it thinks of them */
+        Py_DECREF(out);
+        return NULL;
+    }
+    if (mean || sum) {
+        total = mean ? total / rows : total;
+        Py_SETREF(out, (PyArrayObject *)new_array(0, NULL, PyArray_TYPE(input)));
+        if (out != NULL && single) {
+            *(float *)PyArray_DATA(out) = (float)total;
+        }
+        else if (out != NULL) {
+            *(double *)PyArray_DATA(out) = total;
+        }
+    }
+    return (PyObject *)out;
+}
+
+/* softmax_minus_target(xp, grad_output, target, input, ignore_index) */
+PyObject *
+softmax_minus_target(PyObject *const *arguments)
+{
+    PyArrayObject *grad = plain_array(arguments[1], 1), *input = (PyArrayObject *)arguments[3];
+    if (grad == NULL || !is_simple_loss(arguments[3], arguments[2], arguments[4]) ||
+        PyArray_DESCR(grad) != PyArray_DESCR(input) || PyArray_DIM(grad, 0) != PyArray_DIM(input, 0)) {
+        return NULL;
+    }
+    const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
+    npy_intp rows = PyArray_DIM(input, 0), columns = PyArray_DIM(input, 1);
+    PyArrayObject *out = (PyArrayObject *)new_array(2, PyArray_DIMS(input), PyArray_TYPE(input));
+    if (out != NULL && PyArray_DESCR(input) == core.float32) {
+        slopes_float(PyArray_DATA(input), target, PyArray_DATA(grad), rows, columns, PyArray_DATA(out));
+    }
+    else if (out != NULL) {
+        slopes_double(PyArray_DATA(input), target, PyArray_DATA(grad), rows, columns, PyArray_DATA(out));
+    }
+    return (PyObject *)out;
+}
+
+/* target_coefficients(xp, target, weight, classes, ignore_index, reduction, dtype): how much every target counts */
+PyObject *
+target_coefficients(PyObject *const *arguments)
+{
+    PyArrayObject *target = (PyArrayObject *)arguments[1];
+    PyArray_Descr *dtype = (PyArray_Descr *)arguments[6];
+    if (!PyArray_CheckExact(target) || PyArray_NDIM(target) != 1 || PyArray_TYPE(target) != NPY_INT64 ||
+        !PyArray_ISCARRAY_RO(target) || arguments[2] != Py_None || !PyLong_CheckExact(arguments[3]) ||
+        !PyLong_CheckExact(arguments[4]) || (dtype != core.float32 && dtype != core.float64) ||
+        !PyUnicode_Check(arguments[5])) {
+        return NULL;
+    }
+    long long classes = PyLong_AsLongLong(arguments[3]), without = PyLong_AsLongLong(arguments[4]);
+    const npy_int64 *own = PyArray_DATA(target);
+    npy_intp count = PyArray_DIM(target, 0);
+    for (npy_intp i = 0; i < count; i++) {
+        if (own[i] < 0 || own[i] >= classes || own[i] == without) {
+            return NULL;
+        }
+    }
+    double each = is_reduction(arguments[5], "mean") && count ? 1.0 / count : 1;
+    PyArrayObject *out = PyErr_Occurred() ? NULL : (PyArrayObject *)new_array(1, &count, dtype->type_num);
+    for (npy_intp i = 0; out != NULL && i < count; i++) {
+        if (dtype == core.float32) {
+            ((float *)PyArray_DATA(out))[i] = (float)each;
+        }
+        else {
+            ((double *)PyArray_DATA(out))[i] = each;
+        }
+    }
+    return (PyObject *)out;
+}
+
+/* ---- softmax, along the last dimension: the kernels of kernels/softmax.c */
+
+typedef PyObject *(*RowKernel)(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* What a kernel gives for the rows of `like`, if they lie along `dim`. */
+static PyObject *
+along_rows(RowKernel kernel, PyObject *const *arguments, Py_ssize_t count, PyObject *like, PyObject *dim)
+{
+    if (!PyArray_CheckExact(like) || !PyLong_CheckExact(dim)) {
+        return NULL;
+    }
+    long axis = PyLong_AsLong(dim);
+    PyErr_Clear();
+    if (axis != -1 && axis != PyArray_NDIM((PyArrayObject *)like) - 1) {
+        return NULL;
+    }
+    PyObject *out = kernel(NULL, arguments, count);
+    if (out == Py_None) { /* it leaves these to NumPy */
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* normalized_exponentials(xp, input, dim, dtype) */
+PyObject *
+normalized_exponentials(PyObject *const *arguments)
+{
+    return arguments[3] == Py_None ? along_rows(softmax_rows, arguments + 1, 1, arguments[1], arguments[2]) : NULL;
+}
+
+/* logs_of_softmax(xp, input, dim, dtype) */
+PyObject *
+logs_of_softmax(PyObject *const *arguments)
+{
+    return arguments[3] == Py_None ? along_rows(log_softmax_rows, arguments + 1, 1, arguments[1], arguments[2]) : NULL;
+}
+
+/* softmax_gradient(xp, grad_output, output, dim) */
+PyObject *
+softmax_gradient(PyObject *const *arguments)
+{
+    return along_rows(softmax_rows_gradient, arguments + 1, 2, arguments[2], arguments[3]);
+}
+
+/* log_softmax_gradient(xp, grad_output, output, dim) */
+PyObject *
+log_softmax_gradient(PyObject *const *arguments)
+{
+    return along_rows(log_softmax_rows_gradient, arguments + 1, 2, arguments[2], arguments[3]);
+}

@@ -1,0 +1,191 @@
+/* Arrays seen in another shape, put together, multiplied as matrices and summed to a smaller shape: twins of functions of
+ * backend/ and of ops/linalg/matmul.py and ops/shape/joining.py.
+ */
+#include "kernels/kernels.h"
+#include "twins/arrays.h"
+#include "twins/table.h"
+
+/* ---- putting arrays together */
+
+/* Whether an object is a list of arrays of one shape and dtype, each one row after the other. */
+static int
+is_uniform(PyObject *list)
+{
+    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0) {
+        return 0;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        if (!PyArray_CheckExact(array) || !PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS) ||
+            !PyArray_SAMESHAPE(array, first) || PyArray_DESCR(array) != PyArray_DESCR(first)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* transpose_matrix(xp, input) */
+PyObject *
+transpose_matrix(PyObject *const *arguments)
+{
+    PyArrayObject *input = (PyArrayObject *)arguments[1];
+    return PyArray_CheckExact(input) && PyArray_NDIM(input) <= 2 ? PyArray_Transpose(input, NULL) : NULL;
+}
+
+/* broadcast_to(x, shape): x seen as if it had this shape, not to be written to */
+PyObject *
+broadcast_to(PyObject *const *arguments)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0];
+    PyObject *shape = arguments[1];
+    npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+    if (!PyArray_CheckExact(x) || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) > 32) {
+        return NULL;
+    }
+    int ndim = (int)PyTuple_GET_SIZE(shape), lead = ndim - PyArray_NDIM(x);
+    if (lead < 0) {
+        return NULL;
+    }
+    for (int k = 0; k < ndim; k++) {
+        PyObject *size = PyTuple_GET_ITEM(shape, k);
+        npy_intp own = k < lead ? 1 : PyArray_DIM(x, k - lead);
+        dims[k] = PyLong_CheckExact(size) ? PyLong_AsSsize_t(size) : -1;
+        if (dims[k] < 0 || (own != 1 && own != dims[k])) {
+            PyErr_Clear();
+            return NULL;
+        }
+        strides[k] = own == dims[k] && k >= lead ? PyArray_STRIDE(x, k - lead) : 0;
+    }
+    PyArray_Descr *dtype = PyArray_DESCR(x);
+    Py_INCREF(dtype);
+    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, dims, strides, PyArray_DATA(x), 0, NULL);
+    if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(x)) < 0) {
+        Py_CLEAR(view);
+    }
+    return view;
+}
+
+/* join(xp, tensors, dim): arrays of one shape and dtype, one behind the other */
+PyObject *
+join(PyObject *const *arguments)
+{
+    PyObject *list = arguments[1];
+    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2])) {
+        return NULL;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    long dim = PyLong_AsLong(arguments[2]), ndim = PyArray_NDIM(first);
+    if (PyErr_Occurred() || dim < -ndim || dim >= ndim || PyArray_SIZE(first) == 0) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return PyArray_Concatenate(list, (int)(dim < 0 ? dim + ndim : dim));
+}
+
+/* pile(xp, tensors, dim): arrays of one shape and dtype, along a new dimension */
+PyObject *
+pile(PyObject *const *arguments)
+{
+    PyObject *list = arguments[1];
+    npy_intp dims[NPY_MAXDIMS], outer = 1;
+    if (!is_uniform(list) || !PyLong_CheckExact(arguments[2])) {
+        return NULL;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    long ndim = PyArray_NDIM(first), dim = PyLong_AsLong(arguments[2]);
+    PyErr_Clear();
+    dim = dim < 0 ? dim + ndim + 1 : dim;
+    if (ndim > 31 || dim < 0 || dim > ndim) {
+        return NULL;
+    }
+    npy_intp count = dims[dim] = PyList_GET_SIZE(list);
+    for (long k = 0; k < ndim; k++) {
+        dims[k + (k >= dim)] = PyArray_DIM(first, (int)k);
+        outer *= k < dim ? PyArray_DIM(first, (int)k) : 1;
+    }
+    PyArray_Descr *dtype = PyArray_DESCR(first);
+    Py_INCREF(dtype);
+    PyArrayObject *out =
+        (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, (int)ndim + 1, dims, NULL, NULL, 0, NULL);
+    size_t size = outer ? PyArray_NBYTES(first) / outer : 0; /* of what lies together */
+    for (npy_intp k = 0; out != NULL && k < count; k++) {
+        const char *from = PyArray_BYTES((PyArrayObject *)PyList_GET_ITEM(list, k));
+        for (npy_intp o = 0; size && o < outer; o++) {
+            memcpy(PyArray_BYTES(out) + (o * count + k) * size, from + o * size, size);
+        }
+    }
+    return (PyObject *)out;
+}
+
+/* ---- matrices */
+
+/* multiply_matrices(xp, input, mat2) */
+PyObject *
+multiply_matrices(PyObject *const *arguments)
+{
+    PyArrayObject *a = (PyArrayObject *)arguments[1], *b = (PyArrayObject *)arguments[2];
+    if (!PyArray_CheckExact(a) || !PyArray_CheckExact(b) || PyArray_NDIM(a) != 2 || PyArray_NDIM(b) != 2 ||
+        PyArray_DESCR(a) != PyArray_DESCR(b) || PyArray_DIM(a, 1) != PyArray_DIM(b, 0) ||
+        (PyArray_SIZE(b) > 4096 && PyArray_STRIDE(b, 0) == PyArray_ITEMSIZE(b))) { /* times_transposed may be faster */
+        return NULL;
+    }
+    return PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, NULL);
+}
+
+/* How many rows are added up before their sum is added to the total, so that rounding errors do not grow with all. */
+#define ROWS_AT_ONCE 64
+
+#define SUM_ROWS(type)                                                                                                \
+    static void sum_rows_##type(const type *x, npy_intp rows, npy_intp columns, type *block, type *out)              \
+    {                                                                                                                 \
+        memset(out, 0, columns * sizeof(type));                                                                       \
+        for (npy_intp first = 0; first < rows; first += ROWS_AT_ONCE) {                                               \
+            npy_intp last = first + ROWS_AT_ONCE < rows ? first + ROWS_AT_ONCE : rows;                                \
+            type *sum = rows <= ROWS_AT_ONCE ? out : block;                                                           \
+            memcpy(sum, x + first * columns, columns * sizeof(type));                                                 \
+            for (npy_intp i = first + 1; i < last; i++) {                                                             \
+                const type *row = x + i * columns;                                                                    \
+                for (npy_intp j = 0; j < columns; j++) {                                                              \
+                    sum[j] += row[j];                                                                                 \
+                }                                                                                                     \
+            }                                                                                                         \
+            if (sum != out) {                                                                                         \
+                for (npy_intp j = 0; j < columns; j++) {                                                              \
+                    out[j] += sum[j];                                                                                 \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+SUM_ROWS(float)
+SUM_ROWS(double)
+
+/* sum_to(x, shape), for the sum of the rows of a matrix: the gradient of a bias */
+PyObject *
+sum_to(PyObject *const *arguments)
+{
+    PyArrayObject *x = plain_array(arguments[0], 2);
+    PyObject *shape = arguments[1];
+    if (x == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != 1 ||
+        PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0)) != PyArray_DIM(x, 1)) {
+        PyErr_Clear();
+        return NULL;
+    }
+    npy_intp rows = PyArray_DIM(x, 0), columns = PyArray_DIM(x, 1);
+    PyArrayObject *out = (PyArrayObject *)new_array(1, &columns, PyArray_TYPE(x));
+    void *block = rows <= ROWS_AT_ONCE ? NULL : PyMem_Malloc(columns * PyArray_ITEMSIZE(x) + 1);
+    if (out == NULL || (rows > ROWS_AT_ONCE && block == NULL)) {
+        PyMem_Free(block);
+        Py_XDECREF(out);
+        return PyErr_NoMemory();
+    }
+    if (PyArray_DESCR(x) == core.float32) {
+        sum_rows_float(PyArray_DATA(x), rows, columns, block, PyArray_DATA(out));
+    }
+    else {
+        sum_rows_double(PyArray_DATA(x), rows, columns, block, PyArray_DATA(out));
+    }
+    PyMem_Free(block);
+    return (PyObject *)out;
+}

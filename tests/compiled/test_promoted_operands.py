@@ -1,0 +1,177 @@
+"""Operands of different dtypes: promoted in C as the Python functions promote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.compiled.outcomes import outcome
+from undertow.backend import cpu, dtypes
+from undertow.compiled import core
+from undertow.graph.user_lines import set_site_recording
+from undertow.ops.arguments.operands import number_tensor
+from undertow.ops.declare import REGISTRY
+from undertow.tensor import Tensor
+
+if core is None:
+    pytest.skip("undertow runs as pure Python here", allow_module_level=True)
+
+FEW = (dtypes.bool_, dtypes.uint8, dtypes.int64, dtypes.float16, dtypes.float32, dtypes.float64, dtypes.complex64)
+ALL = (*FEW, dtypes.int8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.complex128, np.dtype("longlong"))
+NUMBERS = (2, 2.5, True, 0, -1.5)
+
+TWO = [
+    "add", "mul", "sub", "true_divide", "pow", "remainder", "atan2", "maximum", "minimum", "fmax", "xlogy", "hypot",
+    "eq", "lt", "logaddexp", "copysign", "floor_divide", "nextafter", "fmod", "bitwise_and", "logical_or", "ldexp",
+]  # fmt: skip
+TWO = [name for name in TWO if name in REGISTRY]
+ONE = ["sin", "exp", "sqrt", "sigmoid", "erf", "reciprocal", "neg", "abs", "tanh"]
+
+FORMS = ["tensor tensor", "tensor 0-d", "0-d tensor", "0-d 0-d", "tensor wrapped", "wrapped tensor", "0-d wrapped"]
+
+
+def leaf(array: Any) -> Tensor:
+    tensor = Tensor(array, cpu)
+    return tensor.requires_grad_() if dtypes.is_differentiable(array.dtype) else tensor
+
+
+def operand(form: str, dtype: Any, start: float) -> Any:
+    """A tensor with dimensions, one without, or a Python number as a tensor."""
+    if form == "wrapped":
+        return number_tensor({"b": True, "u": 2, "i": 3, "f": 1.5, "c": 1j}[dtype.kind])
+    return leaf(np.array(start, dtype) if form == "0-d" else np.array([start, 2, 1], dtype))
+
+
+def assert_same(function: Any, call: Callable[..., Any], prepare: Callable[[], tuple[Any, ...]]) -> None:
+    assert type(function) is core.Operation
+    found, expected = outcome(function, call, prepare), outcome(function.function, call, prepare)
+    assert repr(found) == repr(expected)
+
+
+def pairs(some: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+    return ((a, b) for a, b in product(some, some) if a is not b)
+
+
+def run(function: Any, *tensors: Any) -> Any:
+    return function(*tensors)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TWO)
+def test_two_operands(name: str, form: str) -> None:
+    first, second = form.split()
+    for a, b in pairs(ALL if name in ("add", "true_divide") else FEW):
+        assert_same(REGISTRY[name].function, run, lambda a=a, b=b: (operand(first, a, 1), operand(second, b, 3)))
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "true_divide", "sub", "pow", "remainder"])
+def test_a_python_number(name: str) -> None:
+    for number, dtype, form in product(NUMBERS, ALL, ("tensor", "0-d", "wrapped")):
+        assert_same(
+            REGISTRY[name].function,
+            lambda f, t, number=number: f(t, number),
+            lambda dtype=dtype, form=form: (operand(form, dtype, 1),),
+        )
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_integers_that_become_floats(name: str) -> None:
+    for dtype, form in product(ALL, ("tensor", "0-d")):
+        assert_same(REGISTRY[name].function, run, lambda dtype=dtype, form=form: (operand(form, dtype, 1),))
+
+
+@pytest.fixture
+def without_lines() -> Iterator[None]:
+    """Nodes do not note who called: a private operation expects to be called by a public function."""
+    set_site_recording(False)
+    yield
+    set_site_recording(True)
+
+
+@pytest.mark.usefixtures("without_lines")
+def test_where_whose_condition_takes_no_part() -> None:
+    for (a, b), form in product(pairs(FEW), FORMS):
+        first, second = form.split()
+        assert_same(
+            REGISTRY["_where"].function,
+            run,
+            lambda a=a, b=b, first=first, second=second: (
+                leaf(np.array([True, False, True])), operand(first, a, 1), operand(second, b, 3),
+            ),
+        )  # fmt: skip
+
+
+def test_three_operands() -> None:
+    some = (dtypes.int64, dtypes.float32, dtypes.float64)
+    for (a, b, c), form in product(product(some, some, some), ("tensor", "0-d")):
+        for name in ("lerp", "addcmul"):
+            assert_same(
+                REGISTRY[name].function,
+                run,
+                lambda a=a, b=b, c=c, form=form: (
+                    operand("tensor", a, 1),
+                    operand("tensor", b, 3),
+                    operand(form, c, 2),
+                ),
+            )
+
+
+@pytest.mark.parametrize("default", [dtypes.float64, dtypes.float16])
+def test_the_default_dtype_is_looked_up_at_every_call(default: Any) -> None:
+    i, j = ut.tensor([1, 2]), ut.tensor([3, 4], dtype=ut.int32)
+    assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype is dtypes.float32
+    ut.set_default_dtype(default)
+    try:
+        assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype is default
+    finally:
+        ut.set_default_dtype(dtypes.float32)
+    assert (i / j).dtype is dtypes.float32
+
+
+def test_memory_order_and_strides() -> None:
+    def prepare() -> tuple[Any, ...]:
+        return leaf(np.arange(6.0).reshape(2, 3).T), leaf(np.arange(12, dtype="f").reshape(3, 4)[:, ::2])
+
+    for name in ("mul", "atan2"):
+        assert_same(REGISTRY[name].function, run, prepare)
+
+
+def test_large_numbers_overflow_as_numpy_says() -> None:
+    large = np.array([1e300, 2.0])
+    assert_same(
+        REGISTRY["add"].function, run, lambda: (operand("tensor", dtypes.float32, 1), leaf(large[0:1].reshape(())))
+    )
+    assert_same(REGISTRY["mul"].function, run, lambda: (operand("tensor", dtypes.float16, 1), leaf(large)))
+
+
+def test_other_byte_orders_are_pythons() -> None:
+    def prepare() -> tuple[Any, ...]:
+        return leaf(np.ones(3, ">f8")), leaf(np.ones(3, "<f4"))
+
+    assert_same(REGISTRY["add"].function, run, prepare)
+
+
+def test_many_numbers() -> None:
+    for n in (0, 1, 1024, 1025, 5000):
+        assert_same(REGISTRY["mul"].function, run, lambda n=n: (leaf(np.arange(n) % 7), leaf(np.arange(n) / 3)))
+
+
+def test_results_are_written_into_out() -> None:
+    a, b, out = ut.ones(3), ut.ones(3, dtype=ut.float64), ut.zeros(3, dtype=ut.float64)
+    assert ut.add(a, b, out=out) is out
+    assert out.tolist() == [2, 2, 2]
+
+
+def test_what_is_saved_is_what_was_given() -> None:
+    a, b = ut.ones(3, requires_grad=True), ut.full((3,), 2.0, dtype=ut.float64, requires_grad=True)
+    node = (a * b).grad_fn
+    assert node._saved_self is a
+    assert node._saved_other is b
+    (a * b).sum().backward()
+    assert a.grad.dtype is dtypes.float32
+    assert b.grad.dtype is dtypes.float64
