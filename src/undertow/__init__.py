@@ -153,19 +153,6 @@ half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, com
 newaxis = None
 inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
 
-
-def _register_own_code() -> None:
-    """Let error messages pass over undertow's own frames. See graph/user_lines.py."""
-    import sys
-
-    from undertow.graph.user_lines import register_internal
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith("undertow.") and module is not None:
-            register_internal(module)
-
-
-_register_own_code()
 _choose_allocator()
 
 #: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 #: must be CORE_VERSION of csrc/core.h
-COMPILED_VERSION = 5
+COMPILED_VERSION = 6
 
 
 def _load() -> Any:

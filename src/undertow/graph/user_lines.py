@@ -1,8 +1,7 @@
 """Where in the user's program something happened: the line that recorded a node, freed a graph, changed a tensor.
 
 A site is a code object and an instruction offset, which cost two attribute reads to take (about 60 ns); a file name and
-a line are made of them only when an error is printed. Frames of undertow itself are passed over: `INTERNAL` holds the
-ids of its code objects, filled once, when the package has been imported.
+a line are made of them only when an error is printed. Frames of undertow itself are passed over: see own_files.py.
 
 `set_site_recording(False)`, or UNDERTOW_SITES=0 in the environment, switches the recording off.
 """
@@ -13,13 +12,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType
 from typing import Any
 
-from undertow.tensor.metadata import OWN_CODE
-
-#: ids of the code objects of undertow's own functions; they live as long as the process
-INTERNAL: set[int] = OWN_CODE
+from undertow.own_files import OWN_FILES
 
 
 class _NoFrame:
@@ -71,7 +67,7 @@ def is_site_recording_enabled() -> bool:
 
 def user_frame(frame: FrameType) -> FrameType:
     """The nearest frame, from this one outwards, that is not undertow's own; the outermost if there is none."""
-    while id(frame.f_code) in INTERNAL and frame.f_back is not None:
+    while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -106,32 +102,3 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     frame = user_frame(sys._getframe(1))
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
-
-
-def register_internal(module: ModuleType) -> None:
-    """Count every function of a module as undertow's own."""
-    for value in vars(module).values():
-        _register(value, module.__name__)
-
-
-def register_code(code: CodeType) -> None:
-    """Count a code object, and all that are nested in it, as undertow's own."""
-    INTERNAL.add(id(code))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            register_code(constant)
-
-
-def _register(value: Any, module: str) -> None:
-    if isinstance(value, FunctionType):
-        register_code(value.__code__)
-        _register(getattr(value, "__wrapped__", None), module)  # what a decorator was put on
-    elif isinstance(value, staticmethod | classmethod):
-        _register(value.__func__, module)
-    elif isinstance(value, property):
-        for function in (value.fget, value.fset, value.fdel):
-            _register(function, module)
-    elif isinstance(value, type) and value.__module__ == module:
-        for member in vars(value).values():
-            if not isinstance(member, type):
-                _register(member, module)

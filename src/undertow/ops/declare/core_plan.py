@@ -28,6 +28,7 @@ from undertow.modes import State, state_variable
 from undertow.ops.declare.inline import lambda_body
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
 from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
 from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
@@ -45,7 +46,7 @@ if core is not None:
         INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
-        internal=user_lines.INTERNAL, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
+        own_files=OWN_FILES, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
         own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     user_lines.tell(core.take_sites)
@@ -159,8 +160,6 @@ def shortcut(*targets: Any, name: str | None = None) -> Any:
     def join(function: Any) -> Any:
         if core is None:
             return function
-        user_lines.register_code(inspect.unwrap(function).__code__)
-        user_lines.register_code(function.__code__)
         return core.Shortcut(name or function.__name__, function, targets)
 
     return join

@@ -18,7 +18,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.graph.user_lines import register_code
 
 # Guards the writing of sources: a writer notes down what it has written so far, and two threads that call an operation
 # for the first time at once would mix theirs.
@@ -45,7 +44,6 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
     def start_again() -> None:
         with _lock:
             if function.__code__ is not stub:
-                _former.append(function.__code__)
                 function.__code__ = stub
 
     def fill_in() -> None:
@@ -54,7 +52,6 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
         written: dict[str, Any] = {}
         exec(compile(source, filename, "exec"), scope, written)
         real = written[name]
-        register_code(real.__code__)
         # the code last: until then another thread still runs the stub, which has no use for defaults
         function.__defaults__, function.__kwdefaults__ = real.__defaults__, real.__kwdefaults__
         function.__code__ = real.__code__
@@ -70,9 +67,6 @@ def lazy_function(name: str, filename: str, scope: dict[str, Any], write: Callab
     return function
 
 
-#: code that is not run any more; it lives on, because graph/user_lines.py knows code by its id
-_former: list[CodeType] = []
-
 _STUB = compile(
     "def stub(*args, **kwargs):\n    COMPLETE()\n    return SELF(*args, **kwargs)\n", "<undertow stub>", "exec"
 )
@@ -83,6 +77,4 @@ _STUB_CODE = next(c for c in _STUB.co_consts if isinstance(c, CodeType))
 def _stub_code(name: str) -> Any:
     """The stub's code, with its two globals renamed for this function."""
     renamed = {"COMPLETE": f"complete_{name}", "SELF": f"self_{name}"}
-    code = _STUB_CODE.replace(co_names=tuple(renamed[n] for n in _STUB_CODE.co_names))
-    register_code(code)
-    return code
+    return _STUB_CODE.replace(co_names=tuple(renamed[n] for n in _STUB_CODE.co_names))

@@ -17,7 +17,7 @@ from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
 from undertow.graph.saved import Freed, SavedTensor
-from undertow.graph.user_lines import caller_site, is_site_recording_enabled, register_code
+from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
 from undertow.ops.arguments.bfloat16 import NARROW, is_narrow, rounded, wide
 from undertow.ops.arguments.operands import as_operand, promote, same_device
@@ -103,7 +103,6 @@ def compile_function(source: str, name: str, filename: str, scope: dict[str, Any
     exec(compile(source, filename, "exec"), scope)
     function = scope[name]
     function.__module__ = "undertow"
-    register_code(function.__code__)
     return function
 
 

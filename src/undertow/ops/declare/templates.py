@@ -42,6 +42,7 @@ from undertow.ops.declare.inline import formula
 from undertow.ops.declare.lazy import lazy_function
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
 from undertow.tensor.views import attach_view
 
@@ -84,7 +85,7 @@ SCOPE = {
     "is_first_use": is_first_use, "is_narrow": is_narrow, "rounded": rounded, "wide": wide, "wide_dtype": wide_dtype,
     "wide_values": wide_values, "widened": widened,
     "FLOAT32": dtypes.float32, "FLOAT64": dtypes.float64,
-    "INTERNAL": user_lines.INTERNAL, "user_frame": user_lines.user_frame,
+    "OWN_FILES": OWN_FILES, "user_frame": user_lines.user_frame,
     "REQUIRED": REQUIRED, "raise_missing": raise_missing,
     "cpu": cpu, "extra_on": extra_on, "namespace_of_array": namespace_of_array,
     "extra_of": extra_of, "ref": weakref.ref, "leaf_edge": leaf_edge,
@@ -478,10 +479,10 @@ class Build:
         # asked for are not made: looking two steps out costs no more than one.
         self.add(f"_frame = getframe({1 + bool(self.numbers) + self.op.name.startswith('_')})")
         # most often it is a function of ours, or two, that the program called: steps out, without a call
-        self.add("if id(_frame.f_code) in INTERNAL:")
+        self.add("if _frame.f_code is not None and OWN_FILES[_frame.f_code.co_filename]:")
         self.add("_frame = _frame.f_back", 2)
-        self.add("if id(_frame.f_code) in INTERNAL: _frame = _frame.f_back or _frame", 2)
-        self.add("if id(_frame.f_code) in INTERNAL: _frame = user_frame(_frame)", 2)
+        self.add("if OWN_FILES[_frame.f_code.co_filename]: _frame = _frame.f_back or _frame", 2)
+        self.add("if OWN_FILES[_frame.f_code.co_filename]: _frame = user_frame(_frame)", 2)
         self.add("_node.code = _frame.f_code")
         self.add("_node.lasti = _frame.f_lasti")
 
