@@ -11,29 +11,34 @@ from undertow.torch_names import missing
 
 
 def loaded_when_used(
-    package: str, modules: str = "", names: Mapping[str, str] | None = None
+    package: str,
+    modules: str = "",
+    names: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package. Both kinds of names are plain attributes after their first use.
+    """The `__getattr__` and the `__dir__` of a package. All these names are plain attributes after their first use.
 
     modules  modules of the package, divided by blanks
     names    module -> names in it that the package has, too, divided by blanks
+    others   name -> a module from elsewhere that the package has by this name
 
     Two threads that ask for a name at once are ordered by the lock that Python holds while a module is imported.
     """
     scope = vars(sys.modules[package])
-    own = frozenset(modules.split())
+    places = {name: f"{package}.{name}" for name in modules.split()} | dict(others or {})
     homes = {name: module for module, found in (names or {}).items() for name in found.split()}
     unknown = missing.getter(package.partition(".")[2])
 
     def __getattr__(name: str) -> Any:
-        if name in own:
-            return import_module(f"{package}.{name}")
-        if name in homes:
-            value = scope[name] = getattr(import_module(homes[name]), name)
-            return value
-        return unknown(name)
+        if name in places:
+            scope[name] = import_module(places[name])
+        elif name in homes:
+            scope[name] = getattr(import_module(homes[name]), name)
+        else:
+            unknown(name)
+        return scope[name]
 
     def __dir__() -> list[str]:
-        return sorted({*scope, *own, *homes})
+        return sorted({*scope, *places, *homes})
 
     return __getattr__, __dir__
