@@ -30,6 +30,8 @@ def loaded_when_used(
     unknown = missing.getter(package.partition(".")[2])
 
     def __getattr__(name: str) -> Any:
+        if name == "__all__":  # of `from package import *`
+            return [n for n in __dir__() if not n.startswith("_")]
         if name in places:
             scope[name] = import_module(places[name])
         elif name in homes:
