@@ -18,10 +18,21 @@ SOURCE = Path(__file__).parents[1] / "src" / "undertow"
 
 # A room is a top-level module or package of undertow.  It may import its own layer and the layers below.
 LAYERS = {
-    0: ["errors", "version", "_core", "compiled", "backend", "pytree", "torch_names.missing"],
+    0: [
+        "errors",
+        "version",
+        "_core",
+        "compiled",
+        "backend",
+        "own_files",
+        "pytree",
+        "lazy_names",
+        "torch_names.missing",
+        "torch_names.module_aliases",
+    ],
     1: ["modes", "tensor"],
     2: ["graph"],
-    3: ["ops", "engine", "torch_names.typed_tensors", "torch_names.variable"],
+    3: ["ops", "engine"],
     4: ["autograd", "interop", "methods"],
     5: [
         "data",

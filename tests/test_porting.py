@@ -42,8 +42,8 @@ def test_moving_to_a_gpu_that_is_not_there() -> None:
 
 
 def test_modules_are_where_pytorch_has_them() -> None:
-    from undertow.torch_names.utils.checkpoint import checkpoint
-    from undertow.torch_names.utils.data import DataLoader, TensorDataset
+    from undertow.utils.checkpoint import checkpoint
+    from undertow.utils.data import DataLoader, TensorDataset
 
     assert DataLoader is ut.data.DataLoader and TensorDataset is ut.data.TensorDataset
     assert checkpoint is ut.autograd.checkpoint.checkpoint

@@ -1,31 +1,27 @@
 /* Which line of the program called: the nearest frame that is not undertow's own, as graph/user_lines.py finds it. */
 #include "call/operation.h"
 
-#define REMEMBERED 64
+#define REMEMBERED 256
 
-/* Whether a code object is undertow's own: the answers of the set of ids, which only grows. */
+/* Whether a file is one of undertow's own. All code of a file has the same string for its name, and the answers keep the
+ * strings, so that no other can come to lie at the address of one. */
 static int
-is_internal(PyCodeObject *code)
+is_own(PyObject *file)
 {
     static struct {
-        PyCodeObject *code;
-        char answer;
+        PyObject *file;
+        int answer;
     } answers[REMEMBERED];
-    static Py_ssize_t size; /* of the set, when the answers were given */
-    if (PySet_GET_SIZE(core.internal) != size) {
-        memset(answers, 0, sizeof(answers));
-        size = PySet_GET_SIZE(core.internal);
-    }
-    size_t place = ((size_t)code >> 5) % REMEMBERED;
-    if (answers[place].code != code) {
-        PyObject *id = PyLong_FromVoidPtr(code);
-        if (id == NULL) {
+    size_t place = ((size_t)file >> 5) % REMEMBERED;
+    if (answers[place].file != file) {
+        PyObject *found = PyObject_GetItem(core.own_files, file);
+        if (found == NULL) {
             PyErr_Clear();
             return 0;
         }
-        answers[place].answer = PySet_Contains(core.internal, id) == 1;
-        answers[place].code = code;
-        Py_DECREF(id);
+        answers[place].answer = found == Py_True;
+        Py_DECREF(found);
+        Py_XSETREF(answers[place].file, Py_NewRef(file));
     }
     return answers[place].answer;
 }
@@ -39,7 +35,7 @@ user_site(int *lasti)
     while (frame != NULL) {
         code = PyFrame_GetCode(frame);
         *lasti = PyFrame_GetLasti(frame);
-        PyFrameObject *back = is_internal(code) ? PyFrame_GetBack(frame) : NULL;
+        PyFrameObject *back = is_own(code->co_filename) ? PyFrame_GetBack(frame) : NULL;
         Py_DECREF(frame);
         frame = back;
         if (frame != NULL) {

@@ -8,30 +8,17 @@
 tensor([ 1.3818,  0.0770, -2.8289])
 """
 
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from undertow import amp as amp
-from undertow import cuda as cuda
-from undertow import data as data
-from undertow import distributed as distributed
-from undertow import distributions as distributions
-from undertow import func as func
-from undertow import masked as masked
+from undertow import autograd as autograd
 from undertow import methods as _methods  # attaches the operators to Tensor
-from undertow import nn as nn
 from undertow import ops as _ops
-from undertow import optim as optim
-from undertow import testing as testing
 from undertow import version as version
-from undertow.amp import GradScaler
-from undertow.autograd import graph as _graph
 from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from undertow.autograd.interceptors.autocast import autocast, get_autocast_dtype, is_autocast_enabled
-from undertow.autograd.interceptors.op_mode import Operation, OpMode
 from undertow.autograd.tensor_attributes import is_inference
-from undertow.autograd.vmap import vmap
 from undertow.backend import Device as device
-from undertow.backend import simulated as sim
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
 from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
 from undertow.backend.dtypes import bfloat16 as _bfloat16
@@ -60,7 +47,7 @@ from undertow.backend.limits import finfo, iinfo
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
-from undertow.interop.files import load, save
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import (
     enable_grad,
     inference_mode,
@@ -71,6 +58,17 @@ from undertow.modes import (
 )  # fmt: skip
 from undertow.ops.arguments.operands import result_type
 from undertow.ops.arguments.sizes import common_shape as broadcast_shapes
+from undertow.ops.create.typed_tensors import (
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from undertow.ops.declare import out_argument as _out_variants
 from undertow.ops.declare import return_types
 from undertow.ops.inplace import foreach as _foreach
@@ -115,30 +113,49 @@ from undertow.tensor.facts import (  # fmt: skip
 )
 from undertow.tensor.facts import to_bool as is_nonzero
 from undertow.tensor.layouts import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
-from undertow.torch_names import accelerator as accelerator
-from undertow.torch_names import backends as backends
-from undertow.torch_names import missing as _absent
-from undertow.torch_names import module_aliases as _places  # modules under the names that PyTorch has for them
-from undertow.torch_names import random as random
-from undertow.torch_names import utils as utils
-from undertow.torch_names.typed_tensors import (
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-)
+from undertow.torch_names import module_aliases as _module_aliases
 from undertow.version import __version__
 
 if TYPE_CHECKING:
+    from undertow import amp as amp
+    from undertow import cuda as cuda
+    from undertow import data as data
+    from undertow import distributed as distributed
+    from undertow import distributions as distributions
+    from undertow import func as func
+    from undertow import masked as masked
+    from undertow import nn as nn
+    from undertow import optim as optim
+    from undertow import testing as testing
+    from undertow.amp import GradScaler as GradScaler
+    from undertow.autograd.interceptors.op_mode import Operation as Operation
+    from undertow.autograd.interceptors.op_mode import OpMode as OpMode
+    from undertow.autograd.vmap import vmap as vmap
+    from undertow.backend import simulated as sim
+    from undertow.interop.files import load as load
+    from undertow.interop.files import save as save
+    from undertow.torch_names.top_level import accelerator as accelerator
+    from undertow.torch_names.top_level import backends as backends
+    from undertow.torch_names.top_level import random as random
+    from undertow.torch_names.top_level import utils as utils
 
     def __getattr__(name: str) -> Any: ...  # the operations, which are filled in below
 
 else:
+    # the folder of modules that only programs written for PyTorch ask for, found like any other by Python's own import
+    __path__.append(f"{__path__[0]}/torch_names/top_level")
+    _lazily, __dir__ = _loaded_when_used(
+        __name__,
+        modules="amp cuda data distributed distributions func masked nn optim testing "
+        "accelerator backends random utils",
+        names={
+            "undertow.amp": "GradScaler",
+            "undertow.autograd.interceptors.op_mode": "Operation OpMode",
+            "undertow.autograd.vmap": "vmap",
+            "undertow.interop.files": "load save",
+        },
+        others={"sim": "undertow.backend.simulated"},
+    )
 
     def __getattr__(name: str) -> Any:
         if name == "bfloat16":
@@ -146,26 +163,13 @@ else:
                 return _bfloat16()
             except ImportError as error:
                 raise AttributeError(str(error)) from None
-        raise AttributeError(_absent.explanation(name))
+        return _lazily(name)
 
 
+_module_aliases.register(__name__)
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
 newaxis = None
-inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
 
-
-def _register_own_code() -> None:
-    """Let error messages pass over undertow's own frames. See graph/user_lines.py."""
-    import sys
-
-    from undertow.graph.user_lines import register_internal
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith("undertow.") and module is not None:
-            register_internal(module)
-
-
-_register_own_code()
 _choose_allocator()
 
 #: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one

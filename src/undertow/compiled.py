@@ -48,3 +48,16 @@ def twin(function: Any) -> Any:
     The twin serves the usual case, and leaves everything else to the function.
     """
     return function if core is None else core.Twin(function)
+
+
+def shortcut(*targets: Any, name: str | None = None) -> Any:
+    """Decorate a function that sorts out its arguments and calls operations, and whose usual case is in the core.
+
+    targets  what csrc/call/shortcuts.c calls for it
+    name     what it is called there, if not by its own name
+    """
+
+    def join(function: Any) -> Any:
+        return function if core is None else core.Shortcut(name or function.__name__, function, targets)
+
+    return join

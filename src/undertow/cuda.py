@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from undertow.torch_names import module_aliases
+
 
 def is_available() -> bool:
     """Whether tensors can be put on a GPU: no, so `"cuda" if ut.cuda.is_available() else "cpu"` is the CPU.
@@ -99,3 +101,6 @@ def get_device_name(device: Any = None) -> NoReturn:
 
 def synchronize(device: Any = None) -> NoReturn:
     _refuse()
+
+
+module_aliases.register(__name__)

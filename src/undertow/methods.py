@@ -10,8 +10,7 @@ from typing import Any
 
 from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
-from undertow.interop import array_api, dlpack, pickling
-from undertow.interop.numpy import protocol
+from undertow.interop import answers, dlpack, pickling
 from undertow.ops import REGISTRY
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.index import getitem
@@ -185,8 +184,7 @@ attach(sparse_conversions.METHODS)
 attach(compressed.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
-attach(protocol.METHODS)
-attach(array_api.METHODS)
+attach(answers.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
 

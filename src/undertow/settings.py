@@ -9,7 +9,7 @@ from undertow.backend import Device, dtypes
 from undertow.backend.threads import get_num_threads as get_num_threads
 from undertow.backend.threads import set_num_threads as set_num_threads
 from undertow.ops.create.to_dtype_and_device import dtype_of_type_name
-from undertow.torch_names.typed_tensors import TensorType
+from undertow.ops.create.typed_tensors import TensorType
 
 PRECISIONS = ("highest", "high", "medium")
 

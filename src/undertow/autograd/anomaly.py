@@ -26,8 +26,9 @@ from undertow.engine.watch import Watch, install_watcher
 from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
-from undertow.graph.user_lines import INTERNAL, warn_user
+from undertow.graph.user_lines import warn_user
 from undertow.modes import Anomaly, anomaly, install_recorder, set_anomaly
+from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
 # ---- switching it
@@ -115,7 +116,7 @@ def note_forward(node: Node, state: Any) -> None:
 def forward_traceback() -> list[str]:
     """The stack as `traceback.format_stack` shows it, without undertow's own frames."""
     frames = traceback.walk_stack(sys._getframe(1))
-    return [_frame_text(f.f_code, line) for f, line in frames if id(f.f_code) not in INTERNAL][::-1]
+    return [_frame_text(f.f_code, line) for f, line in frames if not OWN_FILES[f.f_code.co_filename]][::-1]
 
 
 @functools.lru_cache(maxsize=4096)  # a loop records its nodes from a few lines, below the same long stack

@@ -39,6 +39,7 @@ from undertow.distributions.transforms import (
     TransformedDistribution,
 )
 from undertow.torch_names import missing as _absent
+from undertow.torch_names import module_aliases as _module_aliases
 
 __all__ = [
     # of numbers
@@ -54,6 +55,8 @@ __all__ = [
     # in common
     "Distribution", "kl_divergence", "register_kl", "constraints", "transforms",
 ]  # fmt: skip
+
+_module_aliases.register(__name__)
 
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("distributions")

@@ -1,8 +1,7 @@
 """Where in the user's program something happened: the line that recorded a node, freed a graph, changed a tensor.
 
 A site is a code object and an instruction offset, which cost two attribute reads to take (about 60 ns); a file name and
-a line are made of them only when an error is printed. Frames of undertow itself are passed over: `INTERNAL` holds the
-ids of its code objects, filled once, when the package has been imported.
+a line are made of them only when an error is printed. Frames of undertow itself are passed over: see own_files.py.
 
 `set_site_recording(False)`, or UNDERTOW_SITES=0 in the environment, switches the recording off.
 """
@@ -13,37 +12,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType
 from typing import Any
 
-from undertow.tensor.metadata import OWN_CODE
-
-#: ids of the code objects of undertow's own functions; they live as long as the process
-INTERNAL: set[int] = OWN_CODE
-
-
-class _NoFrame:
-    """What generated code takes for a frame while recording is off."""
-
-    f_code = None
-    f_lasti = 0
-
-
-def no_frame(depth: int) -> Any:
-    return _NoFrame
-
-
-#: the globals of the generated functions. They call `getframe` without asking whether they should, which would cost a
-#: fifth of what taking a site does; switching means giving all of them another `getframe`.
-_SCOPES: list[dict[str, Any]] = []
+from undertow.own_files import OWN_FILES
 
 _enabled = [os.environ.get("UNDERTOW_SITES", "1") != "0"]
-
-
-def take_sites_in(scope: dict[str, Any]) -> None:
-    """Put `getframe` into the globals of a generated function, and keep it switched."""
-    _SCOPES.append(scope)
-    scope["getframe"] = sys._getframe if _enabled[0] else no_frame
 
 
 #: functions that are told whether sites are taken
@@ -59,8 +33,6 @@ def tell(listener: Callable[[bool], Any]) -> None:
 def set_site_recording(enabled: bool) -> None:
     """Whether every recorded node remembers the line of the program that made it (errors then name it)."""
     _enabled[0] = bool(enabled)
-    for scope in _SCOPES:
-        scope["getframe"] = sys._getframe if enabled else no_frame
     for listener in _listeners:
         listener(_enabled[0])
 
@@ -71,7 +43,7 @@ def is_site_recording_enabled() -> bool:
 
 def user_frame(frame: FrameType) -> FrameType:
     """The nearest frame, from this one outwards, that is not undertow's own; the outermost if there is none."""
-    while id(frame.f_code) in INTERNAL and frame.f_back is not None:
+    while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -106,32 +78,3 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     frame = user_frame(sys._getframe(1))
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
-
-
-def register_internal(module: ModuleType) -> None:
-    """Count every function of a module as undertow's own."""
-    for value in vars(module).values():
-        _register(value, module.__name__)
-
-
-def register_code(code: CodeType) -> None:
-    """Count a code object, and all that are nested in it, as undertow's own."""
-    INTERNAL.add(id(code))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            register_code(constant)
-
-
-def _register(value: Any, module: str) -> None:
-    if isinstance(value, FunctionType):
-        register_code(value.__code__)
-        _register(getattr(value, "__wrapped__", None), module)  # what a decorator was put on
-    elif isinstance(value, staticmethod | classmethod):
-        _register(value.__func__, module)
-    elif isinstance(value, property):
-        for function in (value.fget, value.fset, value.fdel):
-            _register(function, module)
-    elif isinstance(value, type) and value.__module__ == module:
-        for member in vars(value).values():
-            if not isinstance(member, type):
-                _register(member, module)

@@ -1,17 +1,14 @@
 """Tensors among other libraries: NumPy's protocols, DLPack, pickling, SciPy's optimizers."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
 
 if TYPE_CHECKING:
     from undertow.interop.scipy.optimize import FlatFunction as FlatFunction
     from undertow.interop.scipy.optimize import value_and_jac as value_and_jac
-
-#: public names and their modules, loaded when first asked for: parts of autograd use other modules of this package
-NAMES = {"FlatFunction": "scipy.optimize", "value_and_jac": "scipy.optimize"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{NAMES[name]}"), name)
+else:
+    # when first asked for, because parts of autograd use other modules of this package
+    __getattr__, __dir__ = _loaded_when_used(
+        __name__, modules="files", names={"undertow.interop.scipy.optimize": "FlatFunction value_and_jac"}
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -375,20 +374,3 @@ class __array_namespace_info__:
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         every = [d for group in DTYPES.values() for d in group]
         return {d.name: d for d in every if kind is None or np.isdtype(d, kind)}
-
-
-def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """`__array_namespace__`: the functions of the array API standard on tensors."""
-    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"undertow offers the array API standard of 2024.12, not of {api_version}")
-    return sys.modules[__name__]
-
-
-def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
-    """The array API's name of `to`."""
-    if stream is not None:
-        raise ValueError("to_device() takes no stream on this device")
-    return self.to(device)
-
-
-METHODS = {"__array_namespace__": array_namespace, "to_device": to_device}

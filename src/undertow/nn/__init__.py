@@ -170,7 +170,9 @@ from undertow.nn.parallel import DataParallel as DataParallel
 from undertow.nn.parameter import Buffer as Buffer
 from undertow.nn.parameter import Parameter as Parameter
 from undertow.torch_names import missing as _absent
-from undertow.torch_names import nn_modules as modules  # noqa: F401
+from undertow.torch_names import module_aliases as _module_aliases
+
+_module_aliases.register(__name__)
 
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("nn")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from undertow.own_files import OWN_FILES
+
 if TYPE_CHECKING:
     from undertow.tensor.tensor import Tensor
 
@@ -50,9 +52,6 @@ class Size(tuple[int, ...]):
 # look finds the place still empty. CPython switches threads only at calls and at jumps back, of which there are none
 # between that look and the store, so no lock is needed.
 
-#: ids of undertow's own code objects, over whose frames `bump` passes; graph/user_lines.py fills it
-OWN_CODE: set[int] = set()
-
 
 class VersionCounter:
     """How often the memory behind a tensor was changed in place, and by which operation and line it was last done.
@@ -74,7 +73,7 @@ class VersionCounter:
         self.value += 1
         self.operation = operation
         frame: Any = sys._getframe(1)
-        while id(frame.f_code) in OWN_CODE and frame.f_back is not None:
+        while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
             frame = frame.f_back
         self.code, self.lasti = frame.f_code, frame.f_lasti
 

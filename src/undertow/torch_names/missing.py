@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import NoReturn
 
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
@@ -92,33 +92,44 @@ BELOW = {
 
 def explanation(name: str, module: str = "") -> str:
     """What to say of a name that is not there, in undertow or in a module below it."""
-    reason = (BELOW.get(module, {}) if module else INSTEAD).get(name)
     path = f"undertow.{module}" if module else "undertow"
+    reason = (BELOW.get(module, {}) if module else INSTEAD).get(name) or did_you_mean(name, path)
     return f"module {path!r} has no attribute {name!r}" + (f": {reason}" if reason else "")
 
 
-def getter(module: str) -> Callable[[str], None]:
+def did_you_mean(name: str, path: str) -> str | None:
+    """The names of a module that are spelled most alike, as a question."""
+    if name.startswith("_"):  # what tools ask every module for
+        return None
+    from difflib import get_close_matches
+
+    public = [other for other in dir(sys.modules[path]) if not other.startswith("_")]
+    found = get_close_matches(name, public, cutoff=0.75)
+    return f"did you mean {' or '.join(repr(other) for other in found)}?" if found else None
+
+
+def getter(module: str) -> Callable[[str], NoReturn]:
     """The `__getattr__` of a module below undertow."""
 
-    def __getattr__(name: str) -> None:
-        raise AttributeError(explanation(name, module))
+    def __getattr__(name: str) -> NoReturn:
+        raise NoSuchName(name, module)
 
     return __getattr__
+
+
+class NoSuchName(AttributeError):
+    """Says so when it is printed: Python asks a package for the name of each module before it imports that module."""
+
+    def __str__(self) -> str:
+        return explanation(*self.args)
+
+
+def refuse(module: str) -> NoReturn:
+    """Say what to use instead of a module of PyTorch."""
+    # without `name=`, or `from undertow import jit` would drop this message for "cannot import name 'jit'"
+    raise ModuleNotFoundError(f"No module named {module!r}: {INSTEAD[module.removeprefix('undertow.')]}")
 
 
 def of_modules(name: str) -> str:
     """What to say behind the message that a Module has no such attribute."""
     return f": {METHODS[name]}" if name in METHODS else ""
-
-
-class Finder:
-    """Asked last for a module that is to be imported: says what to use instead of one that is not here."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        reason = INSTEAD.get(name.removeprefix("undertow."))
-        if reason and name.startswith("undertow."):
-            raise ModuleNotFoundError(f"No module named {name!r}: {reason}", name=name)
-
-
-sys.meta_path.append(Finder)

@@ -116,7 +116,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 def place(name: str) -> ModuleType:
     """A module of this name, which can be imported as if it were a file."""
-    made = ModuleType(f"{__name__}.{name}", f"PyTorch's `torch.nn.modules.{name}`: layers of `undertow.nn`.")
+    made = ModuleType(f"undertow.nn.modules.{name}", f"PyTorch's `torch.nn.modules.{name}`: layers of `undertow.nn`.")
     made.__dict__.update({layer: FOUND[layer] for layer in LAYERS[name].split()})
     made.__dict__.update(OTHERS.get(name, {}))
     sys.modules[made.__name__] = made

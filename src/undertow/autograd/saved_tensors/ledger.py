@@ -14,7 +14,6 @@ The report holds text and numbers, nothing of the graph itself, so keeping it ke
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -168,7 +167,7 @@ class SavedTensorsReport:
 
     def _repr_html_(self) -> str:
         cells = "".join(_html_row("td", line) for line in _lines(self))
-        return f"<table>{_html_row('th', HEADER)}{cells}</table><p>{html.escape(_summary(self))}</p>"
+        return f"<table>{_html_row('th', HEADER)}{cells}</table><p>{_escaped(_summary(self))}</p>"
 
 
 class _Count:
@@ -328,4 +327,10 @@ def _table(report: SavedTensorsReport) -> str:
 
 
 def _html_row(tag: str, cells: tuple[str, ...]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _escaped(text: str) -> str:
+    import html  # here, because only notebooks ask for it
+
+    return html.escape(text)

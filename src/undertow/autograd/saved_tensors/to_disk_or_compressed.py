@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import weakref
 import zlib
 from typing import Any
@@ -67,6 +66,8 @@ class SavedFile(Packed):
     """A .npy file that holds one tensor, and is deleted with this object (at the latest when Python exits)."""
 
     def __init__(self, tensor: Any, directory: str | os.PathLike[str] | None) -> None:
+        import tempfile  # here, because it loads compression and much else
+
         # mkstemp makes names that no other thread or process has
         handle, self.path = tempfile.mkstemp(prefix="undertow-", suffix=".npy", dir=directory)
         weakref.finalize(self, _remove, self.path, os.getpid())

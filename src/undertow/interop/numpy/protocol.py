@@ -21,34 +21,10 @@ from undertow.ops.arguments.nested_data import adopt
 from undertow.ops.inplace.forms import check_in_place, copy_
 from undertow.tensor import Tensor, counter_of, current_edge
 
-# ---- to an array
-
-
-def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
-    """`__array__`: `np.asarray(tensor)` shares memory."""
-    if self._xp is not cpu:
-        self._array.__array__()  # raises: only `cpu()` brings elements to the host
-    if current_edge(self) is not None:
-        raise RuntimeError(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for "
-            "the tensor's array, in which its history would be lost.)"
-        )
-    if any([level.concerns([self]) for level in active().duals]):
-        raise RuntimeError(
-            "Can't call numpy() on a Tensor that has a tangent: NumPy asked for the tensor's array, in which it would "
-            "be lost. Use tensor.detach().numpy() if the values alone matter."
-        )
-    if dtype is None or np.dtype(dtype) == self._array.dtype:
-        return self._array.copy() if copy else self._array.view()
-    if copy is False:
-        raise ValueError(f"cannot give a tensor of {self._array.dtype} as {np.dtype(dtype)} without a copy")
-    return self._array.astype(dtype)
-
-
 # ---- ufuncs
 
 
-def array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+def array_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
     """`__array_ufunc__`: what NumPy calls for `np.add(t, u)` and for `array + t`."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     if any(map(is_foreign, (*inputs, *(out or ())))):
@@ -86,7 +62,7 @@ def change_at(ufunc: Any, name: str, inputs: Any) -> None:
 # ---- functions
 
 
-def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """`__array_function__`: what NumPy calls for `np.sum(t)`, `np.concatenate([t, u])`, ..."""
     name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
     if not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
@@ -246,6 +222,3 @@ def count_version(changed: Any, name: str) -> None:
     for value in changed:
         if isinstance(value, Tensor):
             counter_of(value).bump(name)
-
-
-METHODS = {"__array__": array, "__array_ufunc__": array_ufunc, "__array_function__": array_function}

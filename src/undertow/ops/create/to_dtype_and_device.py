@@ -7,11 +7,11 @@ from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.ops.create.creation import convert
+from undertow.ops.create.typed_tensors import TensorType
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.tensor import Tensor
 from undertow.tensor.facts import is_laid_out, type_name
-from undertow.torch_names.typed_tensors import TensorType
 
 
 def moved(xp: Any, input: Any, dtype: Any, source: Any, target: Any) -> Any:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.backend import cpu
-from undertow.graph import user_lines
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr, resolve_leaves
+from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
 from undertow.ops.arguments.bfloat16 import NARROW, introduce, is_narrow, rounded, wide, wide_dtype, widened
 from undertow.ops.arguments.operands import (
@@ -37,6 +37,7 @@ from undertow.ops.arguments.operands import (
 from undertow.ops.declare import core_plan
 from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
 from undertow.ops.declare.node import node_class
+from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
 from undertow.tensor.views import attach_view
 
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
 
 new = object.__new__
-getframe, INTERNAL, user_frame = sys._getframe, user_lines.INTERNAL, user_lines.user_frame
-records_lines = user_lines.is_site_recording_enabled
+getframe = sys._getframe
 
 # ---- from a declaration to a function
 
@@ -283,9 +283,9 @@ def record(
         node.shape = out.shape
         node.dtype = out.dtype
     node.extra = None if xp is cpu else extra_on(xp)
-    if records_lines():
+    if is_site_recording_enabled():
         frame = getframe(3)  # of whoever called the function, past it, apply and this
-        if id(frame.f_code) in INTERNAL:
+        if OWN_FILES[frame.f_code.co_filename]:
             frame = user_frame(frame)
         node.code = frame.f_code
         node.lasti = frame.f_lasti

@@ -11,6 +11,7 @@ from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.modes import State, state_variable
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
 from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
 from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
@@ -23,7 +24,7 @@ if core is not None:
         INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
-        internal=user_lines.INTERNAL, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
+        own_files=OWN_FILES, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
         own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     user_lines.tell(core.take_sites)

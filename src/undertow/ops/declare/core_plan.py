@@ -7,14 +7,12 @@ functions become that namespace's.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.compiled import core
-from undertow.graph import user_lines
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
 from undertow.ops.declare.formula import Formula
 from undertow.ops.declare.plans import Input, Promotion, Tree
@@ -261,23 +259,3 @@ class Binding:
         names = interned([name for name, _ in keywords])
         values = [*arguments, *[value for _, value in keywords]]
         return "call", names or None, self.of(function), *[self.of(value) for value in values]
-
-
-# ---- functions that call operations
-
-
-def shortcut(*targets: Any, name: str | None = None) -> Any:
-    """Decorate a function that sorts out its arguments and calls operations, and whose usual case is in the core.
-
-    targets  what csrc/call/shortcuts.c calls for it
-    name     what it is called there, if not by its own name
-    """
-
-    def join(function: Any) -> Any:
-        if core is None:
-            return function
-        user_lines.register_code(inspect.unwrap(function).__code__)
-        user_lines.register_code(function.__code__)
-        return core.Shortcut(name or function.__name__, function, targets)
-
-    return join

@@ -12,11 +12,12 @@ from inspect import Parameter
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, set_state
 from undertow.ops.arguments.operands import ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import apply
-from undertow.ops.declare.core_plan import compile_with_out, shortcut
+from undertow.ops.declare.core_plan import compile_with_out
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.forms import check_in_place, write_array

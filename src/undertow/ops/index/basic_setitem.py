@@ -17,9 +17,10 @@ from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import ONE_HOLDER, CopySlices
 from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
-from undertow.graph.user_lines import INTERNAL, is_site_recording_enabled, user_frame
+from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
 from undertow.ops.inplace.forms import copy, is_free
+from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, counter_of
 from undertow.tensor.memory import unlocked
 from undertow.tensor.metadata import DEFAULT
@@ -214,7 +215,7 @@ def count_assignment(base: Tensor, node: Assignment) -> None:
     extra = base._extra
     counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter
     frame = getframe(4)  # who assigned, past this function, record_assignment, assign and setitem
-    if id(frame.f_code) in INTERNAL:
+    if OWN_FILES[frame.f_code.co_filename]:
         frame = user_frame(frame)
     counter.value += 1
     counter.operation = "__setitem__"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import shortcut
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.index.basic_setitem import assigner
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import convert
 from undertow.ops.declare import REGISTRY, primitive
-from undertow.ops.declare.core_plan import compile_in_place, shortcut
+from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
 from undertow.ops.pointwise.arithmetic import times_alpha

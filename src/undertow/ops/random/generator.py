@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start again from a seed that nobody can foresee, and return it."""
-        seed = secrets.randbits(64)
+        seed = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(seed)
         return seed
 

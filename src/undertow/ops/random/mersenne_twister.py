@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import cached_property
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
@@ -28,22 +29,38 @@ BLOCK = 16
 #: ranges from here on take 64 bits, because the remainder of 32 would favour small numbers
 WIDE = 2**28
 
-_random = cpu.module.random
-
 
 class Mersenne:
     """A stream of random numbers that begins with a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.bits = _random.MT19937(0)
-        self._numpy = _random.Generator(self.bits)
-        self._capsule = self.bits.capsule  # what kernels draw from
         self.restart(seed)
 
     def restart(self, seed: int) -> None:
         self.seed = seed
         self.spare: float | None = None  # the second of two normal numbers, when one was asked for
-        _random.RandomState(self.bits).seed(seed % 2**32)  # as the Twister's inventors do, and PyTorch
+        if "bits" in vars(self):
+            self._seed(self.bits)
+
+    def _seed(self, bits: Any) -> None:
+        cpu.module.random.RandomState(bits).seed(self.seed % 2**32)  # as the Twister's inventors do, and PyTorch
+
+    # What draws is made when it is first asked: NumPy's generators take longer to load than a tenth of undertow.
+
+    @cached_property
+    def bits(self) -> Any:
+        made = cpu.module.random.MT19937(0)
+        self._seed(made)
+        return made
+
+    @cached_property
+    def _numpy(self) -> Any:
+        return cpu.module.random.Generator(self.bits)
+
+    @cached_property
+    def _capsule(self) -> Any:
+        """What kernels draw from."""
+        return self.bits.capsule
 
     def _place(self, key: Any, position: int) -> None:
         self.bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}

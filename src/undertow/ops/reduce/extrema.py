@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu, dtypes
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import require_order
 from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive, return_types
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import (
     Dims,
     kept_shape,
@@ -19,7 +19,6 @@ from undertow.ops.arguments.dims import (
 )
 from undertow.ops.arguments.operands import float_array, type_name
 from undertow.ops.declare import adapter, composite, primitive
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.tensor import Tensor

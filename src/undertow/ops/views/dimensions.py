@@ -10,12 +10,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.errors import warn_once
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import broadcast_shapes, ints
 from undertow.ops.declare import REGISTRY, adapter, composite, view
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
 

@@ -9,14 +9,13 @@ from operator import mul
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.errors import IncompatibleViewError
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import infer_sizes, ints
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare import view as declare_view
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.dimensions import unsqueeze

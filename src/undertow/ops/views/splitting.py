@@ -7,13 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 from undertow.backend import ArrayNamespace, dtypes
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import REGISTRY, adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
-from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.dimensions import EVERYTHING, at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
 
@@ -14,8 +15,9 @@ class Library(ModuleType):
     allow_tf32 = False
 
     def __init__(self, place: str, name: str) -> None:
-        super().__init__(f"undertow.backends.{place}", f"{name}, which undertow does not use.")
+        super().__init__(f"{__name__}.{place}", f"{name}, which undertow does not use.")
         self.name = name
+        sys.modules[self.__name__] = self  # so that it can be imported
 
     def is_available(self) -> bool:
         """Whether undertow uses the library.

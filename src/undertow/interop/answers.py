@@ -1,0 +1,69 @@
+"""What a tensor answers to NumPy and to programs for the array API. Tables of functions are loaded when one asks."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from undertow.autograd.interceptors.stack import active
+from undertow.backend import cpu
+from undertow.tensor import Tensor, current_edge
+
+_loaded = cache(import_module)
+
+
+def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    """`__array__`: `np.asarray(tensor)` shares memory."""
+    if self._xp is not cpu:
+        self._array.__array__()  # raises: only `cpu()` brings elements to the host
+    if current_edge(self) is not None:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead. (NumPy asked for "
+            "the tensor's array, in which its history would be lost.)"
+        )
+    if any([level.concerns([self]) for level in active().duals]):
+        raise RuntimeError(
+            "Can't call numpy() on a Tensor that has a tangent: NumPy asked for the tensor's array, in which it would "
+            "be lost. Use tensor.detach().numpy() if the values alone matter."
+        )
+    if dtype is None or np.dtype(dtype) == self._array.dtype:
+        return self._array.copy() if copy else self._array.view()
+    if copy is False:
+        raise ValueError(f"cannot give a tensor of {self._array.dtype} as {np.dtype(dtype)} without a copy")
+    return self._array.astype(dtype)
+
+
+def array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """`__array_ufunc__`: what NumPy calls for `np.add(t, u)` and for `array + t`."""
+    return _loaded("undertow.interop.numpy.protocol").array_ufunc(ufunc, method, *inputs, **options)
+
+
+def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """`__array_function__`: what NumPy calls for `np.sum(t)`, `np.concatenate([t, u])`, ..."""
+    return _loaded("undertow.interop.numpy.protocol").array_function(function, types, args, kwargs)
+
+
+def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """`__array_namespace__`: the functions of the array API standard on tensors."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"undertow offers the array API standard of 2024.12, not of {api_version}")
+    return _loaded("undertow.interop.array_api")
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The array API's name of `to`."""
+    if stream is not None:
+        raise ValueError("to_device() takes no stream on this device")
+    return self.to(device)
+
+
+METHODS = {
+    "__array__": array,
+    "__array_ufunc__": array_ufunc,
+    "__array_function__": array_function,
+    "__array_namespace__": array_namespace,
+    "to_device": to_device,
+}

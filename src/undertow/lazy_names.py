@@ -1,0 +1,46 @@
+"""Parts of a package that are loaded when they are first used, which keeps `import undertow` short (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from undertow.torch_names import missing
+
+
+def loaded_when_used(
+    package: str,
+    modules: str = "",
+    names: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package. All these names are plain attributes after their first use.
+
+    modules  modules of the package, divided by blanks
+    names    module -> names in it that the package has, too, divided by blanks
+    others   name -> a module from elsewhere that the package has by this name
+
+    Two threads that ask for a name at once are ordered by the lock that Python holds while a module is imported.
+    """
+    scope = vars(sys.modules[package])
+    places = {name: f"{package}.{name}" for name in modules.split()} | dict(others or {})
+    homes = {name: module for module, found in (names or {}).items() for name in found.split()}
+    unknown = missing.getter(package.partition(".")[2])
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":  # of `from package import *`
+            return [n for n in __dir__() if not n.startswith("_")]
+        if name in places:
+            scope[name] = import_module(places[name])
+        elif name in homes:
+            scope[name] = getattr(import_module(homes[name]), name)
+        else:
+            unknown(name)
+        return scope[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*scope, *places, *homes})
+
+    return __getattr__, __dir__

@@ -1,0 +1,5 @@
+"""PyTorch's `torch._dynamo`, which undertow does not have."""
+
+from undertow.torch_names.missing import refuse
+
+refuse(__name__)
