@@ -21,7 +21,7 @@ def spmm(input: Any, mat2: Any) -> Tensor:
     return operation("mm")(input, mat2)
 
 
-@composite
+@composite(variants="function method", out=True)
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     """`linalg.lu_factor`: (LU, pivots), with get_infos (LU, pivots, infos).
 
@@ -33,7 +33,7 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     return (LU, pivots, infos) if get_infos else (LU, pivots)
 
 
-@composite
+@composite(variants="method")
 def sum_to_size(input: Any, *size: Any) -> Tensor:
     """The sum over the dimensions along which a tensor of `size` would be broadcast to the shape of `input`.
 
@@ -54,7 +54,7 @@ def sum_to_size(input: Any, *size: Any) -> Tensor:
     return operation("reshape")(total, wanted) if extra else total
 
 
-@composite
+@composite(variants="function method")
 @example_by_example
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up where there are fewer.
@@ -73,7 +73,7 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
     return Tensor(out, input._xp)
 
 
-@composite
+@composite(variants="function")
 def _unique2(
     input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +83,7 @@ def _unique2(
     return values, inverse if return_inverse or return_counts else empty, counts if return_counts else empty
 
 
-@composite
+@composite(variants="function")
 def _unique(input: Any, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
     """`unique` with both results; the inverse is empty if it is not asked for."""
     values, inverse, _ = _unique2(input, sorted, return_inverse)

@@ -258,7 +258,7 @@ def scalar_tensor(
 # ---- from nothing
 
 
-@composite
+@composite(out=True)
 def empty(
     *shape: Any,
     size: Any = None,
@@ -274,7 +274,7 @@ def empty(
     return leaf(xp.empty(as_shape("empty", shape, size), float_dtype(dtype, "empty")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def zeros(
     *shape: Any,
     size: Any = None,
@@ -294,7 +294,7 @@ def zeros(
     return leaf(xp.zeros(as_shape("zeros", shape, size), float_dtype(dtype, "zeros")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def ones(
     *shape: Any,
     size: Any = None,
@@ -309,7 +309,7 @@ def ones(
     return leaf(xp.ones(as_shape("ones", shape, size), float_dtype(dtype, "ones")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def full(
     size: Any,
     fill_value: Any,
@@ -362,7 +362,7 @@ def empty_strided(
     return leaf(xp.lib.stride_tricks.as_strided(xp.empty(needed, dtype), shape, in_bytes), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def eye(
     n: int,
     m: int | None = None,

@@ -113,7 +113,7 @@ adapter("full_like")(full_like)
 # ---- another shape
 
 
-@composite
+@composite(variants="method")
 def new_tensor(
     input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
@@ -143,31 +143,31 @@ def in_each_example(input: Tensor, made: Tensor) -> Tensor:
     return REGISTRY["add"].function(made, recorded.astype(nothing, made._array.dtype))
 
 
-@composite
+@composite(variants="method")
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`empty` with the dtype and device of `input`."""
     return in_each_example(input, empty(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`zeros` with the dtype and device of `input`."""
     return in_each_example(input, zeros(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`ones` with the dtype and device of `input`."""
     return in_each_example(input, ones(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`."""
     return in_each_example(input, full(size, fill_value, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
     """`empty_strided` with the dtype and device of `input`."""
     return empty_strided(size, stride, **options_of(input, options))

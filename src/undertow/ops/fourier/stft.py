@@ -116,7 +116,7 @@ def full_window(name: str, n_fft: int, win_length: int | None, window: Any, like
     return operation("pad")(window, (left, n_fft - length - left))
 
 
-@composite
+@composite(variants="function method")
 @in_float32
 def stft(
     input: Any,
@@ -173,7 +173,7 @@ def check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
         )
 
 
-@composite
+@composite(variants="function method")
 @example_by_example
 def istft(
     input: Any,

@@ -80,6 +80,7 @@ fft_c2c = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftC2CBackward0",
+    autocast="float32",
 )
 
 
@@ -97,6 +98,7 @@ fft_r2c = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftR2CBackward0",
+    autocast="float32",
 )
 
 
@@ -112,6 +114,7 @@ fft_c2r = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftC2RBackward0",
+    autocast="float32",
 )
 
 

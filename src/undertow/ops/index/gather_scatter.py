@@ -74,6 +74,7 @@ gather = primitive(
     vjp={"input": gather_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1),
+    variants="function method",
 )
 
 gather_backward = primitive(
@@ -82,10 +83,11 @@ gather_backward = primitive(
     vjp={"grad": lambda xp, g, dim, index: xp.gather(g, dim, index), "index": None},
     jvp=LINEAR,
     batch=along(dim=2, sizes=1),
+    variants="",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
@@ -227,7 +229,7 @@ _scatter_add = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     """The tensor with `src` (a tensor, or a number) at the places that `index` names along `dim`.
 
@@ -256,7 +258,7 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     return REGISTRY["scatter_reduce"].function(input, dim, index, src, "prod")
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):

@@ -135,6 +135,7 @@ index_select = primitive(
     vjp={"input": index_select_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
+    variants="function method",
 )
 
 index_select_backward = primitive(
@@ -143,6 +144,7 @@ index_select_backward = primitive(
     vjp={"grad": lambda xp, g, dim, index: xp.index_select(g, dim, index), "index": None},
     jvp=LINEAR,
     batch=along(dim=2, sizes=1, shared=3),
+    variants="",
 )
 
 
@@ -166,6 +168,7 @@ index_add = primitive(
     },
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
+    variants="function method in_place",
 )
 
 
@@ -201,6 +204,7 @@ index_copy = primitive(
     },
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
+    variants="function method in_place",
 )
 
 _index_copied = primitive(
@@ -260,7 +264,7 @@ _distinct_index = nondifferentiable(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor."""
     fill = _index_fill_number if isinstance(value, NUMBERS) else _index_fill_tensor
@@ -315,6 +319,7 @@ take = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="function method",
 )
 
 _take_written = primitive(
@@ -345,7 +350,7 @@ _put = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
     return _put(input, index, source, accumulate)

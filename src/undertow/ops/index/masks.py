@@ -72,7 +72,7 @@ _masked_fill_tensor = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """The tensor with a number or a 0-d tensor wherever the mask is true.
 
@@ -105,6 +105,7 @@ masked_select = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="function method",
 )
 
 
@@ -145,6 +146,7 @@ masked_scatter = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="function method in_place",
 )
 
 masked_scatter_backward = primitive(
@@ -156,6 +158,7 @@ masked_scatter_backward = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="",
 )
 
 
@@ -168,7 +171,7 @@ _nonzero = nondifferentiable(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or one vector for each dimension.
 
@@ -183,7 +186,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return tuple([Tensor(i, input._xp) for i in _nonzero(input)._array.T])
 
 
-@composite
+@composite(variants="function method")
 def argwhere(input: Any) -> Any:
     """The indices of the elements that are not zero, one row each."""
     return _nonzero(input)

@@ -203,7 +203,7 @@ _scatter_reduce = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """`input` and the elements of `src` that `index` sends to the same place along `dim`, reduced to one.
 
@@ -284,4 +284,5 @@ index_reduce = primitive(
     vjp={"input": spread_rule(input_gradient), "source": spread_rule(src_gradient), "index": None},
     jvp=spread_tangent,
     batch=along(dim=1, shared=2),
+    variants="function method in_place",
 )

@@ -74,6 +74,7 @@ copy = primitive(
     jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
     batch=batch_overwrite,
     node="CopyBackwards",
+    variants="",
 )
 
 zero = primitive(
@@ -82,6 +83,7 @@ zero = primitive(
     vjp={"input": lambda xp, g: xp.zeros_like(g)},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    variants="in_place_function",
 )
 
 
@@ -100,6 +102,7 @@ fill = primitive(
     number="value",
     number_node="FillBackward0",
     number_edge=False,
+    variants="function in_place_function",
 )
 
 

@@ -107,6 +107,8 @@ addmm = primitive(
         "mat2": lambda xp, t, mat1, alpha: xp.mm(mat1, t) * alpha,
     },
     batch=batched_by("ij,jk->ik"),
+    variants="function method in_place",
+    autocast="lower",
 )
 
 
@@ -132,6 +134,7 @@ addmv = primitive(
         "vec": lambda xp, t, mat, alpha: xp.mv(mat, t) * alpha,
     },
     batch=batched_by("ij,j->i"),
+    variants="function method in_place in_place_function",
 )
 
 
@@ -157,6 +160,7 @@ addr = primitive(
     },
     batch=batched_by("i,j->ij"),
     promote="same",
+    variants="function method in_place",
 )
 
 
@@ -178,6 +182,8 @@ baddbmm = primitive(
         "batch2": lambda xp, t, batch1, alpha: xp.bmm(batch1, t) * alpha,
     },
     batch=batched_by("aij,ajk->aik"),
+    variants="function method in_place",
+    autocast="lower",
 )
 
 
@@ -203,4 +209,6 @@ addbmm = primitive(
         "batch2": lambda xp, t, batch1, alpha: xp._einsum_pair(batch1, t, "aij,ajk->ik") * alpha,
     },
     batch=batched_by("aij,ajk->ik"),
+    variants="function method in_place",
+    autocast="lower",
 )

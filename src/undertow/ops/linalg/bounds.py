@@ -14,7 +14,7 @@ def operation(name: str) -> Any:
     return REGISTRY[name].function
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     """The tensor with every slice along `dim` scaled down to have a p-norm of at most `maxnorm`.
 
@@ -35,13 +35,13 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     return input * operation("where")(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
 
 
-@composite
+@composite(out=True)
 def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The square root of the sum of squares."""
     return operation("linalg_vector_norm")(input, 2, dim, keepdim)
 
 
-@composite
+@composite(out=True)
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
     """The sum of the singular values."""
     return operation("linalg_matrix_norm")(input, "nuc", dim, keepdim)
@@ -53,7 +53,7 @@ def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     return operation("sum")(operation("conj")(x) * y, dim)
 
 
-@composite
+@composite(variants="function method", out=True)
 def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
     """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form."""
     return operation("linalg_lu_solve")(LU_data, LU_pivots, b)
@@ -88,7 +88,7 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:
     return out
 
 
-@composite
+@composite(variants="function method", out=True)
 def orgqr(input: Any, tau: Any) -> Any:
     """`linalg.householder_product` under its older name."""
     return linalg_householder_product(input, tau)

@@ -181,6 +181,7 @@ svd_factors = primitive(
     batch=batch_matrices,
     outputs=("U", "S", "Vh"),
     node="LinalgSvdBackward0",
+    autocast="float32",
 )
 
 
@@ -203,7 +204,7 @@ def linalg_svdvals(A: Any, *, driver: str | None = None) -> Any:
     return linalg_svd(A, False, driver=driver).S
 
 
-@composite
+@composite(variants="function method", out=True)
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """The decomposition input = U diag(S) V^H as (U, S, V), with only as many vectors as there are values if `some`."""
     U, S, Vh = linalg_svd(input, full_matrices=not some)
@@ -262,6 +263,7 @@ eigh_factors = primitive(
     batch=batch_matrices,
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEighBackward0",
+    autocast="float32",
 )
 
 
@@ -331,6 +333,7 @@ eig_factors = primitive(
     batch=batch_matrices,
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEigBackward0",
+    autocast="float32",
 )
 
 

@@ -111,6 +111,7 @@ einsum_pair = primitive(
     jvp=BILINEAR,
     batch=batch_einsum_pair,
     node="EinsumBackward0",
+    autocast="lower",
 )
 
 # ---- any number of operands
@@ -309,7 +310,7 @@ def _multiply(chosen: list[tuple[Any, str]], waiting: list[tuple[Any, str]], out
 # ---- einsums with names of their own
 
 
-@composite
+@composite(out=True)
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Sum products over the last `dims` dimensions of `a` and the first of `b`, or over two lists of dimensions.
 
@@ -349,7 +350,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[Sequence[int], Sequence
     return wrap_dims(dims_a, a.ndim), wrap_dims(dims_b, b.ndim)
 
 
-@composite
+@composite(variants="function method", out=True)
 def inner(input: Any, other: Any) -> Any:
     """Sum products over the last dimension of both; with a 0-d operand, their product."""
     input, other = as_operand("inner", "input", input), as_operand("inner", "other", other)

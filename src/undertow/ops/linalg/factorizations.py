@@ -76,10 +76,11 @@ linalg_inv = primitive(
     jvp={"A": lambda xp, t, out: -xp.matmul(xp.matmul(out, t), out)},
     batch=batch_matrices,
     node="LinalgInvExBackward0",
+    autocast="float32",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def inverse(input: Any) -> Any:
     """The inverse of square matrices.
 
@@ -132,6 +133,7 @@ det_backward = primitive(
     vjp={"A": cofactors_gradient},
     jvp={"A": cofactors_tangent},
     batch=batch_matrices,
+    variants="",
 )
 
 linalg_det = primitive(
@@ -143,7 +145,7 @@ linalg_det = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 def det(input: Any) -> Any:
     """The determinant of square matrices."""
     return linalg_det(input)
@@ -178,13 +180,13 @@ linalg_slogdet = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def slogdet(input: Any) -> Any:
     """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet)."""
     return return_types.slogdet(linalg_slogdet(input))
 
 
-@composite
+@composite(variants="function method")
 def logdet(input: Any) -> Any:
     """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is."""
     sign, logarithm = linalg_slogdet(input)
@@ -219,6 +221,7 @@ solve_matrices = primitive(
     },
     batch=batch_stacks,
     node="LinalgSolveExBackward0",
+    autocast="float32",
 )
 
 
@@ -289,6 +292,7 @@ cholesky_lower = primitive(
     jvp={"input": cholesky_tangent},
     batch=batch_matrices,
     node="LinalgCholeskyExBackward0",
+    autocast="float32",
 )
 
 
@@ -299,7 +303,7 @@ def linalg_cholesky(input: Any, *, upper: bool = False) -> Any:
     return adjoint(recorded, factor) if upper else factor
 
 
-@composite
+@composite(variants="function method", out=True)
 def cholesky(input: Any, upper: bool = False) -> Any:
     """Another name of `linalg.cholesky`."""
     return linalg_cholesky(input, upper=upper)
@@ -369,6 +373,7 @@ qr_reduced = primitive(
     batch=batch_matrices,
     outputs=("Q", "R"),
     node="LinalgQrBackward0",
+    autocast="float32",
 )
 
 
@@ -403,7 +408,7 @@ def _why_not(mode: str) -> str:
     return "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
 
 
-@composite
+@composite(variants="function method", out=True)
 def qr(input: Any, some: bool = True) -> Any:
     """The QR decomposition, reduced if `some`, else complete."""
     return linalg_qr(input, "reduced" if some else "complete")
@@ -412,7 +417,7 @@ def qr(input: Any, some: bool = True) -> Any:
 # ---- powers
 
 
-@composite
+@composite(variants="function method", out=True)
 def matrix_power(input: Any, n: int) -> Any:
     """The matrix multiplied with itself n times; negative powers are those of the inverse.
 

@@ -42,7 +42,7 @@ _geqrf = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def geqrf(input: Any) -> Any:
     """The reflections whose product is Q, below the diagonal of `a`, R on and above it; and their factors: (a, tau).
 
@@ -54,7 +54,7 @@ def geqrf(input: Any) -> Any:
     return return_types.geqrf(_geqrf(as_operand("geqrf", "input", input)))
 
 
-@composite
+@composite(variants="function method", out=True)
 def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or other @ Q if not `left`, for the Q of `geqrf` (its adjoint, if `transpose`), which is not formed.
 

@@ -67,6 +67,7 @@ pinv_of = primitive(
     jvp={"input": pinv_tangent},
     batch=batch_matrices,
     node="LinalgPinvBackward0",
+    autocast="float32",
 )
 
 
@@ -101,7 +102,7 @@ def tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return (0.0 if atol is None else atol), rtol
 
 
-@composite
+@composite(variants="function method")
 def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
     """Another name of `linalg.pinv`."""
     return linalg_pinv(input, rcond)
@@ -142,7 +143,7 @@ def linalg_matrix_rank(
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@composite
+@composite(out=False)
 @example_by_example
 @in_float32
 def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:

@@ -111,6 +111,7 @@ lu_factors = primitive(
     outputs=("P", "L", "U"),
     nondifferentiable=("P",),
     node="LinalgLuBackward0",
+    autocast="float32",
 )
 
 
@@ -192,7 +193,7 @@ def permutations(xp: Any, pivots: Any, m: int) -> Any:
     return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
 
 
-@composite
+@composite(out=True)
 @example_by_example
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""

@@ -179,6 +179,8 @@ mm = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("ij,jk->ik"),
+    variants="function method foreach",
+    autocast="lower",
 )
 
 mv = primitive(
@@ -190,6 +192,8 @@ mv = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("ij,j->i"),
+    variants="function method",
+    autocast="lower",
 )
 
 dot = primitive(
@@ -201,10 +205,13 @@ dot = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("i,i->"),
+    variants="function method",
+    autocast="lower",
+    same_in_numpy=True,
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def outer(input: Any, vec2: Any) -> Any:
     """The products of every element of one vector with every element of another."""
     input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
@@ -214,7 +221,7 @@ def outer(input: Any, vec2: Any) -> Any:
     return mul(recorded.expand_dims(input, 1), vec2)
 
 
-@composite
+@composite(variants="function method", out=True)
 def ger(input: Any, vec2: Any) -> Any:
     """Another name of `outer`."""
     return outer(input, vec2)
@@ -231,6 +238,7 @@ vdot = primitive(
     },
     jvp=BILINEAR,
     batch=lambda op, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
+    variants="function method",
 )
 
 bmm = primitive(
@@ -242,6 +250,8 @@ bmm = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("aij,ajk->aik"),
+    variants="function method",
+    autocast="lower",
 )
 
 # ---- matmul
@@ -284,10 +294,11 @@ matmul_stacks = primitive(
     jvp=BILINEAR,
     batch=batch_stacks,
     node="BmmBackward0",
+    autocast="lower",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def matmul(input: Any, other: Any) -> Any:
     """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
 
@@ -410,4 +421,5 @@ linear = primitive(
     },
     batch=batch_linear,
     optional=("bias",),
+    autocast="lower",
 )

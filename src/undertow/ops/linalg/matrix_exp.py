@@ -59,10 +59,11 @@ linalg_matrix_exp = primitive(
     vjp={"A": lambda xp, g, A: derivative(xp, adjoint(xp, A), g)},
     jvp={"A": lambda xp, t, A: derivative(xp, A, t)},
     batch=batch_matrices,
+    out=False,
 )
 
 
-@composite
+@composite(variants="function method")
 def matrix_exp(input: Any) -> Tensor:
     """The exponential of square matrices: the sum of their powers A^k / k!.
 

@@ -43,6 +43,9 @@ trace = primitive(
     vjp={"input": lambda xp, g, input_shape: xp.trace_backward(g, input_shape)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (traces(recorded, in_front(args[0], in_dims[0])), 0),
+    variants="function method",
+    autocast="float32",
+    same_in_numpy=True,
 )
 
 trace_backward = primitive(
@@ -51,6 +54,7 @@ trace_backward = primitive(
     vjp={"input": lambda xp, g: traces(xp, g)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (op(in_front(args[0], in_dims[0]), args[1]), 0),
+    variants="",
 )
 
 # ---- cross and Kronecker products
@@ -98,7 +102,7 @@ linalg_cross = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3."""
     input, other = as_operand("cross", "input", input), as_operand("cross", "other", other)
@@ -109,7 +113,7 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     return linalg_cross(input, other, dim=dim)
 
 
-@composite
+@composite(variants="function method", out=True)
 def kron(input: Any, other: Any) -> Any:
     """The Kronecker product: every element of `input` times all of `other`, as one larger tensor."""
     input, other = as_operand("kron", "input", input), as_operand("kron", "other", other)

@@ -53,7 +53,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Ten
     return reshape(linalg_solve(reshape(A, (rows, columns)), reshape(B, (rows,))), A.shape[B.ndim :])
 
 
-@composite
+@composite(out=False)
 def linalg_vander(x: Any, *, N: int | None = None) -> Tensor:
     """The powers 0, 1, ..., N - 1 of the elements of x, along one more dimension.
 

@@ -76,6 +76,7 @@ solve_triangular = primitive(
     batch=batch_triangular,
     promote="same",
     node="LinalgSolveTriangularBackward0",
+    autocast="float32",
 )
 
 
@@ -105,7 +106,7 @@ def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, u
     return turn(solve_triangular(turn(A, -1, -2), turn(B, -1, -2), not upper, unitriangular), -1, -2)
 
 
-@composite
+@composite(variants="function method", out=True)
 def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
     b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
@@ -122,7 +123,7 @@ def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False
 # ---- with Cholesky's factor
 
 
-@composite
+@composite(variants="function method", out=True)
 def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
     """The X with L L^H X = B, for a lower triangular L (or with L^H L, for an upper one).
 
@@ -156,7 +157,7 @@ def check_diagonal(xp: Any, L: Any) -> None:
         )
 
 
-@composite
+@composite(variants="function method", out=True)
 @example_by_example
 def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
     """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""

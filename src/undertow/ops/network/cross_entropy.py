@@ -238,6 +238,7 @@ nll_of_classes = primitive(
     exact=("coefficients",),
     optional=("weight",),
     node="NllLossBackward0",
+    autocast="float32",
 )
 
 
@@ -318,6 +319,7 @@ cross_entropy_of_classes = primitive(
     batch=batch_cross_entropy,
     optional=("weight",),
     node="CrossEntropyBackward0",
+    autocast="float32",
 )
 
 
@@ -377,6 +379,7 @@ cross_entropy_backward = primitive(
         ),
     },
     batch=batch_classes,
+    variants="",
 )
 
 # ---- what users call

@@ -169,6 +169,7 @@ native_layer_norm = primitive(
     nondifferentiable=("mean", "rstd"),
     exact=("mean", "rstd"),
     optional=("weight", "bias"),
+    variants="",
 )
 
 
@@ -303,7 +304,7 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> A
 # ---- dropout
 
 
-@composite
+@composite(variants="function in_place_function", random="given")
 def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Any:
     """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
     input = as_operand("dropout", "input", input)

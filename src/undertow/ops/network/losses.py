@@ -112,6 +112,7 @@ mse_loss = primitive(
     },
     batch=batch_loss,
     promote="same",
+    autocast="float32",
 )
 
 
@@ -165,6 +166,7 @@ smooth_l1_loss = primitive(
     batch=batch_loss,
     promote="same",
     node="SmoothL1LossBackward0",
+    autocast="float32",
 )
 
 
@@ -204,6 +206,7 @@ huber_loss = primitive(
     },
     batch=batch_loss,
     promote="same",
+    autocast="float32",
 )
 
 # ---- binary cross entropy
@@ -251,6 +254,7 @@ bce_of_probabilities = primitive(
     },
     batch=batch_loss,
     node="BinaryCrossEntropyBackward0",
+    autocast="float32",
 )
 
 
@@ -296,6 +300,7 @@ bce_of_logits = primitive(
     batch=batch_loss,
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
+    autocast="float32",
 )
 
 

@@ -41,12 +41,14 @@ erf = unary(
     "erf",
     forward=error_function,
     vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (2 / math.sqrt(math.pi)),
+    variants="function method in_place in_place_function foreach",
 )
 
 erfc = unary(
     "erfc",
     forward=complementary_error_function,
     vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
+    variants="function method in_place in_place_function foreach",
 )
 
 # ---- straight lines
@@ -75,6 +77,7 @@ threshold_backward = primitive(
     jvp={"grad_output": lambda xp, t, input, threshold: xp.threshold_backward(t, input, threshold)},
     batch=ELEMENTWISE,
     node="ThresholdBackwardBackward0",
+    variants="",
 )
 
 
@@ -95,6 +98,7 @@ relu = unary(
     forward=positive_part,
     vjp=lambda xp, g, out: xp.threshold_backward(g, out, 0),
     promote=None,
+    variants="function method in_place in_place_function",
 )
 
 # its parameter has the name of the function, so the primitive needs another
@@ -106,7 +110,7 @@ _threshold = unary(
 )
 
 
-@composite
+@composite(variants="function in_place_function", out=True)
 def threshold(input: Any, threshold: float, value: float) -> Any:
     """input where it is above the threshold, else `value`."""
     return _threshold(input, as_number(threshold), as_number(value))
@@ -153,10 +157,11 @@ prelu_kernel = primitive(
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    autocast="lower",
 )
 
 
-@composite
+@composite(variants="function method")
 def prelu(input: Any, weight: Any) -> Any:
     """max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1)."""
     input, weight = as_operand("prelu", "input", input), as_operand("prelu", "weight", weight)
@@ -246,6 +251,7 @@ hardshrink = unary(
     forward=hard_shrink,
     vjp=lambda xp, g, input, lambd: xp.where(is_shrunk(xp, input, lambd), 0, g),
     promote=None,
+    variants="function method",
 )
 
 
@@ -289,7 +295,7 @@ def elu_gradient(xp: Any, g: Any, input: Any, alpha: float, scale: float, input_
 elu = unary("elu", forward=exponential_linear, vjp=elu_gradient, promote=None)
 
 
-@composite
+@composite(variants="function in_place_function")
 def selu(input: Any) -> Any:
     """A scaled elu that keeps mean 0 and variance 1 from layer to layer."""
     return elu(input, SELU_ALPHA, SELU_SCALE)
@@ -306,6 +312,7 @@ celu = unary(
     forward=continuous_elu,
     vjp=lambda xp, g, input, alpha: elu_gradient(xp, g, input, alpha, 1.0, 1.0 / alpha),
     promote=None,
+    variants="function in_place_function",
 )
 
 

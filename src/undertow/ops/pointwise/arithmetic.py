@@ -63,6 +63,7 @@ add = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    variants="function method in_place foreach",
 )
 
 sub = primitive(
@@ -78,6 +79,7 @@ sub = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    variants="function method in_place foreach",
 )
 
 rsub = primitive(
@@ -103,10 +105,11 @@ neg = primitive(
     vjp={"input": lambda xp, g: -g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    variants="function method in_place in_place_function foreach",
 )
 
 
-@composite
+@composite(variants="function method")
 def positive(input: Any) -> Any:
     """The tensor itself."""
     input = as_operand("positive", "input", input)
@@ -128,6 +131,7 @@ mul = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    variants="function method in_place foreach",
 )
 
 addcmul = primitive(
@@ -141,6 +145,7 @@ addcmul = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place foreach",
 )
 
 
@@ -167,6 +172,7 @@ lerp = primitive(
     promote="same",
     number="weight",
     number_edge=False,
+    variants="function method in_place foreach",
 )
 
 # ---- quotients
@@ -183,6 +189,7 @@ true_divide = primitive(
     node="DivBackward0",
     promote="float",
     number="other",
+    variants="function method in_place",
 )
 
 
@@ -218,10 +225,11 @@ _div_rounded = primitive(
     node="DivBackward2",
     promote="same",
     number="other",
+    piecewise_constant=True,
 )
 
 
-@composite
+@composite(variants="function method in_place foreach", out=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
 
@@ -259,6 +267,7 @@ floor_divide = primitive(
     node="NotImplemented",
     promote="same",
     number="other",
+    variants="function method in_place",
 )
 
 
@@ -286,6 +295,7 @@ remainder = primitive(
     promote="same",
     number="other",
     number_edge=False,
+    variants="function method in_place",
 )
 
 fmod = primitive(
@@ -302,6 +312,7 @@ fmod = primitive(
     promote="same",
     number="other",
     number_edge=False,
+    variants="function method in_place",
 )
 
 
@@ -325,13 +336,14 @@ addcdiv = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place foreach",
 )
 
 # ---- other names
 
-alias("subtract", sub)
-alias("multiply", mul)
-alias("divide", div)
+alias("subtract", sub, variants="function method in_place")
+alias("multiply", mul, variants="function method in_place")
+alias("divide", div, variants="function method in_place", out=True)
 adapter("divide")(true_divide)
 adapter("negative")(neg)
 adapter("positive")(positive)

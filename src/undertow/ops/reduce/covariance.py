@@ -23,7 +23,7 @@ from undertow.ops.views.reshape import reshape, to_dtype
 from undertow.tensor import Tensor
 
 
-@composite
+@composite(variants="function method")
 @example_by_example
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """The covariances of the rows of `input`, whose columns are observations.
@@ -100,7 +100,7 @@ def freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
     return found
 
 
-@composite
+@composite(variants="function method")
 def corrcoef(input: Any) -> Tensor:
     """The correlations of the rows of `input`: covariances divided by both standard deviations."""
     input = as_operand("corrcoef", "input", input)

@@ -44,6 +44,8 @@ cumsum = primitive(
     jvp=LINEAR,
     batch=REDUCTION,
     check_output=True,
+    variants="function method in_place",
+    same_in_numpy=True,
 )
 
 
@@ -148,6 +150,8 @@ cumprod = primitive(
     jvp={"input": cumprod_tangent},
     batch=REDUCTION,
     check_output=True,
+    variants="function method in_place",
+    same_in_numpy=True,
 )
 
 
@@ -197,6 +201,7 @@ logcumsumexp = primitive(
     vjp={"input": logcumsumexp_gradient},
     jvp={"input": logcumsumexp_tangent},
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -237,6 +242,7 @@ cummaxmin_backward = primitive(
     vjp={"grad": take_along, "indices": None},
     jvp={"grad": lambda xp, t, indices, dim: xp.cummaxmin_backward(t, indices, dim)},
     batch=REDUCTION,
+    variants="",
 )
 
 
@@ -258,7 +264,7 @@ cummax_along = running("cummax", "maximum")
 cummin_along = running("cummin", "minimum")
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def cummax(input: Any, dim: int) -> Any:
     """(values, indices) of the largest element so far, along `dim`.
@@ -270,7 +276,7 @@ def cummax(input: Any, dim: int) -> Any:
     return return_types.cummax(cummax_along(input, dim))
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def cummin(input: Any, dim: int) -> Any:
     """(values, indices) of the smallest element so far, along `dim`."""
@@ -286,7 +292,7 @@ def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
     return _op("narrow")(input, dim, 1, n), _op("narrow")(input, dim, 0, n)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """The n-th differences of neighbours along `dim`.

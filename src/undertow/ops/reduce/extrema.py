@@ -85,7 +85,7 @@ amax_dims = even("amax", "maximum")
 amin_dims = even("amin", "minimum")
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The largest element over `dim`, or of all; ties share the gradient evenly.
@@ -97,7 +97,7 @@ def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return amax_dims(input, dim, keepdim)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def amin(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The smallest element over `dim`, or of all; ties share the gradient evenly."""
@@ -135,7 +135,7 @@ aminmax_dim = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) along `dim`, or of all elements."""
@@ -224,6 +224,7 @@ value_selecting_reduction_backward = primitive(
         )
     },
     batch=batch_scatter,
+    variants="",
 )
 
 #: the rules of every operation that returns (values, indices) with one element per slice along `dim`
@@ -267,7 +268,7 @@ max_dim = primitive("_max_dim", extreme_along("max", "maximum", "argmax"), node=
 min_dim = primitive("_min_dim", extreme_along("min", "minimum", "argmin"), node="MinBackward0", **SELECTING)
 
 
-@composite
+@composite(variants="function method foreach", out=True)
 @shortcut(max_all, max_dim, return_types.max)
 @numpy_spelling
 def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
@@ -284,7 +285,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
     return return_types.max(max_dim(input, dim, keepdim))
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
@@ -314,8 +315,12 @@ def extreme_index(name: str) -> Any:
     return forward
 
 
-argmax = nondifferentiable("argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION)
-argmin = nondifferentiable("argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION)
+argmax = nondifferentiable(
+    "argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION, variants="function method"
+)
+argmin = nondifferentiable(
+    "argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION, variants="function method"
+)
 
 
 @adapter("take_along_axis")

@@ -50,7 +50,7 @@ def edges_or_number(bins: Any) -> Any:
     return bins._array if isinstance(bins, Tensor) else int(bins)
 
 
-@composite
+@composite(variants="function method", out=True)
 @example_by_example
 def histogram(
     input: Any,

@@ -59,7 +59,7 @@ sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REOR
 stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
@@ -72,7 +72,7 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | Non
     return return_types.sort(along(input, dim, descending))
 
 
-@composite
+@composite(variants="function method", out=True)
 def msort(input: Any) -> Tensor:
     """The values sorted along the first dimension."""
     return sort_along(input, 0)[0]
@@ -83,6 +83,7 @@ argsort = nondifferentiable(
     forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(xp, input, dim, descending)[1],
     inputs=("input",),
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -111,7 +112,7 @@ def topk_forward(xp: Any, input: Any, k: int, dim: int = -1, largest: bool = Tru
 topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REORDERING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
@@ -138,7 +139,7 @@ def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool =
 kthvalue_dim = primitive("_kthvalue_dim", kthvalue_forward, node="KthvalueBackward0", **SELECTING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the k-th smallest element along `dim`, counted from 1."""
@@ -184,7 +185,7 @@ def check_search(boundaries: Any, input: Any) -> None:
         )
 
 
-@composite
+@composite(out=True)
 def searchsorted(
     sorted_sequence: Any,
     input: Any,
@@ -212,7 +213,7 @@ def searchsorted(
     return search(sequence, input, sorter, right or side == "right", out_int32)
 
 
-@composite
+@composite(out=True)
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into."""
     if boundaries.ndim != 1:
@@ -288,7 +289,7 @@ def asked_for(results: tuple[Any, ...], return_inverse: bool, return_counts: boo
     return values if len(chosen) == 1 else tuple(chosen)
 
 
-@composite
+@composite(variants="function method")
 @numpy_spelling
 def unique(
     input: Any,
@@ -306,7 +307,7 @@ def unique(
     return asked_for(unique_values(input, dim), return_inverse, return_counts)
 
 
-@composite
+@composite(variants="function method")
 @numpy_spelling
 def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -341,6 +342,7 @@ bincount = primitive(
     batch=LOOP,
     optional=("weights",),
     check_output=True,
+    variants="function method",
 )
 adapter("bincount")(bincount)
 
@@ -364,4 +366,4 @@ def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: flo
     return xp.histogram(input, bins, (low, high))[0].astype(input.dtype)
 
 
-histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP)
+histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP, variants="function method")

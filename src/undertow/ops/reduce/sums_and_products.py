@@ -110,7 +110,7 @@ sum_all = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(sum_all, sum_dims, None)
 def sum(
     input: Any,
@@ -157,6 +157,7 @@ sum_to = primitive(
     jvp=LINEAR,
     batch=batch_sum_to,
     node="SumToSizeBackward0",
+    variants="",
 )
 adapter("sum_to")(sum_to)
 
@@ -210,7 +211,7 @@ mean_all = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(mean_all, mean_dims, None)
 def mean(
     input: Any,
@@ -268,14 +269,14 @@ nansum_dims = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, with NaN counted as zero."""
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
@@ -330,6 +331,7 @@ prod_dim = primitive(
     jvp={"input": prod_dim_tangent},
     batch=REDUCTION,
     node="ProdBackward1",
+    autocast="float32",
 )
 
 prod_all = primitive(
@@ -343,10 +345,11 @@ prod_all = primitive(
     jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * product_of_others(xp, flat(xp, input), 0))},
     batch=over_rows(prod_dim),
     node="ProdBackward0",
+    autocast="float32",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim`, or of all elements; its gradient is exact where elements are zero.
@@ -411,7 +414,7 @@ logsumexp_dims = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, without overflow.

@@ -116,7 +116,7 @@ def nuclear_norm(input: Any, p: str, dim: Any, keepdim: bool) -> Tensor:
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def norm(
     input: Any, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
@@ -159,6 +159,7 @@ dist = primitive(
     },
     batch=LOOP,
     promote="same",
+    variants="function method",
 )
 
 

@@ -93,7 +93,7 @@ def batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any
 _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=batch_join, promote="same")
 
 
-@composite
+@composite(out=True)
 def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     """The tensors one behind the other along a dimension they have.
 
@@ -106,12 +106,12 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any
     return _cat(tensors, dim if axis is None else axis)
 
 
-@composite
+@composite(out=True)
 def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     return cat(tensors, dim, axis=axis)
 
 
-@composite
+@composite(out=True)
 def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     return cat(tensors, dim, axis=axis)
 
@@ -140,7 +140,7 @@ def batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 _stack = variadic("_stack", forward=pile, vjp=unpile, jvp=LINEAR, batch=batch_pile, promote="same")
 
 
-@composite
+@composite(out=True)
 def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     """Tensors of one shape, side by side along a new dimension."""
     if not len(tensors):
@@ -148,26 +148,26 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
     return _stack(tensors, dim if axis is None else axis)
 
 
-@composite
+@composite(out=True)
 def hstack(tensors: Sequence[Any]) -> Any:
     """`cat` along columns (dimension 1; 0 for vectors)."""
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
-@composite
+@composite(out=True)
 def vstack(tensors: Sequence[Any]) -> Any:
     """`cat` along rows; vectors are rows."""
     return cat(atleast_2d(tuple(tensors)), 0)
 
 
-@composite
+@composite(out=True)
 def dstack(tensors: Sequence[Any]) -> Any:
     """`cat` along dimension 2."""
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
-@composite
+@composite(out=True)
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`cat` along columns; vectors are columns."""
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]

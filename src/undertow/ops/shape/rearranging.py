@@ -50,20 +50,20 @@ def batch_repeat(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tupl
 _repeat = primitive("_repeat", forward=repeat_array, vjp={"input": repeat_gradient}, jvp=LINEAR, batch=batch_repeat)
 
 
-@composite
+@composite(variants="method")
 def repeat(input: Any, *sizes: Any, repeats: Sequence[int] | None = None) -> Any:
     """The tensor repeated along each dimension, new ones in front: `repeat(x, 2, 1)`; `np.tile`."""
     return _repeat(input, ints(sizes, repeats))
 
 
-@composite
+@composite(variants="function method")
 def tile(input: Any, *sizes: Any, dims: Sequence[int] | None = None) -> Any:
     """`repeat` with ones filled in for dimensions in front that are not mentioned."""
     repeats = ints(sizes, dims)
     return _repeat(input, (1,) * (input.ndim - len(repeats)) + repeats)
 
 
-@composite
+@composite(variants="function method")
 def repeat_interleave(
     input: Any,
     repeats: Any = None,
@@ -131,7 +131,7 @@ _flip = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 def flip(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     """The tensor with the elements of some dimensions in reverse order."""
     if not order and dims is None:
@@ -144,14 +144,14 @@ def backwards(input: Any) -> Any:
     return _flip(input, (0,)) if input.ndim else input
 
 
-@composite
+@composite(variants="function method")
 def fliplr(input: Any) -> Any:
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
 
 
-@composite
+@composite(variants="function method")
 def flipud(input: Any) -> Any:
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
@@ -181,7 +181,7 @@ _roll = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
     """The tensor with its elements shifted along dimensions, those pushed out coming in at the other end.
 
@@ -205,7 +205,7 @@ _rot90 = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
     dims = ints((dims,))
@@ -226,7 +226,7 @@ adapter("rot90")(rot90)
 # ---- triangles and diagonals
 
 
-def triangle(name: str) -> Any:
+def triangle(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any, diagonal: int = 0) -> Any:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
@@ -238,11 +238,12 @@ def triangle(name: str) -> Any:
         vjp={"input": lambda xp, g, diagonal: getattr(xp, name)(g, diagonal)},
         jvp=LINEAR,
         batch=shifted(least=2),
+        **options,
     )
 
 
-tril = triangle("tril")
-triu = triangle("triu")
+tril = triangle("tril", variants="function method in_place", same_in_numpy=True)
+triu = triangle("triu", variants="function method in_place", same_in_numpy=True)
 
 
 def embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
@@ -269,6 +270,7 @@ diag_embed = primitive(
     vjp={"input": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
     jvp=LINEAR,
     batch=batch_embed,
+    variants="function method",
 )
 
 diagonal_copy = primitive(
@@ -283,7 +285,7 @@ diagonal_copy = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def diag(input: Any, diagonal: int = 0) -> Any:
     """A matrix with the given vector on a diagonal; of a matrix, a copy of that diagonal."""
     if input.ndim not in (1, 2):
@@ -291,7 +293,7 @@ def diag(input: Any, diagonal: int = 0) -> Any:
     return diag_embed(input, diagonal) if input.ndim == 1 else diagonal_copy(input, diagonal)
 
 
-@composite
+@composite(variants="function method")
 def diagflat(input: Any, offset: int = 0) -> Any:
     """A matrix with all elements of the tensor on a diagonal."""
     return diag(ravel(input), offset)

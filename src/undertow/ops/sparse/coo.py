@@ -78,7 +78,7 @@ _values_at = primitive(
 )
 
 
-@composite
+@composite(variants="function")
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -217,7 +217,7 @@ _coalesce = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def coalesce(input: Any) -> Tensor:
     """The sparse tensor with sorted, distinct places; values at equal places are added up."""
     expect_sparse("coalesce", input)
@@ -250,7 +250,7 @@ _with_values = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def values(input: Any) -> Tensor:
     """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
     if not is_compressed(input):
@@ -260,7 +260,7 @@ def values(input: Any) -> Tensor:
     return found
 
 
-@composite
+@composite(variants="")
 def indices(input: Any) -> Tensor:
     """The places of the values of a coalesced sparse tensor, a column for each."""
     expect_coalesced("indices", input)

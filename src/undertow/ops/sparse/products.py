@@ -128,7 +128,7 @@ def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any 
     return _sparse_addmm(input, mat1, mat2, beta, alpha)
 
 
-@composite
+@composite(variants="")
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`, and nowhere else.
 

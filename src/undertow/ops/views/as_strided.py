@@ -169,7 +169,7 @@ _as_strided = declare_view(
 )
 
 
-@composite
+@composite(variants="function method in_place_function")
 def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
     """A view of the memory behind `input` with any sizes, strides and offset, all counted in elements.
 
@@ -245,6 +245,7 @@ as_strided_backward = primitive(
     vjp={"grad": lambda xp, g, source, target: xp._as_strided_gather(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
+    variants="",
 )
 
 

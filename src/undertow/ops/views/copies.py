@@ -14,7 +14,7 @@ unsqueeze view view_as_complex view_as_real
 """.split()
 
 
-@composite
+@composite(variants="function in_place_function")
 def detach(input: Any) -> Any:
     """The same numbers, without a history; `Tensor.detach` as a function."""
     tensor: Any = as_operand("detach", "input", input)
@@ -33,14 +33,14 @@ def copying(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` shows, as a copy."
-    return composite(function)
+    return composite(function, variants="function method" if name == "narrow" else "function", out=True)
 
 
 for _name in VIEWS:
     globals()[f"{_name}_copy"] = copying(_name)
 
 
-@composite
+@composite(variants="function method")
 def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """A copy of the input, in which `src` is written to what `as_strided` would show of it.
 
@@ -61,5 +61,5 @@ def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_off
     return out
 
 
-alias("negative", REGISTRY["neg"].function)
-alias("row_stack", REGISTRY["vstack"].function)
+alias("negative", REGISTRY["neg"].function, variants="function method in_place_function")
+alias("row_stack", REGISTRY["vstack"].function, out=True)

@@ -78,19 +78,19 @@ _expand = view(
 )
 
 
-@composite
+@composite(variants="function method")
 def broadcast_to(input: Any, size: Sequence[int]) -> Any:
     return _expand(input, tuple(size))
 
 
-@composite
+@composite(variants="method")
 @shortcut(_expand)
 def expand(input: Any, *sizes: Any, size: Sequence[int] | None = None) -> Any:
     """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size."""
     return _expand(input, ints(sizes, size))
 
 
-@composite
+@composite(variants="method")
 @shortcut(_expand)
 def expand_as(input: Any, other: Any) -> Any:
     return _expand(input, tuple(other.shape))
@@ -119,15 +119,16 @@ transpose = view(
     forward=swap,
     vjp={"input": lambda xp, g, dim0, dim1: xp.swapaxes(g, dim0, dim1) if g.ndim else g},
     batch=shifted(dims=(1, 2)),
+    variants="function method",
 )
 
 
-@composite
+@composite(variants="function method")
 def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
     return transpose(input, axis0, axis1)
 
 
-@composite
+@composite(variants="function method")
 def swapdims(input: Any, dim0: int, dim1: int) -> Any:
     return transpose(input, dim0, dim1)
 
@@ -166,7 +167,7 @@ _permute = view(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_permute)
 def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     """The tensor with its dimensions in another order.
@@ -180,7 +181,7 @@ def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     return _permute(input, ints(order, dims))
 
 
-@composite
+@composite(variants="function method")
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The tensor with some dimensions moved and the others in the order they had."""
     ndim = input.ndim
@@ -206,7 +207,7 @@ def moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, ..
     return tuple(wrapped)
 
 
-@composite
+@composite(variants="function method")
 def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     return movedim(input, source, destination)
 
@@ -225,10 +226,16 @@ def batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any
     return transpose(input, 1, 2) if input.ndim == 3 else alias(input), 0
 
 
-t = view("t", forward=transpose_matrix, vjp={"input": lambda xp, g: xp.transpose(g)}, batch=batch_t)
+t = view(
+    "t",
+    forward=transpose_matrix,
+    vjp={"input": lambda xp, g: xp.transpose(g)},
+    batch=batch_t,
+    variants="function method",
+)
 
 
-@composite
+@composite(variants="")
 @shortcut(_permute)
 def numpy_T(input: Any) -> Any:
     """`tensor.T`: all dimensions in reverse order."""
@@ -242,19 +249,19 @@ def numpy_T(input: Any) -> Any:
     return _permute(input, tuple(range(input.ndim))[::-1])
 
 
-@composite
+@composite(variants="")
 def matrix_transpose(input: Any) -> Any:
     """`tensor.mT`: the last two dimensions swapped."""
     return transpose_of_matrices(input, "tensor.mT")
 
 
-@composite
+@composite(variants="function method")
 def adjoint(input: Any) -> Any:
     """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
     return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.adjoint()"))
 
 
-@composite
+@composite(variants="")
 def matrix_H(input: Any) -> Any:
     """`tensor.H`: the conjugate transpose of one matrix."""
     if input.ndim not in (0, 2):
@@ -320,7 +327,7 @@ _squeeze_dims = view(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_squeeze_all, _squeeze_dim)
 def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
     """The tensor without its dimensions of size 1 (or those of them that `dim` names)."""
@@ -345,6 +352,7 @@ unsqueeze = view(
     forward=unsqueeze_array,
     vjp={"input": lambda xp, g, dim: xp.squeeze(g, dim)},
     batch=batch_unsqueeze,
+    variants="function method",
 )
 
 
@@ -357,7 +365,9 @@ def expand_dims(input: Any, axis: int | Sequence[int]) -> Any:
     return input
 
 
-alias = view("alias", forward=lambda xp, input: input[...], vjp={"input": lambda xp, g: g}, batch=shifted())
+alias = view(
+    "alias", forward=lambda xp, input: input[...], vjp={"input": lambda xp, g: g}, batch=shifted(), variants=""
+)
 
 
 # ---- as rules spell it

@@ -44,10 +44,11 @@ clone = primitive(
     jvp=LINEAR,
     batch=ELEMENTWISE,
     widens=False,
+    variants="function method foreach",
 )
 
 
-@composite
+@composite(variants="method")
 @shortcut()
 def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
     """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
@@ -69,7 +70,7 @@ _to_copy = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def to_dtype(input: Any, dtype: Any) -> Any:
     """The tensor in another dtype; the tensor itself if it has that dtype."""
     dtype = dtypes.dtype(dtype)
@@ -171,7 +172,7 @@ def are_sizes(values: tuple[Any, ...]) -> bool:
     return bool(values)
 
 
-@composite
+@composite(variants="method")
 @shortcut(_view)
 def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
@@ -189,12 +190,12 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
 
 
-@composite
+@composite(variants="method")
 def view_as(input: Any, other: Any) -> Any:
     return view(input, tuple(other.shape))
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_view)
 def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     """The tensor under other sizes: a view where its strides allow one, else of a copy.
@@ -219,12 +220,12 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     return _unsafe_view(clone(input, contiguous_format), size)
 
 
-@composite
+@composite(variants="method")
 def reshape_as(input: Any, other: Any) -> Any:
     return reshape(input, tuple(other.shape))
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_view)
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
@@ -239,7 +240,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return reshape(input, (*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]))
 
 
-@composite
+@composite(variants="function method")
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     """The tensor with dimension `dim` split into several; one size may be -1."""
     if not hasattr(dim, "__index__"):
@@ -259,7 +260,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     return view(input, (*shape[:dim], *split, *shape[dim + 1 :]))
 
 
-@composite
+@composite(variants="function method")
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
     return view(contiguous(input), -1)

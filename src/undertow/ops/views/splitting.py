@@ -46,7 +46,12 @@ def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: in
 
 
 unbind = declare_view(
-    "unbind", forward=unbind_array, vjp={"input": stack_gradients}, batch=shifted(dims=(1,)), outputs="list"
+    "unbind",
+    forward=unbind_array,
+    vjp={"input": stack_gradients},
+    batch=shifted(dims=(1,)),
+    outputs="list",
+    variants="function method",
 )
 
 
@@ -137,6 +142,7 @@ unsafe_split = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
+    variants="function method",
 )
 
 _unsafe_split_with_sizes = primitive(
@@ -149,7 +155,7 @@ _unsafe_split_with_sizes = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_split, _split_with_sizes)
 def split(
     input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
@@ -166,25 +172,25 @@ def split(
     return _split(input, split_size_or_sections, dim)
 
 
-@composite
+@composite(variants="function method")
 def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     return _split_with_sizes(input, ints((split_sizes,)), dim)
 
 
-@composite
+@composite(variants="function method")
 def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """`split_with_sizes`, but each part has memory of its own."""
     return _unsafe_split_with_sizes(input, ints((split_sizes,)), dim)
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_split)
 def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
     return chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
 
 
-@composite
+@composite(variants="function method")
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`, but each part has memory of its own."""
     return chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
@@ -201,7 +207,7 @@ def chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) ->
     return evenly(input, -(-length // chunks), dim)
 
 
-@composite
+@composite(variants="function method")
 def tensor_split(
     input: Any, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
@@ -253,19 +259,19 @@ def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: i
     return tensor_split(input, indices_or_sections, dim)
 
 
-@composite
+@composite(variants="function method")
 def hsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
     return split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
 
 
-@composite
+@composite(variants="function method")
 def vsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts."""
     return split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
-@composite
+@composite(variants="function method")
 def dsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts."""
     return split_at(input, indices_or_sections, 2, "dsplit", 3)

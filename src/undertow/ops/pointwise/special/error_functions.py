@@ -106,4 +106,5 @@ erfinv = unary(
     "erfinv",
     forward=lambda xp, input: in_double(xp, "erfinv", erfinv_kernel, input),
     vjp=lambda xp, g, out: g * xp.exp(out * out) * (math.sqrt(math.pi) / 2),
+    variants="function method in_place",
 )

@@ -97,6 +97,7 @@ lgamma = unary(
     "lgamma",
     forward=lambda xp, input: in_double(xp, "lgamma", lgamma_kernel, input),
     vjp=lambda xp, g, input: g * xp.digamma(input),
+    variants="function method in_place foreach",
 )
 
 # ---- digamma
@@ -141,6 +142,7 @@ digamma = unary(
     "digamma",
     forward=lambda xp, input: in_double(xp, "digamma", digamma_kernel, input),
     vjp=lambda xp, g, input: g * xp._polygamma(input, 1),
+    variants="function method",
 )
 
 # ---- polygamma: (-1) ** (n + 1) * n! * zeta(n + 1, x), with Hurwitz's zeta function
@@ -193,7 +195,7 @@ _polygamma = unary(
 )
 
 
-@composite
+@composite(out=True)
 def polygamma(n: int, input: Any) -> Any:
     """The n-th derivative of digamma.
 
@@ -410,6 +412,7 @@ igamma = primitive(
     },
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place",
 )
 
 igammac = primitive(
@@ -425,4 +428,5 @@ igammac = primitive(
     },
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place",
 )

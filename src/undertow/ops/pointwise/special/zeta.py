@@ -118,7 +118,7 @@ def multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
     return g * slope
 
 
-mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule)
+mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule, variants="function method in_place")
 
 
 @composite
