@@ -74,8 +74,9 @@ from undertow.ops.arguments.sizes import common_shape as broadcast_shapes
 from undertow.ops.declare import names_with as _names_with
 from undertow.ops.declare import out_argument as _out_argument
 from undertow.ops.declare import return_types
-from undertow.ops.inplace import foreach as _foreach
+from undertow.ops.inplace.views import resize_as_
 from undertow.ops.namespaces import fft as fft
+from undertow.ops.namespaces import foreach as _foreach
 from undertow.ops.namespaces import functional as functional
 from undertow.ops.namespaces import linalg as linalg
 from undertow.ops.namespaces import sparse as sparse
@@ -89,7 +90,6 @@ from undertow.ops.random.generator import (
     seed,
     set_rng_state,
 )
-from undertow.ops.views.in_place import resize_as_
 from undertow.settings import (
     get_default_device,
     get_float32_matmul_precision,

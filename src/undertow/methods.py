@@ -16,11 +16,14 @@ from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
 from undertow.ops.inplace import forms, methods
+from undertow.ops.inplace import views as in_place
+from undertow.ops.pointwise.elementary import reciprocal
+from undertow.ops.pointwise.special.gamma import polygamma
+from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.random import tensors as random_ops
 from undertow.ops.shape import rearranging
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
-from undertow.ops.views import in_place
 from undertow.tensor import Tensor, display, layouts
 from undertow.tensor import facts as facts
 
@@ -95,7 +98,7 @@ def equality(name: str) -> Any:
 
 
 def right_division(self: Tensor, other: Any) -> Any:
-    return REGISTRY["reciprocal"].function(self) * other
+    return reciprocal(self) * other
 
 
 def part(name: str, setter: bool) -> property:
@@ -136,8 +139,8 @@ attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 # whose tensor comes second
-attach({"polygamma": lambda self, n: REGISTRY["polygamma"].function(n, self),
-        "where": lambda self, condition, other: REGISTRY["where"].function(condition, self, other)})  # fmt: skip
+attach({"polygamma": lambda self, n: polygamma(n, self),
+        "where": lambda self, condition, other: where(condition, self, other)})  # fmt: skip
 attach(in_place.METHODS)
 attach(facts.METHODS)
 attach(to_dtype_and_device.METHODS)

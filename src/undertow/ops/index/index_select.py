@@ -13,10 +13,9 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_tensors import recorded_index_at
-from undertow.ops.index.positions import ALL, add_at, add_flat, check_range, from_front, last_at, set_at
+from undertow.ops.index.positions import ALL, INTEGERS, add_at, add_flat, check_range, from_front, last_at, set_at
 
 LONG = (dtypes.int64,)
-INTEGERS = (dtypes.int32, dtypes.int64)
 
 
 # ---- checks

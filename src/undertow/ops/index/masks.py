@@ -10,7 +10,7 @@ from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_select import cast_number, check_real
@@ -186,6 +186,11 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return tuple([Tensor(i, input._xp) for i in _nonzero(input)._array.T])
 
 
+@adapter("nonzero")
+def _nonzero_as_tuple(input: Any) -> Any:
+    return nonzero(input, as_tuple=True)
+
+
 @composite(variants="function method")
 def argwhere(input: Any) -> Any:
     """The indices of the elements that are not zero, one row each."""
@@ -248,3 +253,22 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
     return sizes
+
+
+@composite(variants="function method")
+@example_by_example
+def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero`, filled up where there are fewer.
+
+    >>> import undertow as ut
+    >>> ut.nonzero_static(ut.tensor([0, 5]), size=2)
+    tensor([[ 1],
+            [-1]])
+    """
+    input = as_operand("nonzero_static", "input", input)
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = input._xp.argwhere(input._array)[:size]
+    out = input._xp.full((size, input.ndim), fill_value, dtypes.int64)
+    out[: len(found)] = found
+    return Tensor(out, input._xp)

@@ -17,7 +17,7 @@ from undertow.backend import cpu, dtypes
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.create.creation import convert
+from undertow.ops.create.convert import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.inplace_templates import compile_in_place, is_compilable

@@ -14,7 +14,8 @@ from undertow.errors import UndertowError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices, solve_or_explain
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.factorizations import adjoint, batch_matrices, solve_or_explain
 
 
 class GaugeError(UndertowError, RuntimeError):
@@ -210,7 +211,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     U, S, Vh = linalg_svd(input, full_matrices=not some)
     if not compute_uv:
         m, n = input.shape[-2:]
-        U, Vh = [recorded.zeros_of(input, (*input.shape[:-2], size, size)) for size in (m, n)]
+        U, Vh = [recorded._zeros_for(input, (*input.shape[:-2], size, size)) for size in (m, n)]
     return return_types.svd((U, S, adjoint(recorded, Vh)))
 
 

@@ -8,11 +8,12 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.modes import current
-from undertow.ops.arguments.operands import as_operand, type_name
+from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.inplace.forms import copy
+from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import batch_stacks, matmul
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.pointwise.comparison import eq
@@ -22,16 +23,6 @@ from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 # ---- checks and small parts
-
-
-def check_matrices(name: str, A: Any, square: bool = True) -> None:
-    if A.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if not dtypes.is_differentiable(A.dtype):
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(A)}")
-    n, m = A.shape[-2:]
-    if square and n != m:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {n} by {m} matrices")
 
 
 def solve_or_explain(xp: Any, problem: str, function: Callable[..., Any], *arrays: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.declare import composite, primitive
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.factorizations import adjoint, batch_matrices
 from undertow.tensor import Tensor
 
 #: of the numerator of degree 13, lowest power first

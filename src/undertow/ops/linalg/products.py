@@ -14,6 +14,8 @@ from undertow.ops.declare.rules import BILINEAR, LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.pointwise.complex import conj
+from undertow.ops.reduce.sums_and_products import sum as sum_of
 
 # ---- trace
 
@@ -180,3 +182,12 @@ def chain_matmul(*matrices: Any) -> Any:
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         (matrices,) = matrices
     return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+
+
+# ---- inner products
+
+
+@composite
+def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+    """Inner products of vectors along a dimension; the first is conjugated."""
+    return sum_of(conj(x) * y, dim)

@@ -10,7 +10,8 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import adjoint, check_matrices
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.factorizations import adjoint
 from undertow.ops.linalg.matmul import batch_stacks
 from undertow.ops.views.reshape import clone
 from undertow.tensor import Tensor

@@ -81,7 +81,7 @@ def embedding_bag(
     factors = bag_factors(mode, counts, bags, len(starts), weight)
     if per_sample_weights is not None:
         factors = mul(factors, unsqueeze(reshape(per_sample_weights, (-1,)), -1))
-    empty = recorded.zeros_of(weight, (len(starts), weight.shape[1]))
+    empty = recorded._zeros_for(weight, (len(starts), weight.shape[1]))
     return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
 
 

@@ -10,14 +10,12 @@ from typing import Any
 
 from undertow.backend import dtypes, kernels, special
 from undertow.compiled import twin
-from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand, float_array, require_kinds, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.arithmetic import mul, sub, true_divide
-from undertow.ops.pointwise.elementary import abs, sigmoid, tanh, unary
-from undertow.ops.views.slices import narrow
+from undertow.ops.pointwise.arithmetic import sub, true_divide
+from undertow.ops.pointwise.elementary import abs, tanh, unary
 from undertow.tensor import Tensor
 
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)
@@ -397,17 +395,3 @@ def softsign(input: Any) -> Any:
 def tanhshrink(input: Any) -> Any:
     """x - tanh(x)."""
     return sub(input, tanh(input))
-
-
-@composite
-def glu(input: Any, dim: int = -1) -> Any:
-    """The first half along `dim` times the sigmoid of the second half."""
-    input = as_operand("glu", "input", input)
-    if input.ndim == 0:
-        raise RuntimeError("glu does not support 0-dimensional tensors")
-    axis = wrap_dim(dim, input.ndim)
-    size = input.shape[axis]
-    if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
-    first, second = narrow(input, axis, 0, size // 2), narrow(input, axis, size // 2, size // 2)
-    return mul(first, sigmoid(second))

@@ -341,6 +341,7 @@ addcdiv = primitive(
 
 # ---- other names
 
+alias("negative", neg, variants="function method in_place in_place_function")
 alias("subtract", sub, variants="function method in_place")
 alias("multiply", mul, variants="function method in_place")
 alias("divide", div, variants="function method in_place", out=True)

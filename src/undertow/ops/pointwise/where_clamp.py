@@ -7,7 +7,8 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_of, type_name
-from undertow.ops.declare import REGISTRY, adapter, alias, composite, primitive
+from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import not_implemented
 from undertow.ops.pointwise.elementary import unary
@@ -53,7 +54,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     [1.0, 0.0]
     """
     if input is None and other is None:
-        return REGISTRY["nonzero"].function(condition, as_tuple=True)
+        return recorded.nonzero(condition)
     if isinstance(input, NUMBERS) and isinstance(other, NUMBERS):
         input = number_tensor(input)
         input = Tensor(input._array.astype(result_type_of((input, other))), input._xp)

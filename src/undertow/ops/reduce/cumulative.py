@@ -8,15 +8,15 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand, require_kinds, require_order
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.pointwise.comparison import logical_xor
 from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
+from undertow.ops.reduce.sums_and_products import sum as sum_of
+from undertow.ops.shape.joining import cat
+from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
-
-
-def _op(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
@@ -289,7 +289,7 @@ def cummin(input: Any, dim: int) -> Any:
 def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
     """All elements but the first along `dim`, and all but the last."""
     n = input.shape[dim] - 1
-    return _op("narrow")(input, dim, 1, n), _op("narrow")(input, dim, 0, n)
+    return narrow(input, dim, 1, n), narrow(input, dim, 0, n)
 
 
 @composite(variants="function method", out=True)
@@ -311,10 +311,10 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, a
     if {t.ndim for t in parts} != {input.ndim}:
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     if n and len(parts) > 1:
-        input = _op("cat")(parts, dim)
+        input = cat(parts, dim)
     for _ in range(min(n, input.shape[dim])):
         later, earlier = neighbours(input, dim)
-        input = _op("logical_xor")(later, earlier) if input.dtype.kind == "b" else later - earlier
+        input = logical_xor(later, earlier) if input.dtype.kind == "b" else later - earlier
     return input
 
 
@@ -361,8 +361,8 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
     if not y.shape[dim]:
         return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
     if x is None:
-        return _op("sum")(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
-    return _op("sum")(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
+        return sum_of(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
+    return sum_of(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
 
 
 @composite

@@ -12,11 +12,12 @@ from undertow.backend import cpu, dtypes
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import require_order
-from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive, return_types
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
+from undertow.ops.index.gather_scatter import gather
 from undertow.ops.reduce.sums_and_products import over_rows
 from undertow.tensor import Tensor
 
@@ -325,7 +326,7 @@ argmin = nondifferentiable(
 
 @adapter("take_along_axis")
 def take_along_axis(input: Any, indices: Any, axis: int) -> Tensor:
-    return REGISTRY["gather"].function(input, axis, indices)
+    return gather(input, axis, indices)
 
 
 adapter("amax")(amax)

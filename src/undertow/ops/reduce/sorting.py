@@ -367,3 +367,20 @@ def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: flo
 
 
 histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP, variants="function method")
+
+
+@composite(variants="function")
+def _unique2(
+    input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`unique` with all three results; those that are not asked for are empty."""
+    values, inverse, counts = unique(input, sorted, True, True)
+    empty = Tensor(inverse._xp.zeros(0, dtypes.int64), inverse._xp)
+    return values, inverse if return_inverse or return_counts else empty, counts if return_counts else empty
+
+
+@composite(variants="function")
+def _unique(input: Any, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """`unique` with both results; the inverse is empty if it is not asked for."""
+    values, inverse, _ = _unique2(input, sorted, return_inverse)
+    return values, inverse

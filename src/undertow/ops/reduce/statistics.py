@@ -12,10 +12,11 @@ from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
+from undertow.ops.reduce.sorting import sort
 from undertow.ops.reduce.sums_and_products import reduced_size
 from undertow.tensor import Tensor
 
@@ -385,7 +386,7 @@ def quantiles(
     q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
     check_quantile(name, input, q, interpolation)
     gone = reduced_axes(dim, input.ndim)
-    ordered = REGISTRY["sort"].function(rows_along(input, dim))[0]
+    ordered = sort(rows_along(input, dim))[0]
     if not isinstance(q, Tensor):
         q = Tensor(input._xp.asarray(q, input.dtype), input._xp)
     found = interpolate(ordered, ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)

@@ -17,11 +17,12 @@ from undertow.ops.arguments.dims import (
     wrap_dim,
     wrap_dims,
 )
-from undertow.ops.arguments.operands import float_array, type_name
+from undertow.ops.arguments.operands import as_operand, float_array, type_name
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 #: what sums and products are accumulated in, where that is not the input's own dtype
@@ -433,3 +434,24 @@ adapter("sum")(sum)
 adapter("mean")(mean)
 adapter("prod")(prod)
 adapter("nansum")(nansum)
+
+
+@composite(variants="method")
+def sum_to_size(input: Any, *size: Any) -> Tensor:
+    """The sum over the dimensions along which a tensor of `size` would be broadcast to the shape of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
+    input = as_operand("sum_to_size", "input", input)
+    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    shape = tuple(input.shape)
+    extra = len(shape) - len(wanted)
+    if extra < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    dims = [*range(extra), *[d + extra for d, n in enumerate(wanted) if n == 1 and shape[d + extra] != 1]]
+    if not dims:
+        return input
+    total = sum(input, tuple(dims), keepdim=True)
+    return reshape(total, wanted) if extra else total

@@ -12,10 +12,11 @@ from undertow.backend.sparse.coo import is_sparse
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, adapter, composite, variadic
+from undertow.ops.declare import adapter, alias, composite, variadic
 from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 from undertow.ops.declare.rules.shifted_dims import shift
+from undertow.ops.index.index_select import index_select
 from undertow.ops.views.dimensions import expand
 from undertow.ops.views.reshape import atleast_1d, atleast_2d, atleast_3d, flatten, reshape, view
 from undertow.tensor import Tensor
@@ -70,7 +71,7 @@ def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], 
         if not wanted:
             gradients.append(None)
         elif is_skipped(shape):
-            gradients.append(xp.zeros_of(g, shape))
+            gradients.append(xp._zeros_for(g, shape))
         else:
             gradients.append(xp.slice(g, dim, start, start + length, 1))
         start += length
@@ -159,6 +160,9 @@ def hstack(tensors: Sequence[Any]) -> Any:
 def vstack(tensors: Sequence[Any]) -> Any:
     """`cat` along rows; vectors are rows."""
     return cat(atleast_2d(tuple(tensors)), 0)
+
+
+alias("row_stack", vstack, out=True)
 
 
 @composite(out=True)
@@ -257,7 +261,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     check_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
-    take = REGISTRY["index_select"].function
+    take = index_select
     choose = combinations_with_replacement if with_replacement else combinations_of
     if r == 0:
         return take(input, 0, index_tensor(input, []))

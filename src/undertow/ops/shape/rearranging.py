@@ -9,10 +9,11 @@ from typing import Any
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import ints
-from undertow.ops.declare import REGISTRY, adapter, composite, primitive
+from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shift, shifted
+from undertow.ops.index.index_select import index_select
 from undertow.ops.shape.joining import index_tensor
 from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.ops.views.reshape import clone, flatten, ravel, reshape
@@ -87,7 +88,7 @@ def repeat_interleave(
         return interleave(input, repeats, dim)
     repeats = as_operand("repeat_interleave", "repeats", repeats)
     index = repeated_indices(repeats, input.shape[dim] if input.ndim else 1)
-    return REGISTRY["index_select"].function(input, dim, index_tensor(input, index))
+    return index_select(input, dim, index_tensor(input, index))
 
 
 def interleave(input: Any, repeats: int, dim: int) -> Any:

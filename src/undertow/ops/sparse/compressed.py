@@ -9,7 +9,8 @@ from undertow.backend.sparse.compressed import BY_ROWS, OF_BLOCKS, CompressedArr
 from undertow.backend.sparse.protocol import layout_title
 from undertow.modes import current
 from undertow.ops.arguments.operands import type_name
-from undertow.ops.create.creation import as_tensor, check_shape, convert
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import as_tensor, check_shape
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.sparse.coo import expect_cpu, read_only, refuse_batch, requiring_grad

@@ -17,7 +17,8 @@ from undertow.backend.sparse.kernels import values_at
 from undertow.backend.sparse.places import coalesced, flat_places
 from undertow.backend.sparse.protocol import layout_title
 from undertow.modes import current
-from undertow.ops.create.creation import as_tensor, check_shape, convert, leaf
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import as_tensor, check_shape, leaf
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.tensor import LEAF, Tensor, share_memory

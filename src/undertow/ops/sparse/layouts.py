@@ -21,7 +21,7 @@ from undertow.backend.sparse.compressed import (
 )
 from undertow.backend.sparse.coo import is_sparse
 from undertow.backend.sparse.protocol import layout_title
-from undertow.ops.create.creation import convert
+from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.sparse.coo import expect_cpu, refuse_batch

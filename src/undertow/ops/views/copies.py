@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, alias, composite
+from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.views.as_strided import as_strided
+from undertow.ops.views.reshape import clone, reshape
 from undertow.tensor.facts import contiguous_format
 
 VIEWS = """
@@ -23,7 +25,7 @@ def detach(input: Any) -> Any:
 
 def copying(name: str) -> Any:
     # no view of another shape may exist; a copy always does
-    clone, view = REGISTRY["clone"].function, REGISTRY["reshape" if name == "view" else name].function
+    view = reshape if name == "view" else REGISTRY[name].function
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
@@ -49,9 +51,9 @@ def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_off
     tensor([[1., 0.],
             [0., 1.]])
     """
-    out = REGISTRY["clone"].function(input)
+    out = clone(input)
     src = as_operand("as_strided_scatter", "src", src)
-    part = REGISTRY["as_strided"].function(out, size, stride, storage_offset)
+    part = as_strided(out, size, stride, storage_offset)
     if tuple(part.shape) != tuple(src.shape):
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -59,7 +61,3 @@ def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_off
         )
     part.copy_(src)
     return out
-
-
-alias("negative", REGISTRY["neg"].function, variants="function method in_place_function")
-alias("row_stack", REGISTRY["vstack"].function, out=True)

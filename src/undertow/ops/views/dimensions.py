@@ -14,10 +14,12 @@ from undertow.compiled import twin
 from undertow.errors import warn_once
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import broadcast_shapes, ints
-from undertow.ops.declare import REGISTRY, adapter, composite, view
+from undertow.ops.declare import adapter, composite, view
 from undertow.ops.declare.core_plan import shortcut
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.pointwise.complex import conj
 
 EVERYTHING = slice(None)
 
@@ -67,7 +69,7 @@ def batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tupl
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
     padded = (batch, *[1] * (len(size) - len(shape)), *shape)
-    return call(REGISTRY["reshape"].function(input, padded), (batch, *size)), 0
+    return call(recorded.reshape(input, padded), (batch, *size)), 0
 
 
 _expand = view(
@@ -258,7 +260,7 @@ def matrix_transpose(input: Any) -> Any:
 @composite(variants="function method")
 def adjoint(input: Any) -> Any:
     """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
-    return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.adjoint()"))
+    return conj(transpose_of_matrices(input, "tensor.adjoint()"))
 
 
 @composite(variants="")
@@ -267,7 +269,7 @@ def matrix_H(input: Any) -> Any:
     if input.ndim not in (0, 2):
         batches = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}")
-    return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.H"))
+    return conj(transpose_of_matrices(input, "tensor.H"))
 
 
 def transpose_of_matrices(input: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from undertow.backend import ArrayNamespace
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.declare import adapter, composite, primitive, view
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, view
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import Batch, batch_size, example_rank, expanded, in_front, loop
 from undertow.ops.declare.rules.shifted_dims import shift, shifted
@@ -306,4 +306,13 @@ diagonal_scatter = primitive(
     jvp=LINEAR,
     batch=batch_part(3, 4),
     variants="function method",
+)
+
+
+# what rules put in the place of a gradient, or of a part of it, that did not arrive
+zeros_for = nondifferentiable(
+    "_zeros_for",
+    forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
+    inputs=("input",),
+    batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
 )

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from undertow.backend import ArrayNamespace, dtypes
+from undertow.backend import dtypes
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.arguments.sizes import ints
-from undertow.ops.declare import REGISTRY, adapter, composite, primitive
+from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.rules import LINEAR
@@ -19,10 +19,6 @@ from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.dimensions import EVERYTHING, at
 from undertow.ops.views.slices import slice_
 from undertow.tensor import Tensor
-
-# zeros like part of a gradient, for rules: in place of what did not arrive
-ArrayNamespace.define("zeros_of", lambda xp, like, shape: xp.zeros(shape, like.dtype))
-adapter("zeros_of")(lambda like, shape: REGISTRY["_zeros_for"].function(like, shape))
 
 
 def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
@@ -42,7 +38,7 @@ def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
     known = next(part for part in g if part is not None)
-    return xp.stack([xp.zeros_of(known, known.shape) if part is None else part for part in g], dim)
+    return xp.stack([xp._zeros_for(known, known.shape) if part is None else part for part in g], dim)
 
 
 unbind = declare_view(
@@ -102,7 +98,7 @@ def join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: S
     known = next(part for part in g if part is not None)
     dim = wrap_dim(dim, len(input_shape))
     whole = [
-        xp.zeros_of(known, resized(input_shape, dim, n)) if part is None else part
+        xp._zeros_for(known, resized(input_shape, dim, n)) if part is None else part
         for part, n in zip(g, sizes, strict=True)
     ]
     return xp.concatenate(whole, dim)

@@ -142,7 +142,7 @@ digamma = unary(
     "digamma",
     forward=lambda xp, input: in_double(xp, "digamma", digamma_kernel, input),
     vjp=lambda xp, g, input: g * xp._polygamma(input, 1),
-    variants="function method",
+    variants="function method in_place",
 )
 
 # ---- polygamma: (-1) ** (n + 1) * n! * zeta(n + 1, x), with Hurwitz's zeta function

@@ -14,6 +14,10 @@ from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.inplace.forms import copy_, fill_, in_place, zero_
+from undertow.ops.linalg.norms import norm
+from undertow.ops.pointwise.elementary import abs as absolute
+from undertow.ops.pointwise.powers import pow as power
+from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
 #: whose number for each tensor comes by name
@@ -121,7 +125,7 @@ def powers(foreach: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(self, NUMBERS):
             return foreach(self, exponent)
         check_tensors("_foreach_pow", exponent)
-        return tuple([REGISTRY["pow"].function(self, each) for each in exponent])
+        return tuple([power(self, each) for each in exponent])
 
     _foreach_pow.__doc__, _foreach_pow.__module__ = foreach.__doc__, "undertow"
     return _foreach_pow
@@ -135,7 +139,7 @@ def table() -> dict[str, Callable[..., Any]]:
     for name in names_with("foreach"):
         found |= valued_forms(name) if name in VALUED else plain_forms(name)
     found["_foreach_pow"] = powers(found["_foreach_pow"])
-    found["_foreach_norm"] = each("norm", norm, changes=False)
+    found["_foreach_norm"] = each("norm", norm_of_each, changes=False)
     found["_foreach_powsum"] = each("powsum", powsum, changes=False)
     return found
 
@@ -157,10 +161,10 @@ def valued_forms(name: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-def norm(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
-    return REGISTRY["norm"].function(tensor, ord, dtype=dtype)
+def norm_of_each(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+    return norm(tensor, ord, dtype=dtype)
 
 
 def powsum(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
     """The sum of the absolute values to a power: a norm before its root is taken."""
-    return REGISTRY["sum"].function(REGISTRY["pow"].function(REGISTRY["abs"].function(tensor), ord), dtype=dtype)
+    return sum_of(power(absolute(tensor), ord), dtype=dtype)
