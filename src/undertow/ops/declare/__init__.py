@@ -58,7 +58,8 @@ def primitive(
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
-    widens              whether bfloat16 is computed in float32 (arguments/bfloat16.py); False: the forward knows of it
+    bfloat16            "in_float32": its numbers are widened before, and the result is rounded (arguments/bfloat16.py);
+                        "as_is": the forward knows of them. Views always do
     exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
 
     variants            where programs find it, in words: "function" of the package (taken for granted where the name

@@ -42,7 +42,7 @@ class Op:
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
         moves_to: str | None = None,
-        widens: bool = True,
+        bfloat16: str = "in_float32",
         exact: tuple[str, ...] = (),
         variants: str | None = None,
         out: bool | None = None,
@@ -68,7 +68,7 @@ class Op:
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
         self.moves_to = moves_to
-        self.widens = widens and kind != "view"
+        self.widens = bfloat16 == "in_float32" and kind != "view"
         self.exact = exact
         self.variants = {name: read_variants(name, kind, variants, out)}
         self.autocast = autocast

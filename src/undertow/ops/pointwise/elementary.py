@@ -475,7 +475,7 @@ nan_to_num = unary(
     forward=made_finite,
     vjp=finite_part,
     promote=None,
-    widens=False,
+    bfloat16="as_is",
     variants="function method in_place in_place_function",
 )
 

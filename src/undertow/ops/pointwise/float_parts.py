@@ -30,7 +30,7 @@ def next_number(xp: Any, input: Any, other: Any) -> Any:
 nextafter = primitive(
     "nextafter",
     forward=next_number,
-    widens=False,
+    bfloat16="as_is",
     vjp={
         "input": lambda xp, g, input, other: xp.where(xp.not_equal(input, other), g, 0),
         "other": lambda xp, g, other: xp.zeros_like(other),

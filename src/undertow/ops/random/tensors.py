@@ -157,7 +157,9 @@ def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any
     return out
 
 
-_draw_like = nondifferentiable("_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, widens=False)
+_draw_like = nondifferentiable(
+    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, bfloat16="as_is"
+)
 
 
 def sample_like(
@@ -291,7 +293,7 @@ _normal_of_mean = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward1",
-    widens=False,
+    bfloat16="as_is",
     random="given",
 )
 
@@ -304,7 +306,7 @@ _normal_of_std = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward2",
-    widens=False,
+    bfloat16="as_is",
     random="given",
 )
 
@@ -319,7 +321,7 @@ _normal_of_both = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward3",
-    widens=False,
+    bfloat16="as_is",
     random="given",
 )
 
@@ -366,7 +368,7 @@ def filler(name: str, sample: Callable[..., Any], node: str | None = None) -> An
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
-    return primitive("_" + name.rstrip("_"), sample, node=node, widens=False, random="like", **rules)
+    return primitive("_" + name.rstrip("_"), sample, node=node, bfloat16="as_is", random="like", **rules)
 
 
 def _uniform(xp: Any, input: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:

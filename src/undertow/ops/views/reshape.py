@@ -43,7 +43,7 @@ clone = primitive(
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
-    widens=False,
+    bfloat16="as_is",
     variants="function method foreach",
 )
 
@@ -138,7 +138,9 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     return (input if input.size else xp.empty(input.shape, input.dtype)).view(dtype)
 
 
-_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), widens=False)
+_view_dtype = nondifferentiable(
+    "_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
+)
 
 
 def read_as(input: Any, dtype: Any) -> Any:
