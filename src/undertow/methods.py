@@ -21,7 +21,7 @@ from undertow.ops.pointwise.elementary import reciprocal
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.random import tensors as random_ops
-from undertow.ops.shape import rearranging
+from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
 from undertow.tensor import Tensor, display, layouts
@@ -130,7 +130,7 @@ attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
 attach(methods.METHODS)
 attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
-attach({"__delitem__": getitem.delitem, "__reversed__": rearranging.backwards, "__setitem__": getitem.setitem})
+attach({"__delitem__": getitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": getitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})

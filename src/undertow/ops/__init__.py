@@ -16,19 +16,20 @@ from undertow.ops.pointwise.arithmetic import add
 #: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
     "pointwise": "arithmetic elementary powers complex where_clamp comparison float_parts activations gelu",
-    "pointwise.special": "error_functions gamma bessel_i normal_distribution zeta polynomials bessel_scipy",
-    "views": "dimensions slices splitting reshape as_strided copies",
+    "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
+    "bessel_scipy",
+    "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
     "inplace": "forms methods views",
-    "index": "index_tensors getitem index_select masks gather_scatter scatter_reduce",
-    "shape": "joining rearranging padding pixel_shuffle",
-    "reduce": "sums_and_products extrema cumulative sorting statistics vector_norms distances gradient histograms "
-    "segments",
+    "index": "index_tensors getitem index_select masks coordinates gather_scatter scatter_reduce",
+    "shape": "joining repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
+    "reduce": "sums_and_products all_any extrema cumulative sorting unique statistics vector_norms distances calculus "
+    "histograms segments",
     "random": "tensors",
-    "linalg": "einsum matmul addmm products covariance factorizations eigen norms least_squares triangular lu "
-    "matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
-    "network": "softmax layer_norm batch_norm dropout glu losses cross_entropy embedding_losses attention conv_kernels "
-    "conv im2col pool_kernels pool interpolate grid_sample embedding_bag",
+    "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
+    "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
+    "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses attention "
+    "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
     "fourier": "transforms frequencies stft",
     "sparse": "coo layouts compressed products softmax",
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.ops.views.reshape import to_dtype
+from undertow.ops.views.clone import to_dtype
 from undertow.tensor import Tensor
 
 

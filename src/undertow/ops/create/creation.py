@@ -16,7 +16,7 @@ from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
-from undertow.ops.views.reshape import clone
+from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructor, share_memory
 
 # ---- arguments

@@ -21,7 +21,7 @@ from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import add
-from undertow.ops.views.reshape import contiguous
+from undertow.ops.views.clone import contiguous
 from undertow.tensor import Size, Tensor, share_memory
 from undertow.tensor.facts import as_memory_format, made_in_order
 from undertow.tensor.tensor import requires_grad

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.ops.create.convert import convert
-from undertow.ops.views.reshape import clone, contiguous
+from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.splitting import unbind
 from undertow.tensor import Tensor
 from undertow.tensor.facts import is_laid_out, type_name

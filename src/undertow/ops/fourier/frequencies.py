@@ -10,7 +10,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import as_int, as_number, check_shape, leaf
 from undertow.ops.declare import composite
 from undertow.ops.fourier.transforms import as_tuple, one_dim
-from undertow.ops.shape.rearranging import roll
+from undertow.ops.shape.flip_roll import roll
 from undertow.tensor import Tensor
 
 

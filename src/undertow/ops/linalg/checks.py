@@ -103,29 +103,6 @@ def check_matmul(input: Any, other: Any) -> None:
             )
 
 
-def check_linear(input: Any, weight: Any, bias: Any) -> None:
-    if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
-        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
-    if input.dtype != weight.dtype:
-        names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[weight.dtype]
-        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
-    if input.shape[-1] != weight.shape[-1]:
-        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
-
-
-def check_bias(bias: Any, weight: Any) -> None:
-    if bias.dtype != weight.dtype:
-        names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
-    n = weight.shape[0]
-    if bias.shape != (n,) and bias.shape not in ((), (1,)):
-        raise RuntimeError(
-            f"The expanded size of the tensor ({n}) must match the existing size ({list(bias.shape)[-1]}) at "
-            f"non-singleton dimension 1. linear() takes a bias of {n} elements for a weight of shape "
-            f"{list(weight.shape)}."
-        )
-
-
 def check_matrices(name: str, A: Any, square: bool = True) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")

@@ -16,8 +16,9 @@ from undertow.ops.pointwise.complex import complex as complex_of
 from undertow.ops.pointwise.elementary import sqrt
 from undertow.ops.pointwise.where_clamp import clamp
 from undertow.ops.reduce.sums_and_products import sum as sum_of
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import squeeze
-from undertow.ops.views.reshape import reshape, to_dtype
+from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 

@@ -13,7 +13,8 @@ from undertow.backend import cpu
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, return_types
-from undertow.ops.linalg.factorizations import linalg_cholesky, linalg_inv, linalg_solve
+from undertow.ops.linalg.cholesky import linalg_cholesky
+from undertow.ops.linalg.inverse_and_solve import linalg_inv, linalg_solve
 from undertow.ops.linalg.lu import first_zero_pivot, reports
 from undertow.ops.pointwise.where_clamp import where
 from undertow.tensor import Tensor

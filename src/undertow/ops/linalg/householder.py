@@ -13,7 +13,7 @@ from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.pointwise.complex import conj
-from undertow.ops.shape.rearranging import tril
+from undertow.ops.shape.triangles_and_diagonals import tril
 from undertow.ops.views.dimensions import adjoint, unsqueeze
 from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor

@@ -17,11 +17,11 @@ from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import LOOP
 from undertow.ops.index.gather_scatter import take_along_dim
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.factorizations import linalg_solve
+from undertow.ops.linalg.inverse_and_solve import linalg_solve
 from undertow.ops.linalg.triangular import solve_triangular
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.sorting import argsort
-from undertow.ops.shape.rearranging import diag_embed, tril
+from undertow.ops.shape.triangles_and_diagonals import diag_embed, tril
 from undertow.ops.views.dimensions import adjoint, expand, matrix_transpose, unsqueeze
 from undertow.ops.views.slices import diagonal
 from undertow.tensor import Tensor

@@ -11,8 +11,8 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices
 from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
+from undertow.ops.linalg.cholesky import linalg_cholesky
 from undertow.ops.linalg.eigen import linalg_eigh
-from undertow.ops.linalg.factorizations import linalg_cholesky, linalg_solve
-from undertow.ops.shape.rearranging import flip
+from undertow.ops.linalg.inverse_and_solve import linalg_solve
+from undertow.ops.shape.flip_roll import flip
 from undertow.ops.views.dimensions import adjoint
 from undertow.ops.views.slices import slice_
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
-from undertow.ops.linalg.eigen import linalg_svd
-from undertow.ops.linalg.factorizations import linalg_qr
 from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.qr import linalg_qr
+from undertow.ops.linalg.svd import linalg_svd
 from undertow.ops.random.tensors import randn
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.views.dimensions import adjoint, expand

@@ -13,9 +13,8 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.eigen import columns, rows
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices
 from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, columns, rows
 from undertow.ops.linalg.triangular import solve_triangular
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.shape.padding import constant_pad_nd

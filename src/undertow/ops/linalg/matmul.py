@@ -19,9 +19,9 @@ from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
-from undertow.ops.linalg.checks import check_bias, check_bmm, check_dot, check_linear, check_matmul, check_mm, check_mv
+from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
 from undertow.ops.linalg.einsum import einsum_batched
-from undertow.ops.pointwise.arithmetic import add, mul
+from undertow.ops.pointwise.arithmetic import mul
 from undertow.tensor import Tensor
 
 # ---- two operands
@@ -238,69 +238,3 @@ def _small_matmul(input: Any, other: Any) -> Any:
             return dot(input, other)
         return recorded.squeeze(mm(recorded.expand_dims(input, 0), other), 0)
     return mm(input, other) if other.ndim == 2 else mv(input, other)
-
-
-# ---- linear layers
-
-
-def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-    if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
-        check_linear(input, weight, bias)
-    if input.ndim <= 2 or weight.ndim == 1:
-        out = times_transposed(xp, input, weight)
-    else:
-        out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
-    if bias is not None:
-        if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
-            check_bias(bias, weight)
-        out += bias
-    return out
-
-
-def linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
-    if weight.ndim == 1:
-        return xp.expand_dims(g, -1) * xp.conj(weight)
-    return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
-
-
-def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
-    if len(weight_shape) == 1:
-        return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
-    if input.ndim == 2:
-        return xp.mm(xp.t(g), xp.conj(input))
-    return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
-
-
-def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input, weight, bias = args
-    if in_dims[1] is None and in_dims[2] is None:
-        return op(in_front(input, in_dims[0]), weight, bias), 0
-    lead = "".join(chr(ord("A") + k) for k in range(input.ndim - 1 - (in_dims[0] is not None)))
-    out_label = "o" if weight.ndim - (in_dims[1] is not None) == 2 else ""
-    if in_dims[0] is None and in_dims[1] is None:
-        out = op(input, weight, None)
-    else:
-        out = einsum_batched(f"{lead}i,{out_label}i->{lead}{out_label}", (input, weight), in_dims)
-    if bias is None:
-        return out, 0
-    return add(out, bias if in_dims[2] is None else padded(in_front(bias, in_dims[2]), len(lead) + 1)), 0
-
-
-# one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
-linear = primitive(
-    "linear",
-    forward=apply_linear,
-    vjp={
-        "input": linear_input_gradient,
-        "weight": linear_weight_gradient,
-        "bias": lambda xp, g: g,
-    },
-    jvp={
-        "input": lambda xp, t, weight: xp.linear(t, weight),
-        "weight": lambda xp, t, input: xp.linear(input, t),
-        "bias": lambda xp, t: t,
-    },
-    batch=batch_linear,
-    optional=("bias",),
-    autocast="lower",
-)

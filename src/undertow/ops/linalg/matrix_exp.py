@@ -6,7 +6,7 @@ from typing import Any
 
 from undertow.ops.declare import composite, primitive
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
 from undertow.tensor import Tensor
 
 #: of the numerator of degree 13, lowest power first

@@ -11,8 +11,8 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.eigen import linalg_svdvals
-from undertow.ops.linalg.factorizations import linalg_inv
+from undertow.ops.linalg.inverse_and_solve import linalg_inv
+from undertow.ops.linalg.svd import linalg_svdvals
 from undertow.ops.pointwise.arithmetic import mul, true_divide
 from undertow.ops.pointwise.elementary import abs as absolute
 from undertow.ops.pointwise.elementary import reciprocal
@@ -21,8 +21,8 @@ from undertow.ops.reduce.extrema import amax, amin
 from undertow.ops.reduce.sums_and_products import cast
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.reduce.vector_norms import linalg_vector_norm, vector_norm
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import moveaxis, unsqueeze
-from undertow.ops.views.reshape import to_dtype
 from undertow.ops.views.slices import select
 from undertow.tensor import Tensor
 

@@ -9,10 +9,10 @@ from typing import Any
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import linalg_inv, linalg_solve
+from undertow.ops.linalg.inverse_and_solve import linalg_inv, linalg_solve
 from undertow.ops.reduce.cumulative import cumprod
+from undertow.ops.shape.flip_roll import flip
 from undertow.ops.shape.joining import cat
-from undertow.ops.shape.rearranging import flip
 from undertow.ops.views.dimensions import expand, moveaxis, unsqueeze
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor

@@ -13,7 +13,8 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.index.gather_scatter import gather
-from undertow.ops.index.index_select import embedding, index_add, index_select
+from undertow.ops.index.index_select import index_add, index_select
+from undertow.ops.network.embedding import embedding
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.vector_norms import linalg_vector_norm

@@ -15,9 +15,7 @@ from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
 from undertow.ops.network import row_kernels
 from undertow.ops.pointwise.elementary import rsqrt
-from undertow.ops.pointwise.where_clamp import clamp_min
 from undertow.ops.reduce.sums_and_products import mean
-from undertow.ops.reduce.vector_norms import vector_norm
 
 # ---- zero mean, unit variance
 
@@ -289,10 +287,3 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     if dtypes.is_floating(input.dtype):
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
     return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
-
-
-@composite
-def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
-    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
-    input = as_operand("normalize", "input", input)
-    return input / clamp_min(vector_norm(input, p, dim, True), eps)

@@ -5,12 +5,11 @@ At a kink the derivative is the one PyTorch takes: that of the flat (or left) si
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from undertow.backend import dtypes, kernels, special
+from undertow.backend import dtypes, kernels
 from undertow.compiled import twin
-from undertow.ops.arguments.operands import as_operand, float_array, require_kinds, type_name
+from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -21,33 +20,6 @@ from undertow.tensor import Tensor
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
-
-# ---- the error function
-
-
-def error_function(xp: Any, input: Any) -> Any:
-    require_kinds("erf", input, "fiub")
-    return special.erf(float_array(input))
-
-
-def complementary_error_function(xp: Any, input: Any) -> Any:
-    require_kinds("erfc", input, "fiub")
-    return special.erfc(float_array(input))
-
-
-erf = unary(
-    "erf",
-    forward=error_function,
-    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (2 / math.sqrt(math.pi)),
-    variants="function method in_place in_place_function foreach",
-)
-
-erfc = unary(
-    "erfc",
-    forward=complementary_error_function,
-    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
-    variants="function method in_place in_place_function foreach",
-)
 
 # ---- straight lines
 

@@ -1,17 +1,13 @@
-"""Comparisons, logic and bits, and how many elements are true: values that jump, so none of them has a derivative."""
+"""Comparisons, logic and bits: values that jump, so none of them has a derivative."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
-from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
 from undertow.ops.arguments.operands import as_operand, require_order, type_name
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
-from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION
-from undertow.tensor import Tensor
+from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
@@ -157,57 +153,6 @@ def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = F
 
 isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same")
 
-# ---- of any or all elements, and of how many
-
-
-def truth(ufunc: str) -> Any:
-    """The forward of any and all; PyTorch answers in uint8 for uint8."""
-
-    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
-        return out.astype(truth_dtype(input))
-
-    return forward
-
-
-def truth_dtype(input: Any) -> Any:
-    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
-
-
-any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
-all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
-
-
-def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
-    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
-    if isinstance(dim, Iterable) and not tuple(dim):
-        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
-    return reduce(input, dim, keepdim)
-
-
-@composite(variants="function method", out=True)
-@numpy_spelling
-def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether an element along `dim`, or of all elements, is not zero."""
-    return truth_along(any_dims, input, dim, keepdim)
-
-
-@composite(variants="function method", out=True)
-@numpy_spelling
-def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether every element along `dim`, or of all elements, is not zero."""
-    return truth_along(all_dims, input, dim, keepdim)
-
-
-count_nonzero = nondifferentiable(
-    "count_nonzero",
-    forward=lambda xp, input, dim=None: xp.add.reduce(
-        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
-    ),
-    inputs=("input",),
-    batch=REDUCTION,
-    variants="function method",
-)
 
 # ---- other names
 
@@ -222,6 +167,3 @@ adapter("equal")(eq)
 adapter("invert")(bitwise_not)
 adapter("left_shift")(bitwise_left_shift)
 adapter("right_shift")(bitwise_right_shift)
-adapter("any")(any)
-adapter("all")(all)
-adapter("count_nonzero")(count_nonzero)

@@ -6,11 +6,14 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.operands import as_operand, type_name
+from undertow.ops.arguments.operands import as_operand, as_tensors, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, LOOP
+from undertow.ops.pointwise.where_clamp import clamp_min
+from undertow.ops.reduce.sums_and_products import sum
 from undertow.ops.reduce.vector_norms import norm_forward, norm_gradient, norm_tangent, vector_norm
+from undertow.ops.views.dimensions import broadcast_tensors
 from undertow.tensor import Tensor
 
 
@@ -130,3 +133,18 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
     rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
     columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
     return vector_norm(rows - columns, p, -1)
+
+
+@composite
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
+    x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
+    lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
+
+
+@composite
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
+    return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)

@@ -12,8 +12,9 @@ from undertow.ops.create.creation import full
 from undertow.ops.declare import composite
 from undertow.ops.index.scatter_reduce import scatter_reduce
 from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import expand
-from undertow.ops.views.reshape import reshape, to_dtype
+from undertow.ops.views.reshape import reshape
 from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
 

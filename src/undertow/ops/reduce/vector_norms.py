@@ -10,7 +10,7 @@ from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, rest
 from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import REDUCTION
-from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.extrema import share
 from undertow.ops.reduce.sums_and_products import cast
 from undertow.tensor import Tensor
@@ -128,3 +128,10 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     others = tuple(d for d in range(input.ndim) if d != wrap_dim(dim, input.ndim))
     norm = vector_norm(input, p, others, True)
     return input * where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
+
+
+@composite
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    input = as_operand("normalize", "input", input)
+    return input / clamp_min(vector_norm(input, p, dim, True), eps)

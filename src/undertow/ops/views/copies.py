@@ -7,7 +7,8 @@ from typing import Any
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.views.as_strided import as_strided
-from undertow.ops.views.reshape import clone, reshape
+from undertow.ops.views.clone import clone
+from undertow.ops.views.reshape import reshape
 from undertow.tensor.facts import contiguous_format
 
 VIEWS = """

@@ -1,4 +1,4 @@
-"""The same elements in the same order under other sizes (view, reshape, flatten), and plain copies."""
+"""The same elements in the same order under other sizes (view, reshape, flatten)."""
 
 from __future__ import annotations
 
@@ -17,70 +17,17 @@ from undertow.ops.arguments.sizes import infer_sizes, ints
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.declare.core_plan import shortcut
-from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.dimensions import unsqueeze
 from undertow.tensor import Tensor
 from undertow.tensor.facts import (
     contiguous_format,
-    copy_laid_out,
     element_strides,
-    is_laid_out,
-    made_in_order,
 )
 from undertow.tensor.memory import bytes_into_base
 from undertow.tensor.tensor import share_memory
-
-# ---- copies
-
-clone = primitive(
-    "clone",
-    forward=lambda xp, input, memory_format=None: (
-        input.copy(order="K")
-        if memory_format is None and 0 not in input.strides
-        else copy_laid_out(input, memory_format)
-    ),
-    vjp={"input": lambda xp, g: g},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    bfloat16="as_is",
-    variants="function method foreach",
-)
-
-
-@composite(variants="method")
-@shortcut()
-def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
-    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
-    input = as_operand("contiguous", "input", input)
-    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
-
-
-_to_copy = primitive(
-    "_to_copy",
-    forward=lambda xp, input, dtype: (
-        input.astype(dtype, order="K")
-        if 0 not in input.strides
-        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
-    ),
-    vjp={"input": lambda xp, g: g},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    check_output=True,
-)
-
-
-@composite(variants="")
-def to_dtype(input: Any, dtype: Any) -> Any:
-    """The tensor in another dtype; the tensor itself if it has that dtype."""
-    dtype = dtypes.dtype(dtype)
-    if input.dtype != dtype:
-        return _to_copy(input, dtype)
-    return as_operand("to_dtype", "input", input)
-
-
-adapter("astype")(to_dtype)
-
 
 # ---- views
 

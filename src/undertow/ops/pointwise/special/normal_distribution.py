@@ -8,7 +8,6 @@ from typing import Any
 from undertow.backend import special as kernels
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.activations import erfc
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import (
     QUANTILE_CENTRE,
@@ -16,6 +15,7 @@ from undertow.ops.pointwise.special.error_functions import (
     QUANTILE_TAIL,
     Parts,
     by_parts,
+    erfc,
     in_double,
     ratio,
 )
