@@ -266,3 +266,26 @@ def test_checker_lists_every_edge_with_its_line(tmp_path: Path) -> None:
         "undertow/graph/node.py:3: graph imports numpy; backend and interop may",
         "undertow/modes.py:1: modes [1] imports nn [5], a higher layer",
     ]
+
+
+# ------------------------------------------------------------------ families of operations
+
+#: a declaration needs what is done in place for `out=`, which it installs at the end
+UPWARDS = {("declare.out_argument", "inplace"), ("declare.inplace_templates", "pointwise")}
+
+
+def test_families_of_operations_know_those_above_them() -> None:
+    from undertow.ops import FAMILIES
+
+    order = ["arguments", "declare", *dict.fromkeys(family.split(".")[0] for family in FAMILIES), "namespaces"]
+    rank = {family: k for k, family in enumerate(order)}
+    found = []
+    for one in read_imports(SOURCE):
+        home = one.where.split(":")[0].removeprefix("undertow/ops/").removesuffix(".py").replace("/", ".")
+        parts = one.target.split(".")
+        if not one.where.startswith("undertow/ops/") or parts[:2] != ["undertow", "ops"] or one.typing_only:
+            continue
+        family, target = home.split(".")[0], parts[2] if len(parts) > 2 else None
+        if family in rank and target in rank and rank[target] > rank[family] and (home, target) not in UPWARDS:
+            found.append(f"{one.where} imports {one.target}")
+    assert found == []

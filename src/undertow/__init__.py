@@ -69,10 +69,12 @@ from undertow.ops.create.typed_tensors import (
     LongTensor,
     ShortTensor,
 )
-from undertow.ops.declare import out_argument as _out_variants
+from undertow.ops.declare import names_with as _names_with
+from undertow.ops.declare import out_argument as _out_argument
 from undertow.ops.declare import return_types
-from undertow.ops.inplace import foreach as _foreach
+from undertow.ops.inplace.views import resize_as_
 from undertow.ops.namespaces import fft as fft
+from undertow.ops.namespaces import foreach as _foreach
 from undertow.ops.namespaces import functional as functional
 from undertow.ops.namespaces import linalg as linalg
 from undertow.ops.namespaces import sparse as sparse
@@ -172,60 +174,8 @@ newaxis = None
 
 _choose_allocator()
 
-#: the operations that are functions of the package; each is also the Tensor method of its name where PyTorch has one
-OPERATIONS = """
-_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _unique _unique2 abs absolute acos acosh
-adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-add addbmm addcdiv addcmul addmm addmv addr adjoint affine_grid alias_copy all allclose amax amin aminmax angle any
-arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_strided_copy
-as_strided_scatter as_tensor asarray asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d avg_pool1d avg_pool2d
-avg_pool3d baddbmm bartlett_window batch_norm bernoulli bilinear binary_cross_entropy binary_cross_entropy_with_logits
-bincount binomial bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
-block_diag bmm broadcast_tensors broadcast_to bucketize cartesian_prod cat cdist ceil celu chain_matmul channel_shuffle
-cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone column_stack combinations complex
-concat concatenate conj conj_physical constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d convolution copysign corrcoef cos cosh cosine_embedding_loss cosine_similarity count_nonzero cov cross
-cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det detach detach_copy diag diag_embed diagflat
-diagonal diagonal_copy diagonal_scatter diff digamma dist div divide dot dropout dsplit dstack einsum elu embedding
-embedding_bag empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand_copy expand_dims expit expm1 eye
-fill fix flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac frexp frobenius_norm from_numpy
-frombuffer full full_like gather gaussian_nll_loss gcd ge gelu geqrf ger glu gradient greater greater_equal grid_sample
-group_norm gt hamming_window hann_window hardshrink hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss histc
-histogram histogramdd hsplit hstack huber_loss hypot i0 igamma igammac imag index_add index_copy index_fill index_put
-index_reduce index_select inner instance_norm interpolate inverse is_conj is_neg isclose isfinite isin isinf isnan
-isneginf isposinf isreal istft kaiser_window kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu lerp less
-less_equal lgamma linear linspace lobpcg log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet
-logical_and logical_not logical_or logical_xor logit logsigmoid logspace logsumexp lp_pool1d lp_pool2d lp_pool3d lt lu
-lu_solve lu_unpack margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
-max_pool1d max_pool2d max_pool3d maximum mean median meshgrid min minimum mish mm mode moveaxis movedim mse_loss msort
-mul multilabel_soft_margin_loss multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow
-narrow_copy ne neg negative nextafter nll_loss nonzero nonzero_static norm normal normalize not_equal nuclear_norm
-one_hot ones ones_like orgqr ormqr outer pad pairwise_distance pca_lowrank pdist percentile permute permute_copy
-pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu prod put qr quantile
-rad2deg rand rand_like randint randint_like randn randn_like randperm ravel real reciprocal relu relu6 remainder renorm
-repeat_interleave reshape resolve_conj resolve_neg rms_norm roll rot90 round row_stack rsqrt rsub scalar_tensor scatter
-scatter_add scatter_reduce searchsorted segment_reduce select select_copy select_scatter selu sgn sigmoid sign signbit
-silu sin sinc sinh slice_copy slice_scatter slogdet smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink
-softsign sort sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
-sparse_csr_tensor split split_copy split_with_sizes split_with_sizes_copy spmm sqrt square squeeze squeeze_copy stack
-std std_mean stft sub subtract sum svd svd_lowrank swapaxes swapdims t t_copy take take_along_dim tan tanh tanhshrink
-tensor tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz triangular_solve tril
-tril_indices triplet_margin_loss triu triu_indices true_divide trunc unbind unbind_copy unflatten unfold unfold_copy
-unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy
-vander var var_mean vdot view_as_complex view_as_complex_copy view_as_real view_as_real_copy view_copy vsplit vstack
-where xlogy zeros zeros_like
-""".split()
-
-#: operations that are functions of the package in their in-place form, too
-IN_PLACE = """
-abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_ asinh_ atan_ atanh_ ceil_
-celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ detach_ dropout_ erf_ erfc_ exp2_ exp_
-expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_
-negative_ rad2deg_ reciprocal_ relu_ resize_as_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_
-threshold_ trunc_ xlogy_ zero_
-""".split()
-
-globals().update({name: _out_variants.public_function(name) for name in OPERATIONS})
-globals().update({name: _methods.in_place_function(name) for name in IN_PLACE})
+# the operations: a declaration says which are functions of the package, and which of these change their tensor, too
+globals().update({name: _out_argument.public_function(name) for name in _names_with("function")})
+globals().update({f"{name}_": _methods.in_place_function(f"{name}_") for name in _names_with("in_place_function")})
 globals().update(_foreach.table())
 bool, int, float = bool_, int32, float32  # the last lines of this file, because they hide Python's own

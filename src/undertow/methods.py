@@ -1,7 +1,7 @@
 """The one file that attaches operators and methods to Tensor (and calling and hooks to Node).
 
-A name in METHODS is the operation of that name with the tensor as its first argument; a name in IN_PLACE has an
-in-place form, with an underscore behind it.
+The declaration of an operation says whether it is a method, with the tensor as its first argument, and whether it has
+an in-place form, with an underscore behind its name.
 """
 
 from __future__ import annotations
@@ -11,53 +11,20 @@ from typing import Any
 from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
 from undertow.interop import answers, dlpack, pickling
-from undertow.ops import REGISTRY
 from undertow.ops.create import like, to_dtype_and_device
+from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
 from undertow.ops.inplace import forms, methods
+from undertow.ops.inplace import views as in_place
+from undertow.ops.pointwise.elementary import reciprocal
+from undertow.ops.pointwise.special.gamma import polygamma
+from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.random import tensors as random_ops
-from undertow.ops.shape import rearranging
+from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
-from undertow.ops.views import in_place
 from undertow.tensor import Tensor, display, layouts
 from undertow.tensor import facts as facts
-
-METHODS = """
-abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin aminmax angle any
-arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_strided_scatter asin
-asinh atan atan2 atanh baddbmm bernoulli bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
-bitwise_right_shift bitwise_xor bmm broadcast_to ceil cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max
-clamp_min clip clone conj conj_physical contiguous copysign corrcoef cos cosh count_nonzero cov cross cummax cummin
-cumprod cumsum deg2rad det diag diag_embed diagflat diagonal diagonal_scatter diff digamma dist div divide dot dsplit eq
-equal erf erfc erfinv exp exp2 expand expand_as expm1 fix flatten flip fliplr flipud float_power floor floor_divide fmax
-fmin fmod frac frexp gather gcd ge geqrf ger greater greater_equal gt hardshrink heaviside histc histogram hsplit hypot
-i0 igamma igammac index_add index_copy index_fill index_put index_reduce index_select inner inverse is_conj is_neg
-isclose isfinite isinf isnan isneginf isposinf isreal istft kron kthvalue lcm ldexp le lerp less less_equal lgamma log
-log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor
-logit logsumexp lt lu lu_solve masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean
-median min minimum mm mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian
-nanquantile nansum narrow narrow_copy ne neg negative new_empty new_empty_strided new_full new_ones new_tensor new_zeros
-nextafter nonzero nonzero_static norm not_equal orgqr ormqr outer permute pinverse positive pow prelu prod put qr
-quantile rad2deg ravel reciprocal relu remainder renorm repeat repeat_interleave reshape reshape_as resolve_conj
-resolve_neg roll rot90 round rsqrt scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit sin
-sinc sinh slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std stft sub subtract sum
-sum_to_size svd swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose triangular_solve
-tril triu true_divide trunc unbind unflatten unfold unique unique_consecutive unsafe_chunk unsafe_split
-unsafe_split_with_sizes unsqueeze var vdot view view_as vsplit where xlogy
-""".split()
-
-IN_PLACE = """
-abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 arctanh
-asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
-bitwise_xor ceil clamp clamp_max clamp_min clip conj_physical copysign cos cosh cumprod cumsum deg2rad div divide eq erf
-erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmod frac gcd ge greater greater_equal gt heaviside hypot
-i0 igamma igammac index_add index_copy index_fill index_put index_reduce lcm ldexp le lerp less less_equal lgamma log
-log10 log1p log2 logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul multiply
-mvlgamma nan_to_num ne neg nextafter not_equal pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter
-scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub subtract tan tanh tril triu true_divide trunc
-xlogy
-""".split()
 
 #: Python's operators: special method -> operation
 OPERATORS = {
@@ -130,7 +97,7 @@ def equality(name: str) -> Any:
 
 
 def right_division(self: Tensor, other: Any) -> Any:
-    return REGISTRY["reciprocal"].function(self) * other
+    return reciprocal(self) * other
 
 
 def part(name: str, setter: bool) -> property:
@@ -154,15 +121,15 @@ def attach(names: dict[str, Any]) -> None:
         setattr(Tensor, name, value)
 
 
-attach({name: REGISTRY[name].function for name in METHODS if name in REGISTRY})
-attach({name + "_": forms.in_place(name, REGISTRY[name].function) for name in IN_PLACE if name in REGISTRY})
+attach({name: REGISTRY[name].function for name in names_with("method")})
+attach({name + "_": forms.in_place(name, REGISTRY[name].function) for name in names_with("in_place")})
 attach({name: forms.division(name[:-1]) for name in ("div_", "divide_")})
 attach({name: forms.absolute(name[:-1]) for name in ("abs_", "absolute_")})
 attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
 attach(methods.METHODS)
 attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
-attach({"__delitem__": getitem.delitem, "__reversed__": rearranging.backwards, "__setitem__": getitem.setitem})
+attach({"__delitem__": getitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": getitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
@@ -171,8 +138,8 @@ attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 # whose tensor comes second
-attach({"polygamma": lambda self, n: REGISTRY["polygamma"].function(n, self),
-        "where": lambda self, condition, other: REGISTRY["where"].function(condition, self, other)})  # fmt: skip
+attach({"polygamma": lambda self, n: polygamma(n, self),
+        "where": lambda self, condition, other: where(condition, self, other)})  # fmt: skip
 attach(in_place.METHODS)
 attach(facts.METHODS)
 attach(to_dtype_and_device.METHODS)

@@ -452,9 +452,16 @@ def test_a_model_trains() -> None:
     assert loss.item() < 0.2
 
 
-def test_every_name_in_the_lists_is_an_operation() -> None:
-    from undertow.autograd.interceptors.autocast import FLOAT32, LOWER
-    from undertow.ops import REGISTRY
+def test_what_declarations_say_of_autocast_is_known() -> None:
+    from undertow.ops.declare import REGISTRY
 
-    assert sorted(name for name in LOWER | FLOAT32 if name not in REGISTRY) == []
-    assert not LOWER & FLOAT32
+    assert {op.autocast for op in REGISTRY.values()} == {None, "lower", "float32"}
+
+
+def test_pairs_of_half_precision_become_complex_numbers_of_single() -> None:
+    pairs = ut.tensor([[1.0, 2.0]], dtype=ut.float16, requires_grad=True)
+    with half_precision():
+        numbers = ut.view_as_complex(pairs)
+    assert numbers.dtype == ut.complex64
+    numbers.real.sum().backward()
+    assert pairs.grad.dtype == ut.float16 and pairs.grad.tolist() == [[1.0, 0.0]]

@@ -13,7 +13,7 @@ import pytest
 import undertow as ut
 from undertow import ops
 from undertow.backend import special
-from undertow.ops.linalg.factorizations import LinAlgError
+from undertow.ops.linalg.rule_parts import LinAlgError
 
 
 def ones(*shape: int, requires_grad: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Rows for ops/reduce/segments.py, histograms.py and older_forms.py."""
+"""Rows for ops/reduce/segments.py, histograms.py and what PyTorch keeps for older programs."""
 
 from __future__ import annotations
 

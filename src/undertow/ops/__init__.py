@@ -9,30 +9,34 @@ from undertow.graph.accumulate import install_recorded
 from undertow.graph.copy_slices import install_in_place
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import forms
+from undertow.ops.pointwise.arithmetic import add
 
-#: the families, in reading order, and their tables; a module joins by being named here
+#: the families and their tables; a module joins by being named here. A family may import those above it: pointwise
+#: operations know none, views know conjugation, reductions know what gathers and joins. What a rule computes with below
+#: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
     "pointwise": "arithmetic elementary powers complex where_clamp comparison float_parts activations gelu",
-    "pointwise.special": "error_functions gamma bessel_i normal_distribution zeta polynomials bessel_scipy",
-    "reduce": "sums_and_products extrema cumulative sorting statistics vector_norms gradient covariance histograms "
-    "segments",
-    "views": "dimensions slices splitting reshape as_strided copies",
-    "shape": "joining rearranging padding pixel_shuffle",
-    "index": "index_tensors getitem index_select masks gather_scatter scatter_reduce",
-    "linalg": "einsum matmul addmm products factorizations eigen matrix_norms least_squares triangular lu matrix_exp "
-    "tensor_equations ldl householder bounds ex_variants lobpcg low_rank",
-    "fourier": "transforms frequencies stft",
-    "network": "softmax layer_norm batch_norm losses cross_entropy embedding_losses attention conv_kernels conv im2col "
-    "pool_kernels pool interpolate grid_sample embedding_bag",
+    "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
+    "bessel_scipy",
+    "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
+    "inplace": "forms methods views",
+    "index": "index_tensors getitem index_select masks coordinates gather_scatter scatter_reduce",
+    "shape": "joining repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
+    "reduce": "sums_and_products all_any extrema cumulative sorting unique statistics vector_norms distances calculus "
+    "histograms segments",
     "random": "tensors",
+    "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
+    "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
+    "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses attention "
+    "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
+    "fourier": "transforms frequencies stft",
     "sparse": "coo layouts compressed products softmax",
 }
 
 for _family, _tables in FAMILIES.items():
     for _table in _tables.split():
         import_module(f"undertow.ops.{_family}.{_table}")
-import_module("undertow.ops.older_forms")
 
 # plain module attributes, because a module's __getattr__ costs a microsecond a call
 globals().update({name: op.function for name, op in REGISTRY.items()})
@@ -44,10 +48,10 @@ if TYPE_CHECKING:
 
 # they need the tables
 from undertow.ops.declare import out_argument, saved_attributes  # noqa: E402, F401
+from undertow.ops.inplace import views as _view_in_place  # noqa: E402
 from undertow.ops.views import as_strided as _strided  # noqa: E402
-from undertow.ops.views import in_place as _view_in_place  # noqa: E402
 
-install_recorded(clone=forms.copy_into_new, add=REGISTRY["add"].function)
+install_recorded(clone=forms.copy_into_new, add=add)
 install_in_place(
     layout_for=_view_in_place.layout_for,
     lay_out=_strided.lay_out,

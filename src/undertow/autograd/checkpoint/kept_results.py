@@ -52,7 +52,7 @@ class Between(Interceptor):
         return self.instead_of is not None and bool(self.instead_of.outer)
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
-        if function.op.kind == "view" or "generator" in function.op.params or self.is_early():
+        if function.op.kind == "view" or function.op.random or self.is_early():
             return self.compute(function, args)
         return self.decide(function, args)
 

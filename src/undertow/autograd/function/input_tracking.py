@@ -12,10 +12,9 @@ from undertow.autograd.forward.tangents import tangent_of
 from undertow.autograd.interceptors.stack import Above, Transforms, beneath, call_op, under
 from undertow.backend import dtypes
 from undertow.modes import Interceptor
+from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
 
-#: operations whose result does not change with small changes of the operands
-FLAT = {"sign", "floor", "ceil", "trunc", "fix", "round", "_div_rounded", "heaviside"}
 #: operations in place that leave nothing of what was there
 OVERWRITING = {"zero_", "fill_", "copy_", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_",
                "normal_", "random_", "uniform_"}  # fmt: skip
@@ -137,7 +136,8 @@ class Watch(Above):
     def check_out(self, name: str, tensors: list[Any]) -> None:
         super().check_out(name, tensors)
         reach = self.reach_of_all(tensors)
-        if reach and name not in FLAT and is_continuous(tensors[-1]):
+        op = REGISTRY.get(name)
+        if reach and not (op and op.piecewise_constant) and is_continuous(tensors[-1]):
             self.note(tensors[-1], reach)
 
 
@@ -162,7 +162,9 @@ def has_slope(op: Any, out: Any) -> bool:
 
 def is_flat(op: Any) -> bool:
     """Whether the result has no slope: integers, booleans, whole parts, signs, random numbers."""
-    return op.kind == "nondifferentiable" or op.name in FLAT or (op.kind != "composite" and "generator" in op.params)
+    if op.kind == "composite":
+        return False
+    return op.kind == "nondifferentiable" or op.piecewise_constant or op.random is not None
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """autocast: matrix products and convolutions in half precision, what is delicate in float32.
 
-Which operations is PyTorch's choice for the CPU. An interceptor casts their arguments; the casts are operations like
-any other, so gradients come back in the precision of the parameters.
+Which operations is PyTorch's choice for the CPU; their declarations say it, `autocast="lower"` or "float32", and
+functions of several operations are decorated (ops/arguments/autocast_float32.py). An interceptor casts their arguments;
+the casts are operations like any other, so gradients come back in the precision of the parameters.
 """
 
 from __future__ import annotations
@@ -18,20 +19,6 @@ from undertow.backend import dtypes, namespace_of
 from undertow.modes import _Switch, current, set_state
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor, version_of
-
-#: operations whose floating arguments are cast to the lower precision
-LOWER = frozenset(
-    """_convolve _convolve_transposed _einsum_pair _fused_attention _matmul_stacks _prelu_kernel addbmm addmm baddbmm
-    bmm dot linear mm mv""".split()
-)
-#: operations whose arguments are cast to float32; functions of several operations: ops/arguments/autocast_float32.py
-FLOAT32 = frozenset(
-    """_adaptive_avg_pool3d _adaptive_max_pool3d _avg_pool3d _bce_of_logits _bce_of_probabilities _cholesky_lower
-    _cross_entropy_of_classes _eig _eigh _fft_c2c _fft_c2r _fft_r2c _lu _max_pool3d _nll_of_classes _pinv _prod_all
-    _prod_dim _qr_reduced _solve_matrices _solve_triangular _svd huber_loss linalg_inv mse_loss polar reflection_pad1d
-    reflection_pad2d replication_pad1d replication_pad2d replication_pad3d smooth_l1_loss trace view_as_complex
-    """.split()
-)
 
 DEVICE_TYPES = ("cpu", "cuda", "sim")
 
@@ -124,10 +111,8 @@ class Casting(Above):
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         op = function.op
-        if self.context.enabled and op.name in LOWER:
-            args = self.cast_all(args, self.context.dtype)
-        elif self.context.enabled and op.name in FLOAT32:
-            args = self.cast_all(args, dtypes.float32)
+        if self.context.enabled and op.autocast is not None:
+            args = self.cast_all(args, self.context.dtype if op.autocast == "lower" else dtypes.float32)
         return under(self.below, call_op, op, args)
 
     def in_place(

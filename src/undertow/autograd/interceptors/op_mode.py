@@ -81,7 +81,7 @@ class Shown(Above):
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         op = function.op
-        kind = "random" if "generator" in op.params else op.kind
+        kind = "random" if op.random else op.kind
         return self.show(Operation(operation_name(op), kind, op.function), *given(op, args))
 
     def in_place(

@@ -107,7 +107,7 @@ class Transforms(Interceptor):
         return [*reversed(self.vmaps), *reversed(self.duals)]
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
-        if self.vmaps and "generator" in function.op.params:
+        if self.vmaps and function.op.random:
             return self.vmaps[-1].draw(function, args, {}, self)
         for level in self.vmaps[::-1]:
             if level.concerns(args):
@@ -126,7 +126,7 @@ class Transforms(Interceptor):
         for level in self.levels():
             if level.concerns((tensor, *args, *kwargs.values())):
                 return level.in_place(name, function, tensor, args, kwargs, self)
-        if self.vmaps and "generator" in getattr(function, "op", NOTHING).params:
+        if self.vmaps and getattr(function, "op", NOTHING).random:
             self.vmaps[-1].check_fill()
         return under(None, change, tensor, *args, **kwargs)
 
@@ -222,7 +222,7 @@ def _replace(transforms: Transforms | None) -> None:
 
 NONE = Transforms((), ())
 #: stands for the operation of a function that is none
-NOTHING = SimpleNamespace(params=())
+NOTHING = SimpleNamespace(random=None)
 
 
 def run_function(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -19,10 +19,6 @@ from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor
 
-#: operations that draw in the shape of their input; and the in-place ones among them
-LIKE = {"rand_like", "randn_like", "randint_like", "_bernoulli_like", "_cauchy", "_exponential", "_geometric",
-        "_log_normal", "_normal", "_random", "_uniform"}  # fmt: skip
-
 
 class VmapLevel:
     """number: how many vmaps it is nested in; size: how many examples; randomness: 'error', 'different' or 'same'."""
@@ -180,7 +176,7 @@ class VmapLevel:
 
     def without_examples(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The arguments of a function that takes nothing but a shape from a batch."""
-        shaped_like = op.name in LIKE or (op.name == "bernoulli" and args[1] is not None)
+        shaped_like = op.random == "like" or (op.name == "bernoulli" and args[1] is not None)
         if not shaped_like or not self.size or self.concerns((*args[1:], *kwargs.values())):
             raise VmapError(
                 "vmap: Vmap does not currently support same randomness with a batched tensor input: the same numbers "

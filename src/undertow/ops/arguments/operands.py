@@ -181,3 +181,7 @@ def promote_number(array: Any, number: Any, policy: str) -> Any:
 def float_array(array: Any) -> Any:
     """Integers as the default float dtype; anything else as it is."""
     return array if array.dtype.kind in "fc" else array.astype(dtypes.get_default_dtype())
+
+
+def as_tensors(name: str, **operands: Any) -> list[Any]:
+    return [as_operand(name, argument, value) for argument, value in operands.items()]

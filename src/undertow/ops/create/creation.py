@@ -14,7 +14,9 @@ from typing import Any
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.create.convert import convert
+from undertow.ops.declare import composite
+from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructor, share_memory
 
 # ---- arguments
@@ -161,15 +163,6 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return new_from(data, dtype, device, False)
 
 
-def convert(input: Tensor, dtype: Any, xp: Any) -> Tensor:
-    """The tensor in another dtype (None: its own) on another device, recorded; itself if nothing changes."""
-    if xp is not input._xp:
-        return REGISTRY["_to_device"].function(input, dtype or input._array.dtype, input._xp, xp)
-    if dtype is None or dtype is input._array.dtype:
-        return input
-    return REGISTRY["to_dtype"].function(input, dtype)
-
-
 def share(array: Any) -> Tensor:
     """A tensor on the array's own memory; a read-only array stays read-only."""
     if not array.flags.writeable:
@@ -231,7 +224,7 @@ def check_alias(obj: Any, dtype: Any) -> None:
 def asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
     result = as_tensor(obj, dtype, device)
     if copy and result is obj:
-        result = REGISTRY["clone"].function(obj)
+        result = clone(obj)
     if requires_grad is None or requires_grad == (current_edge(result) is not None):
         return result
     alias = leaf(result._array, result._xp, requires_grad)
@@ -258,7 +251,7 @@ def scalar_tensor(
 # ---- from nothing
 
 
-@composite
+@composite(out=True)
 def empty(
     *shape: Any,
     size: Any = None,
@@ -274,7 +267,7 @@ def empty(
     return leaf(xp.empty(as_shape("empty", shape, size), float_dtype(dtype, "empty")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def zeros(
     *shape: Any,
     size: Any = None,
@@ -294,7 +287,7 @@ def zeros(
     return leaf(xp.zeros(as_shape("zeros", shape, size), float_dtype(dtype, "zeros")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def ones(
     *shape: Any,
     size: Any = None,
@@ -309,7 +302,7 @@ def ones(
     return leaf(xp.ones(as_shape("ones", shape, size), float_dtype(dtype, "ones")), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def full(
     size: Any,
     fill_value: Any,
@@ -362,7 +355,7 @@ def empty_strided(
     return leaf(xp.lib.stride_tricks.as_strided(xp.empty(needed, dtype), shape, in_bytes), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def eye(
     n: int,
     m: int | None = None,

@@ -17,9 +17,11 @@ from undertow.ops.create.creation import (
     ones,
     zeros,
 )
-from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable
+from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.views.clone import contiguous
 from undertow.tensor import Size, Tensor, share_memory
 from undertow.tensor.facts import as_memory_format, made_in_order
 from undertow.tensor.tensor import requires_grad
@@ -79,7 +81,7 @@ def made_like(
     format = as_memory_format(memory_format)
     made: Tensor = make(dtype, format.order)
     if format.dims is not None:
-        made = REGISTRY["contiguous"].function(made, format)
+        made = contiguous(made, format)
     return leaf(made._array, made._xp, True) if requires_grad else made
 
 
@@ -113,7 +115,7 @@ adapter("full_like")(full_like)
 # ---- another shape
 
 
-@composite
+@composite(variants="method")
 def new_tensor(
     input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
@@ -139,35 +141,35 @@ def in_each_example(input: Tensor, made: Tensor) -> Tensor:
     """A new tensor; under vmap one for each example, if `input` is a batch, so that it can be changed in place."""
     if not isinstance(getattr(input, "_dim", None), int) or requires_grad(made):
         return made
-    nothing = REGISTRY["sum"].function(zeros_like(input))
-    return REGISTRY["add"].function(made, recorded.astype(nothing, made._array.dtype))
+    nothing = recorded.sum(zeros_like(input))
+    return add(made, recorded.astype(nothing, made._array.dtype))
 
 
-@composite
+@composite(variants="method")
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`empty` with the dtype and device of `input`."""
     return in_each_example(input, empty(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`zeros` with the dtype and device of `input`."""
     return in_each_example(input, zeros(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`ones` with the dtype and device of `input`."""
     return in_each_example(input, ones(*shape, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`."""
     return in_each_example(input, full(size, fill_value, **options_of(input, options)))
 
 
-@composite
+@composite(variants="method")
 def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
     """`empty_strided` with the dtype and device of `input`."""
     return empty_strided(size, stride, **options_of(input, options))

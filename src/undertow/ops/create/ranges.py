@@ -11,7 +11,7 @@ from undertow.ops.declare import composite
 from undertow.tensor import Tensor
 
 
-@composite
+@composite(out=True)
 def arange(
     start: Any = None,
     end: Any = None,
@@ -69,7 +69,7 @@ def range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
     return (start + step * xp.arange(count, dtype=dtypes.float64)).astype(dtype, copy=False)
 
 
-@composite
+@composite(out=True)
 def linspace(
     start: Any,
     end: Any,
@@ -91,7 +91,7 @@ def linspace(
     return leaf(values.astype(dtype, copy=False), xp, requires_grad)
 
 
-@composite
+@composite(out=True)
 def logspace(
     start: Any,
     end: Any,

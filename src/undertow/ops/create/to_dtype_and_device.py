@@ -6,29 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
-from undertow.ops.create.creation import convert
+from undertow.ops.create.convert import convert
 from undertow.ops.create.typed_tensors import TensorType
-from undertow.ops.declare import REGISTRY, primitive
-from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.views.clone import clone, contiguous
+from undertow.ops.views.splitting import unbind
 from undertow.tensor import Tensor
 from undertow.tensor.facts import is_laid_out, type_name
-
-
-def moved(xp: Any, input: Any, dtype: Any, source: Any, target: Any) -> Any:
-    copy = target.take_over(input)
-    return copy if copy.dtype == dtype else copy.astype(dtype)
-
-
-_to_device = primitive(
-    "_to_device",
-    forward=moved,
-    vjp={"input": lambda xp, g, source, target: xp._to_device(g, g.dtype, target, source)},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    node="ToCopyBackward0",
-    moves_to="target",
-    check_output=True,
-)
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -47,7 +30,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     xp = self._xp if device is None else namespace_of(device)
     result = convert(self, None if dtype is None else dtypes.as_dtype(dtype, "to"), xp)
     if result is self and copy:
-        result = REGISTRY["clone"].function(self)
+        result = clone(self)
     return in_order(result, format)
 
 
@@ -82,7 +65,7 @@ def in_order(tensor: Tensor, format: Any) -> Tensor:
     """The tensor in the memory format asked for."""
     if is_laid_out(tensor._array, format):
         return tensor
-    return REGISTRY["contiguous"].function(tensor, format)
+    return contiguous(tensor, format)
 
 
 def caster(name: str, dtype: Any) -> Callable[..., Tensor]:
@@ -150,7 +133,7 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     """`iter(tensor)`: over its slices along the first dimension."""
     if self._array.ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(REGISTRY["unbind"].function(self, 0))
+    return iter(unbind(self, 0))
 
 
 #: attribute -> function; `methods.py` puts them on Tensor

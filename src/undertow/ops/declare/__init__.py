@@ -24,6 +24,7 @@ out once. formula.py reads the declaration's functions for everybody else.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,7 +34,8 @@ from undertow.ops.declare.list_of_tensors import build_variadic
 from undertow.ops.declare.op import REGISTRY as REGISTRY
 from undertow.ops.declare.op import Joint as Joint
 from undertow.ops.declare.op import Op as Op
-from undertow.ops.declare.op import Vjp
+from undertow.ops.declare.op import Vjp, read_variants
+from undertow.ops.declare.op import names_with as names_with
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import Rule
 
@@ -56,9 +58,21 @@ def primitive(
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
-    widens              whether bfloat16 is computed in float32 (arguments/bfloat16.py); False: the forward knows of it
+    bfloat16            "in_float32": its numbers are widened before, and the result is rounded (arguments/bfloat16.py);
+                        "as_is": the forward knows of them. Views always do
     exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
     ufunc               the ufunc that forward is, if its formula does not say so: it writes in-place results itself
+
+    variants            where programs find it, in words: "function" of the package (taken for granted where the name
+                        has no underscore in front and no namespace), "method" of Tensor, "in_place" (`Tensor.sin_`),
+                        "in_place_function" (`undertow.sin_`), "foreach" (`undertow._foreach_sin`)
+    out                 whether the function takes `out=`; unless said, all do but views and composites
+    autocast            "lower": under autocast it is given the lower precision; "float32": float32
+    random              it draws random numbers: "new" ones, of a shape that is given; "like" its input, of whose
+                        values they do not depend; "given" the values of its inputs
+    piecewise_constant  its derivative is zero wherever there is one
+    same_in_numpy       NumPy has a function of this name with the same leading arguments, so rules may use the
+                        operation in its place (elementwise ones may always); other shared names need an `adapter`
     """
     return register(Op(name, forward, vjp, jvp=jvp, batch=batch, **options))
 
@@ -80,11 +94,14 @@ def nondifferentiable(name: str, forward: Callable[..., Any], inputs: tuple[str,
     return register(Op(name, forward, dict.fromkeys(inputs), kind="nondifferentiable", **options))
 
 
-def composite(function: Callable[..., Any]) -> Any:
-    """Register a function made of other operations: their rules are its rules."""
-    op = Op.__new__(Op)
-    op.name, op.kind, op.forward, op.function = function.__name__, "composite", function, function
-    op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
+def composite(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Register a function made of other operations: their rules are its rules.
+
+    `@composite`, or `@composite(variants="function method", out=True)` with the options that are not about rules.
+    """
+    if function is None:
+        return functools.partial(composite, **options)
+    op = Op.of_composite(function, **options)
     function.op = op  # type: ignore[attr-defined]
     REGISTRY[op.name] = op
     return function
@@ -98,21 +115,16 @@ def register(op: Op) -> Any:
     if not hasattr(cpu, op.name):
         ArrayNamespace.define(op.name, op.forward)
         setattr(recorded, op.name, op.function)
-    elif op.batch is Rule.ELEMENTWISE or op.name in SAME_IN_NUMPY:
+    elif op.batch is Rule.ELEMENTWISE or op.same_in_numpy:
         setattr(recorded, op.name, op.function)
     op.function.op = op
     return op.function
 
 
-#: operations beyond the elementwise ones that NumPy calls by the same name with the same leading arguments;
-#: the other shared names need an adapter (see `adapter`) before a rule can use them
-SAME_IN_NUMPY = {"where", "matmul", "cumsum", "cumprod", "broadcast_to", "squeeze", "reshape", "flip", "roll", "tril",
-                 "triu", "diagonal", "swapaxes", "moveaxis", "outer", "dot", "trace"}  # fmt: skip
-
-
-def alias(name: str, function: Any) -> None:
+def alias(name: str, function: Any, variants: str | None = None, out: bool | None = None) -> None:
     """Give an operation a second name; rules may use it too where NumPy has the same one."""
-    REGISTRY[name] = function.op
+    op = REGISTRY[name] = function.op
+    op.variants[name] = read_variants(name, op.kind, variants, out)
     if hasattr(cpu, name):
         setattr(recorded, name, function)
 

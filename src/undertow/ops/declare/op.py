@@ -24,6 +24,7 @@ class Op:
     kind      "primitive", "variadic", "view", "nondifferentiable" or "composite"
     inputs    names of the tensor arguments; `edges` those among them that can have a gradient
     params    names of the other arguments
+    variants  name -> where programs find it (variants.py): its own name and the aliases
     """
 
     def __init__(
@@ -45,9 +46,15 @@ class Op:
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
         moves_to: str | None = None,
-        widens: bool = True,
+        bfloat16: str = "in_float32",
         exact: tuple[str, ...] = (),
         ufunc: str | None = None,
+        variants: str | None = None,
+        out: bool | None = None,
+        autocast: str | None = None,
+        random: str | None = None,
+        piecewise_constant: bool = False,
+        same_in_numpy: bool = False,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -66,8 +73,13 @@ class Op:
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
         self.moves_to = moves_to
-        self.widens = widens and kind != "view"
+        self.widens = bfloat16 == "in_float32" and kind != "view"
         self.exact = exact
+        self.variants = {name: read_variants(name, kind, variants, out)}
+        self.autocast = autocast
+        self.random = random
+        self.piecewise_constant = piecewise_constant
+        self.same_in_numpy = same_in_numpy
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
@@ -81,6 +93,18 @@ class Op:
         self.function: Any = None
         self.form: Any = None
         self.node_class: type[Node] | None = None
+
+    @classmethod
+    def of_composite(
+        cls, function: Any, *, variants: str | None = None, out: bool | None = None, random: str | None = None
+    ) -> Op:
+        """What is known of a function made of other operations."""
+        op = cls.__new__(cls)
+        op.name, op.kind, op.forward, op.function = function.__name__, "composite", function, function
+        op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
+        op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
+        op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
+        return op
 
     def signature(self) -> inspect.Signature:
         """How the function is called."""
@@ -125,6 +149,30 @@ class Joint:
     def __init__(self, inputs: tuple[str, ...], rule: Callable[..., Any]) -> None:
         self.inputs = inputs
         self.rule = rule
+
+
+#: where a program finds `sin`: undertow.sin, Tensor.sin, Tensor.sin_, undertow.sin_, undertow._foreach_sin
+VARIANTS = frozenset(["function", "method", "in_place", "in_place_function", "foreach"])
+#: an operation of such a name is found in that namespace alone, unless it says otherwise
+NAMESPACES = ("fft_", "linalg_", "sparse_", "special_")
+
+
+def read_variants(name: str, kind: str, variants: str | None, out: bool | None) -> frozenset[str]:
+    """A declaration's `variants=` and `out=` as a set, "out" being one of them; or what is usual for such a name."""
+    if variants is None:
+        variants = "" if name.startswith(("_", *NAMESPACES)) else "function"
+    words = set(variants.split())
+    if not words <= VARIANTS:
+        raise TypeError(f"{name}: variants are words among {sorted(VARIANTS)}, not {sorted(words - VARIANTS)}")
+    if out is None:
+        in_namespace = name.startswith(NAMESPACES) and not name.startswith("sparse_")
+        out = kind in ("primitive", "nondifferentiable") or in_namespace
+    return frozenset(words | {"out"} if out else words)
+
+
+def names_with(variant: str) -> list[str]:
+    """The names, of operations and their aliases, that have a variant."""
+    return [name for name, op in REGISTRY.items() if variant in op.variants[name]]
 
 
 def camel_case(name: str) -> str:

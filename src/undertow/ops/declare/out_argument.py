@@ -118,8 +118,10 @@ def function_with_out(op: Op) -> Any:
 
 
 def namespace_function(name: str) -> Callable[..., Any]:
-    """The operation as a function of a namespace (linalg, fft, special), all of which take `out`."""
+    """The operation as a function of linalg, fft or special: with an argument `out`, if PyTorch's has one."""
     op = REGISTRY[name]
+    if "out" not in op.variants[name]:
+        return op.function
     return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
 
 
@@ -132,28 +134,11 @@ def public_function(name: str) -> Callable[..., Any]:
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
         return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
-    if name not in COMPOSITES:
+    if "out" not in op.variants[name]:
         return op.function
     found = with_out(op.function)
     found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
     return found
-
-
-#: functions made of several operations that take `out`
-COMPOSITES = set(
-    """
-    alias_copy all amax amin aminmax any arange as_strided_copy bucketize cat cholesky cholesky_inverse
-    cholesky_solve clamp clip column_stack concat concatenate conj_physical cross cummax cummin detach_copy diag
-    diff div divide dstack empty expand_copy eye float_power frexp frobenius_norm full geqrf ger histogram
-    hstack inner inverse kron kthvalue linspace logspace logsumexp lu lu_solve lu_unpack matmul matrix_power max
-    mean median min mode msort nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal nuclear_norm
-    ones orgqr ormqr outer permute_copy polygamma prod qr quantile rand randint randn randperm renorm row_stack
-    scatter scatter_add searchsorted select_copy slice_copy slogdet sort split_copy split_with_sizes_copy square
-    squeeze_copy stack std sum svd t_copy take_along_dim tensordot threshold topk transpose_copy
-    triangular_solve unbind_copy unfold_copy unsqueeze_copy var view_as_complex_copy view_as_real_copy view_copy
-    vstack where zeros
-    """.split()
-)
 
 
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:

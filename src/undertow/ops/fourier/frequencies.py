@@ -10,7 +10,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import as_int, as_number, check_shape, leaf
 from undertow.ops.declare import composite
 from undertow.ops.fourier.transforms import as_tuple, one_dim
-from undertow.ops.shape.rearranging import roll
+from undertow.ops.shape.flip_roll import roll
 from undertow.tensor import Tensor
 
 
@@ -57,7 +57,7 @@ def shifts(input: Any, dim: Any, sign: int) -> Tensor:
     return roll(input, tuple([(input.shape[d] + (sign < 0)) // 2 for d in dims]), tuple(dims))
 
 
-@composite
+@composite(out=False)
 @numpy_spelling
 def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
     """The elements of a spectrum by frequency, from the most negative to the most positive.
@@ -69,7 +69,7 @@ def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
     return shifts(as_operand("fftshift", "input", input), dim, 1)
 
 
-@composite
+@composite(out=False)
 @numpy_spelling
 def fft_ifftshift(input: Any, dim: Any = None) -> Tensor:
     """The inverse of `fftshift`."""

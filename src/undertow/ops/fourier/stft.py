@@ -10,13 +10,15 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.declare import composite
+from undertow.ops.fourier.transforms import fft_fft, fft_ifft, fft_irfft, fft_rfft
+from undertow.ops.network.im2col import col2im_kernel
+from undertow.ops.pointwise.complex import view_as_real
+from undertow.ops.shape.padding import pad
+from undertow.ops.views.dimensions import expand, squeeze, transpose, unsqueeze
+from undertow.ops.views.reshape import reshape
+from undertow.ops.views.slices import slice_, unfold
 from undertow.tensor import LEAF, Tensor
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
-
 
 # ---- windows
 
@@ -113,10 +115,10 @@ def full_window(name: str, n_fft: int, win_length: int | None, window: Any, like
             f"{list(window.shape)}"
         )
     left = (n_fft - length) // 2
-    return operation("pad")(window, (left, n_fft - length - left))
+    return pad(window, (left, n_fft - length - left))
 
 
-@composite
+@composite(variants="function method")
 @in_float32
 def stft(
     input: Any,
@@ -143,25 +145,25 @@ def stft(
     if return_complex is None and input.dtype.kind != "c" and (window is None or window.dtype.kind != "c"):
         raise RuntimeError("stft requires the return_complex parameter be given for real inputs")
     one_sided = input.dtype.kind != "c" if onesided is None else onesided
-    signal = operation("reshape")(input, (1, 1, -1)) if input.ndim == 1 else operation("unsqueeze")(input, 1)
+    signal = reshape(input, (1, 1, -1)) if input.ndim == 1 else unsqueeze(input, 1)
     if center:
-        signal = operation("pad")(signal, (n_fft // 2, n_fft // 2), pad_mode)
+        signal = pad(signal, (n_fft // 2, n_fft // 2), pad_mode)
     if not 0 < n_fft <= signal.shape[-1]:
         raise RuntimeError(f"stft: expected 0 < n_fft <= {signal.shape[-1]}, but got n_fft={n_fft}")
-    frames = operation("unfold")(operation("squeeze")(signal, 1), -1, n_fft, hop)
+    frames = unfold(squeeze(signal, 1), -1, n_fft, hop)
     frames = frames * full_window("stft", n_fft, win_length, window, input)
-    transform = operation("fft_rfft" if one_sided else "fft_fft")
-    out = operation("transpose")(transform(frames, norm="ortho" if normalized else None), 1, 2)
-    out = out if input.ndim == 2 else operation("squeeze")(out, 0)
-    return operation("view_as_real")(out) if return_complex is False else out
+    transform = fft_rfft if one_sided else fft_fft
+    out = transpose(transform(frames, norm="ortho" if normalized else None), 1, 2)
+    out = out if input.ndim == 2 else squeeze(out, 0)
+    return view_as_real(out) if return_complex is False else out
 
 
 def overlapped(frames: Any, hop: int) -> Any:
     """(batch, n_fft, stretches), laid out in time and added up."""
     n_fft, count = frames.shape[1:]
     length = n_fft + hop * (count - 1)
-    image = operation("_col2im")(frames, (1, length), (1, n_fft), (1, 1), (0, 0), (1, hop))
-    return operation("reshape")(image, (frames.shape[0], length))
+    image = col2im_kernel(frames, (1, length), (1, n_fft), (1, 1), (0, 0), (1, hop))
+    return reshape(image, (frames.shape[0], length))
 
 
 def check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
@@ -173,7 +175,7 @@ def check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
         )
 
 
-@composite
+@composite(variants="function method")
 @example_by_example
 def istft(
     input: Any,
@@ -201,26 +203,26 @@ def istft(
     hop = n_fft // 4 if hop_length is None else hop_length
     one_sided = input.shape[-2] != n_fft if onesided is None else onesided
     check_rows(input, n_fft, one_sided)
-    spectrum = input if input.ndim == 3 else operation("unsqueeze")(input, 0)
+    spectrum = input if input.ndim == 3 else unsqueeze(input, 0)
     weights = full_window("istft", n_fft, win_length, window, input)
     norm = "ortho" if normalized else None
-    frames = operation("transpose")(spectrum, 1, 2)
+    frames = transpose(spectrum, 1, 2)
     if not return_complex:  # of both sides, only one is looked at
-        half = operation("slice")(frames, 2, 0, n_fft // 2 + 1)
-        frames = operation("fft_irfft")(half, n_fft, norm=norm)
+        half = slice_(frames, 2, 0, n_fft // 2 + 1)
+        frames = fft_irfft(half, n_fft, norm=norm)
     elif one_sided:
         raise RuntimeError("cannot have onesided=True if return_complex is True: a complex signal has two sides")
     else:
-        frames = operation("fft_ifft")(frames, norm=norm)
-    total = overlapped(operation("transpose")(frames * weights, 1, 2), hop)
-    squares = operation("unsqueeze")(operation("expand")(weights * weights, (frames.shape[1], n_fft)), 0)
-    envelope = overlapped(operation("transpose")(squares, 1, 2), hop)
+        frames = fft_ifft(frames, norm=norm)
+    total = overlapped(transpose(frames * weights, 1, 2), hop)
+    squares = unsqueeze(expand(weights * weights, (frames.shape[1], n_fft)), 0)
+    envelope = overlapped(transpose(squares, 1, 2), hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total.shape[-1] - start
-    total, envelope = [operation("slice")(t, 1, start, end) for t in (total, envelope)]
+    total, envelope = [slice_(t, 1, start, end) for t in (total, envelope)]
     if not (cpu.abs(envelope._array) > 1e-11).all():
         raise RuntimeError("istft: window overlap add min: 1. The window is zero where no other stretch helps out.")
     out = total / envelope
     if length is not None and out.shape[-1] < length:
-        out = operation("pad")(out, (0, length - out.shape[-1]))
-    return out if input.ndim == 3 else operation("squeeze")(out, 0)
+        out = pad(out, (0, length - out.shape[-1]))
+    return out if input.ndim == 3 else squeeze(out, 0)

@@ -23,8 +23,8 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.pointwise.complex import conj, conj_physical
 from undertow.ops.shape.padding import constant_pad_nd
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import at
-from undertow.ops.views.reshape import to_dtype
 from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
 
@@ -80,6 +80,7 @@ fft_c2c = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftC2CBackward0",
+    autocast="float32",
 )
 
 
@@ -97,6 +98,7 @@ fft_r2c = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftR2CBackward0",
+    autocast="float32",
 )
 
 
@@ -112,6 +114,7 @@ fft_c2r = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftC2RBackward0",
+    autocast="float32",
 )
 
 

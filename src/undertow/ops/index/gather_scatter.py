@@ -8,43 +8,21 @@ from undertow.backend import dtypes, kernels
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import NUMBERS, as_operand, type_name
 from undertow.ops.arguments.sizes import broadcast_shapes
-from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
-from undertow.ops.index.getitem import getitem
-from undertow.ops.index.index_select import INTEGERS, cast_number
+from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.positions import (
     add_flat,
-    check_range,
     check_wrapping_range,
     from_front,
     last_at,
-    positions_along,
+    positions_of,
 )
+from undertow.ops.index.scatter_reduce import fitted, scatter_reduce
 from undertow.ops.views.dimensions import broadcast_to
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
-
-
-def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str = "self") -> Any:
-    """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
-    if index.dtype not in INTEGERS:
-        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")
-    dim = wrap_dim(dim, input.ndim)
-    if not index.size:
-        return xp.empty(index.shape, dtypes.int64)
-    if max(index.ndim, 1) != max(input.ndim, 1):
-        raise RuntimeError(f"Index tensor must have the same number of dimensions as {other} tensor")
-    sizes = input.shape or (1,)
-    for d, n in enumerate(index.shape):
-        if d != dim and n > sizes[d]:
-            raise RuntimeError(
-                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
-                f"{list(input.shape)} apart from dimension {dim}"
-            )
-    check_range(index, sizes[dim], dim)
-    return positions_along(xp, sizes, dim, index.astype(dtypes.int64, copy=False))
-
 
 # ---- gather
 
@@ -74,6 +52,7 @@ gather = primitive(
     vjp={"input": gather_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1),
+    variants="function method",
 )
 
 gather_backward = primitive(
@@ -82,10 +61,11 @@ gather_backward = primitive(
     vjp={"grad": lambda xp, g, dim, index: xp.gather(g, dim, index), "index": None},
     jvp=LINEAR,
     batch=along(dim=2, sizes=1),
+    variants="",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
@@ -122,35 +102,6 @@ def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 # ---- scatter
-
-
-def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
-    """Refuse a src of another dtype, or one that has not an element for every index."""
-    if src.dtype != input.dtype:
-        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
-    if 0 in index.shape:
-        return
-    if max(index.ndim, 1) != max(src.ndim, 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    if any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
-        raise RuntimeError(
-            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
-            f"{dim} and to be no larger size than src {list(src.shape)}"
-        )
-
-
-def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
-    """The part of src that the index has room for, as a view."""
-    input, index = as_operand(op, "input", input), as_operand(op, "index", index)
-    src = as_operand(op, "src", src)
-    if not src.ndim and index.ndim == 1:
-        src = reshape(src, (1,))
-    check_src(op, input, dim, index, src)
-    if tuple(src.shape) == tuple(index.shape):
-        return src
-    if 0 in index.shape:
-        return reshape(getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape)
-    return getitem(src, tuple([slice(0, n) for n in index.shape])) if index.ndim else reshape(src, ())
 
 
 def scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
@@ -227,7 +178,7 @@ _scatter_add = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     """The tensor with `src` (a tensor, or a number) at the places that `index` names along `dim`.
 
@@ -253,10 +204,10 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
         src = Tensor(input._xp.full(index.shape, cast_number("scatter", src, input.dtype)), input._xp)
     if reduce == "add":
         return _scatter_add(input, dim, index, src)
-    return REGISTRY["scatter_reduce"].function(input, dim, index, src, "prod")
+    return scatter_reduce(input, dim, index, src, "prod")
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):

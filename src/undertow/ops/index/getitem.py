@@ -28,7 +28,7 @@ INVALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte 
 WRONG_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
 
 
-@composite
+@composite(variants="")
 @shortcut(select, slice_, unsqueeze, alias)
 def getitem(input: Any, index: Any) -> Any:
     """`input[index]`.
@@ -245,7 +245,7 @@ def dimensions_taken(item: Any) -> int:
 # ---- writing
 
 
-@composite
+@composite(variants="")
 def index(input: Any, indices: Sequence[Any]) -> Any:
     """What `indices` (tensors, or None for a whole dimension) select."""
     tensors, places = family_arguments(indices)
@@ -254,7 +254,7 @@ def index(input: Any, indices: Sequence[Any]) -> Any:
     return index_op(len(tensors))(input, *tensors, places)
 
 
-@composite
+@composite(variants="function method in_place in_place_function")
 def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
     """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from undertow.backend import ArrayNamespace, dtypes
 from undertow.graph.saved import SavedTensor
-from undertow.ops.declare import REGISTRY, Op, adapter, nondifferentiable
+from undertow.ops.declare import Op, adapter
 from undertow.ops.declare.apply import build as build_op
 from undertow.ops.declare.formula import taking
 from undertow.ops.declare.rules import LINEAR
@@ -31,6 +31,7 @@ from undertow.ops.index.positions import (
     set_at,
     take_at,
 )
+from undertow.ops.views.dimensions import movedim
 
 Places = tuple[int | None, ...]
 Arrays = Sequence[Any]
@@ -218,13 +219,6 @@ def write_op(n: int) -> Any:
     )
 
 
-zeros_for = nondifferentiable(
-    "_zeros_for",
-    forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
-    inputs=("input",),
-    batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
-)
-
 for _kernel in (index_at, index_into_zeros, index_written, index_write):
     ArrayNamespace.define(_kernel.__name__, _kernel)
 
@@ -265,7 +259,7 @@ def batch_into_zeros(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[A
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
     size = input.shape[in_dims[0]]
-    moved = REGISTRY["movedim"].function(input, in_dims[0], batch_place(indices, places))
+    moved = movedim(input, in_dims[0], batch_place(indices, places))
     return call(moved, *indices, (None, *places), (size, *sizes)), 0
 
 

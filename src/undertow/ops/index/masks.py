@@ -1,20 +1,17 @@
-"""Elements chosen by a mask, and where the true ones are."""
+"""Elements chosen by a mask."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend import dtypes
 from undertow.compiled import twin
-from undertow.ops.arguments.operands import NUMBERS, as_operand
+from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.arguments.sizes import broadcast_shapes
-from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import composite, nondifferentiable, primitive
+from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_select import cast_number, check_real
-from undertow.tensor import Tensor
 
 
 def check_mask(op: str, mask: Any) -> None:
@@ -72,7 +69,7 @@ _masked_fill_tensor = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """The tensor with a number or a 0-d tensor wherever the mask is true.
 
@@ -105,6 +102,7 @@ masked_select = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="function method",
 )
 
 
@@ -145,6 +143,7 @@ masked_scatter = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="function method in_place",
 )
 
 masked_scatter_backward = primitive(
@@ -156,92 +155,5 @@ masked_scatter_backward = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    variants="",
 )
-
-
-# ---- where the true elements are
-
-_nonzero = nondifferentiable(
-    "_nonzero",
-    forward=lambda xp, input: xp.argwhere(input).astype(dtypes.int64, copy=False),
-    inputs=("input",),
-)
-
-
-@composite
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not zero: one row each, or one vector for each dimension.
-
-    >>> import undertow as ut
-    >>> ut.nonzero(ut.tensor([0.0, 3.0, 5.0]))
-    tensor([[1],
-            [2]])
-    """
-    if not as_tuple:
-        return _nonzero(input)
-    input = input if input.ndim else input.reshape(1)
-    return tuple([Tensor(i, input._xp) for i in _nonzero(input)._array.T])
-
-
-@composite
-def argwhere(input: Any) -> Any:
-    """The indices of the elements that are not zero, one row each."""
-    return _nonzero(input)
-
-
-# ---- indices without a tensor
-
-
-def triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tensor:
-    for name, n in (("row", row), ("col", col)):
-        if n < 0:
-            raise RuntimeError(f"{name} must be non-negative, got{n}")
-    xp, found = namespace_of(device), cpu.argwhere(chosen(cpu.ones((row, col), bool))).T
-    return Tensor(xp.asarray(cpu.ascontiguousarray(found).astype(dtype or dtypes.int64)), xp)
-
-
-@composite
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The indices (rows, then columns) of the lower triangle of a matrix.
-
-    >>> import undertow as ut
-    >>> ut.tril_indices(2, 3)
-    tensor([[0, 1, 1],
-            [0, 0, 1]])
-    """
-    return triangle(row, col, dtype, device, lambda ones: cpu.tril(ones, offset))
-
-
-@composite
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The indices (rows, then columns) of the upper triangle of a matrix."""
-    return triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
-
-
-@composite
-@example_by_example
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Flat positions as one index tensor for each dimension of `shape`.
-
-    >>> import undertow as ut
-    >>> ut.unravel_index(ut.tensor([1, 5]), (2, 3))
-    (tensor([0, 1]), tensor([1, 2]))
-    """
-    indices = as_operand("unravel_index", "indices", indices)
-    xp, array = indices._xp, indices._array
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"expected 'indices' to be integer dtype, but got {array.dtype}")
-    return tuple([Tensor(xp.asarray(i), xp) for i in xp.unravel_index(array, sizes_of(shape))])
-
-
-def sizes_of(shape: Any) -> tuple[int, ...]:
-    """The sizes that unravel_index was given."""
-    if isinstance(shape, Tensor) or not isinstance(shape, int | Sequence):
-        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
-    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    for n in sizes:
-        if not isinstance(n, int):
-            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
-    if any(n < 0 for n in sizes):
-        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    return sizes

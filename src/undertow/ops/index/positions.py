@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
+from undertow.ops.arguments.dims import wrap_dim
 
 ALL = slice(None)
 
@@ -18,6 +19,9 @@ UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.int32: dtypes.uint32}
 
 #: rows at least this long are added whole instead of element by element
 LONG_ROW = 64
+
+#: dtypes of indices
+INTEGERS = (dtypes.int32, dtypes.int64)
 
 
 def row_strides(shape: tuple[int, ...]) -> list[int]:
@@ -268,3 +272,23 @@ def last_at(xp: Any, size: int, positions: Any) -> Any:
     writer = xp.empty(size, dtypes.int64)
     writer[flat] = order
     return (writer[flat] == order).reshape(positions.shape)
+
+
+def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str = "self") -> Any:
+    """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
+    if index.dtype not in INTEGERS:
+        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")
+    dim = wrap_dim(dim, input.ndim)
+    if not index.size:
+        return xp.empty(index.shape, dtypes.int64)
+    if max(index.ndim, 1) != max(input.ndim, 1):
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {other} tensor")
+    sizes = input.shape or (1,)
+    for d, n in enumerate(index.shape):
+        if d != dim and n > sizes[d]:
+            raise RuntimeError(
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
+                f"{list(input.shape)} apart from dimension {dim}"
+            )
+    check_range(index, sizes[dim], dim)
+    return positions_along(xp, sizes, dim, index.astype(dtypes.int64, copy=False))

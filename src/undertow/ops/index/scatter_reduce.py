@@ -9,12 +9,17 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
-from undertow.ops.index.gather_scatter import fitted, positions_of
+from undertow.ops.index.getitem import getitem
 from undertow.ops.index.index_select import check_source, check_vector
-from undertow.ops.index.positions import add_flat
+from undertow.ops.index.positions import (
+    add_flat,
+    positions_of,
+)
+from undertow.ops.views.reshape import reshape
 
 UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 REDUCTIONS = tuple(UFUNCS)
@@ -203,7 +208,7 @@ _scatter_reduce = primitive(
 )
 
 
-@composite
+@composite(variants="function method in_place")
 def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """`input` and the elements of `src` that `index` sends to the same place along `dim`, reduced to one.
 
@@ -284,4 +289,34 @@ index_reduce = primitive(
     vjp={"input": spread_rule(input_gradient), "source": spread_rule(src_gradient), "index": None},
     jvp=spread_tangent,
     batch=along(dim=1, shared=2),
+    variants="function method in_place",
 )
+
+
+def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
+    """Refuse a src of another dtype, or one that has not an element for every index."""
+    if src.dtype != input.dtype:
+        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
+    if 0 in index.shape:
+        return
+    if max(index.ndim, 1) != max(src.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+            f"{dim} and to be no larger size than src {list(src.shape)}"
+        )
+
+
+def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
+    """The part of src that the index has room for, as a view."""
+    input, index = as_operand(op, "input", input), as_operand(op, "index", index)
+    src = as_operand(op, "src", src)
+    if not src.ndim and index.ndim == 1:
+        src = reshape(src, (1,))
+    check_src(op, input, dim, index, src)
+    if tuple(src.shape) == tuple(index.shape):
+        return src
+    if 0 in index.shape:
+        return reshape(getitem(src, (None, slice(0, 0))) if not src.ndim else getitem(src, slice(0, 0)), index.shape)
+    return getitem(src, tuple([slice(0, n) for n in index.shape])) if index.ndim else reshape(src, ())

@@ -18,7 +18,7 @@ from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.create.creation import convert
+from undertow.ops.create.convert import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
@@ -75,6 +75,7 @@ copy = primitive(
     jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
     batch=batch_overwrite,
     node="CopyBackwards",
+    variants="",
 )
 
 zero = primitive(
@@ -83,6 +84,7 @@ zero = primitive(
     vjp={"input": lambda xp, g: xp.zeros_like(g)},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    variants="in_place_function",
 )
 
 
@@ -101,6 +103,7 @@ fill = primitive(
     number="value",
     number_node="FillBackward0",
     number_edge=False,
+    variants="function in_place_function",
 )
 
 

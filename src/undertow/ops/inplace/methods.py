@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.forms import check_in_place, fill_, fits, in_place, write_array
+from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.views.as_strided import as_strided
 from undertow.ops.views.slices import diagonal
 from undertow.tensor import Tensor
@@ -101,17 +101,15 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
     return _polygamma(self, n)
 
 
-_polygamma = in_place("polygamma", lambda self, n: REGISTRY["polygamma"].function(n, self))
+_polygamma = in_place("polygamma", lambda self, n: polygamma(n, self))
 
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
     "apply_": apply_,
-    "digamma_": in_place("digamma", REGISTRY["digamma"].function),
     "fill_diagonal_": fill_diagonal_,
     "is_shared": is_shared,
     "map2_": map2_,
     "map_": map_,
-    "negative_": in_place("negative", REGISTRY["neg"].function),
     "polygamma_": polygamma_,
     "share_memory_": share_memory_,
 }

@@ -9,8 +9,9 @@ from undertow.ops.arguments.operands import type_name
 from undertow.ops.declare import primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.linalg.checks import check_bmm, check_inner, check_mv
 from undertow.ops.linalg.einsum import einsum_batched, einsum_pair
-from undertow.ops.linalg.matmul import check_bmm, check_inner, check_mv, multiply_batches
+from undertow.ops.linalg.matmul import multiply_batches
 from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.views.dimensions import expanded_sizes
 
@@ -107,6 +108,8 @@ addmm = primitive(
         "mat2": lambda xp, t, mat1, alpha: xp.mm(mat1, t) * alpha,
     },
     batch=batched_by("ij,jk->ik"),
+    variants="function method in_place",
+    autocast="lower",
 )
 
 
@@ -132,6 +135,7 @@ addmv = primitive(
         "vec": lambda xp, t, mat, alpha: xp.mv(mat, t) * alpha,
     },
     batch=batched_by("ij,j->i"),
+    variants="function method in_place in_place_function",
 )
 
 
@@ -157,6 +161,7 @@ addr = primitive(
     },
     batch=batched_by("i,j->ij"),
     promote="same",
+    variants="function method in_place",
 )
 
 
@@ -178,6 +183,8 @@ baddbmm = primitive(
         "batch2": lambda xp, t, batch1, alpha: xp.bmm(batch1, t) * alpha,
     },
     batch=batched_by("aij,ajk->aik"),
+    variants="function method in_place",
+    autocast="lower",
 )
 
 
@@ -203,4 +210,6 @@ addbmm = primitive(
         "batch2": lambda xp, t, batch1, alpha: xp._einsum_pair(batch1, t, "aij,ajk->ik") * alpha,
     },
     batch=batched_by("aij,ajk->ik"),
+    variants="function method in_place",
+    autocast="lower",
 )

@@ -20,7 +20,7 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
-from undertow.ops.pointwise.arithmetic import add, mul
+from undertow.ops.pointwise.arithmetic import mul
 
 # ---- two operands
 
@@ -111,6 +111,7 @@ einsum_pair = primitive(
     jvp=BILINEAR,
     batch=batch_einsum_pair,
     node="EinsumBackward0",
+    autocast="lower",
 )
 
 # ---- any number of operands
@@ -309,7 +310,7 @@ def _multiply(chosen: list[tuple[Any, str]], waiting: list[tuple[Any, str]], out
 # ---- einsums with names of their own
 
 
-@composite
+@composite(out=True)
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Sum products over the last `dims` dimensions of `a` and the first of `b`, or over two lists of dimensions.
 
@@ -349,7 +350,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[Sequence[int], Sequence
     return wrap_dims(dims_a, a.ndim), wrap_dims(dims_b, b.ndim)
 
 
-@composite
+@composite(variants="function method", out=True)
 def inner(input: Any, other: Any) -> Any:
     """Sum products over the last dimension of both; with a 0-d operand, their product."""
     input, other = as_operand("inner", "input", input), as_operand("inner", "other", other)
@@ -361,28 +362,3 @@ def inner(input: Any, other: Any) -> Any:
             f"{list(input.shape)} and {list(other.shape)}"
         )
     return tensordot(input, other, ([-1], [-1]))
-
-
-@composite
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2)."""
-    input1, input2, weight = (
-        as_operand("bilinear", n, x)
-        for n, x in zip(("input1", "input2", "weight"), (input1, input2, weight), strict=True)
-    )
-    _check_bilinear(input1, input2, weight)
-    out = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return out if bias is None else add(out, bias)
-
-
-def _check_bilinear(input1: Any, input2: Any, weight: Any) -> None:
-    if list(input1.shape[:-1]) != list(input2.shape[:-1]):
-        raise RuntimeError(
-            f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
-        )
-    for k, x in ((1, input1), (2, input2)):
-        if x.shape[-1] != weight.shape[k]:
-            raise RuntimeError(
-                f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
-                f"{weight.shape[k]}"
-            )

@@ -7,14 +7,16 @@ from typing import Any
 
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import LOOP
-from undertow.ops.linalg.factorizations import check_matrices
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.matmul import matmul
+from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.pointwise.complex import conj
+from undertow.ops.shape.triangles_and_diagonals import tril
+from undertow.ops.views.dimensions import adjoint, unsqueeze
+from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 def reflections(xp: Any, input: Any) -> Any:
@@ -42,7 +44,7 @@ _geqrf = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def geqrf(input: Any) -> Any:
     """The reflections whose product is Q, below the diagonal of `a`, R on and above it; and their factors: (a, tau).
 
@@ -54,7 +56,7 @@ def geqrf(input: Any) -> Any:
     return return_types.geqrf(_geqrf(as_operand("geqrf", "input", input)))
 
 
-@composite
+@composite(variants="function method", out=True)
 def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or other @ Q if not `left`, for the Q of `geqrf` (its adjoint, if `transpose`), which is not formed.
 
@@ -67,17 +69,17 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     input, tau, other = (as_operand("ormqr", name, x) for name, x in (("input", input), ("tau", tau), ("other", other)))
     check_ormqr(input, tau, other, left)
     if not left:
-        turned = ormqr(input, tau, operation("adjoint")(other), True, not transpose)
-        return operation("adjoint")(turned)
+        turned = ormqr(input, tau, adjoint(other), True, not transpose)
+        return adjoint(turned)
     m, count = input.shape[-2], tau.shape[-1]
     eye = Tensor(input._xp.eye(m, input.shape[-1], dtype=input.dtype), input._xp)
-    vectors = operation("add")(operation("tril")(input, -1), eye)
-    matmul, out = operation("matmul"), other
+    vectors = add(tril(input, -1), eye)
+    out = other
     for k in range(count) if transpose else reversed(range(count)):
-        v = operation("narrow")(vectors, -1, k, 1)
-        scale = operation("unsqueeze")(operation("narrow")(tau, -1, k, 1), -1)
-        scale = operation("conj")(scale) if transpose else scale
-        out = out - scale * matmul(v, matmul(operation("adjoint")(v), out))
+        v = narrow(vectors, -1, k, 1)
+        scale = unsqueeze(narrow(tau, -1, k, 1), -1)
+        scale = conj(scale) if transpose else scale
+        out = out - scale * matmul(v, matmul(adjoint(v), out))
     return out
 
 
@@ -93,3 +95,38 @@ def check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
         )
     if tau.shape[-1] > min(input.shape[-2:]):
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be less than or equal to the sizes of input's matrices")
+
+
+# ---- the product itself
+
+
+@composite
+def linalg_householder_product(A: Any, tau: Any) -> Any:
+    """The first columns of the product of reflections I - tau v v^H, whose vectors are the columns of A.
+
+    Above the diagonal, and on it, the vectors are taken to be 0 and 1, as LAPACK stores them.
+    """
+    A, tau = as_operand("householder_product", "A", A), as_operand("householder_product", "tau", tau)
+    m, n = A.shape[-2:]
+    if m < n:
+        raise RuntimeError(
+            f"torch.linalg.householder_product: input.shape[-2] must be >= input.shape[-1], got {m}, {n}"
+        )
+    if tau.shape[-1] > n:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
+    eye = Tensor(A._xp.eye(m, n, dtype=A.dtype), A._xp)
+    vectors = tril(A, -1) + eye
+    out = eye
+    for k in reversed(range(tau.shape[-1])):
+        v = slice_(vectors, -1, k, k + 1)
+        scale = unsqueeze(slice_(tau, -1, k, k + 1), -1)
+        out = out - scale * matmul(v, matmul(adjoint(v), out))
+    return out
+
+
+@composite(variants="function method", out=True)
+def orgqr(input: Any, tau: Any) -> Any:
+    """`linalg.householder_product` under its older name."""
+    return linalg_householder_product(input, tau)

@@ -13,17 +13,20 @@ from undertow.backend import dtypes
 from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import LOOP
-from undertow.ops.linalg.factorizations import check_matrices
+from undertow.ops.index.gather_scatter import take_along_dim
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.inverse_and_solve import linalg_solve
 from undertow.ops.linalg.triangular import solve_triangular
+from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.reduce.sorting import argsort
+from undertow.ops.shape.triangles_and_diagonals import diag_embed, tril
+from undertow.ops.views.dimensions import adjoint, expand, matrix_transpose, unsqueeze
+from undertow.ops.views.slices import diagonal
 from undertow.tensor import Tensor
 
 ALPHA = (1 + math.sqrt(17)) / 8  # the bound that keeps the growth of elements smallest
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 def refuse(xp: Any, g: Any) -> Any:
@@ -215,19 +218,19 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -
             f"{name}: Expected pivots to be integers of shape {list(LD.shape[:-1])}, but got {pivots.dtype} "
             f"{list(pivots.shape)}"
         )
-    return solved(LD, pivots, B, operation("adjoint" if hermitian else "matrix_transpose"))
+    return solved(LD, pivots, B, adjoint if hermitian else matrix_transpose)
 
 
 def solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Any) -> Tensor:
     rows, order, pairs = places_of_all(LD._xp, pivots._array)
-    where, take, tril = operation("where"), operation("take_along_dim"), operation("tril")
+    take = take_along_dim
     moved = tril(take(LD, rows, -2), -1)
     beside = where(pairs, moved, 0)
-    D = operation("diag_embed")(operation("diagonal")(LD, 0, -2, -1)) + beside + turned(beside)
+    D = diag_embed(diagonal(LD, 0, -2, -1)) + beside + turned(beside)
     L = moved - beside + Tensor(LD._xp.eye(LD.shape[-1], dtype=LD.dtype), LD._xp)
     lead = LD._xp.broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
-    B = operation("expand")(B, (*lead, *B.shape[-2:]))
-    order = operation("expand")(operation("unsqueeze")(order, -1), (*lead, B.shape[-2], 1))
+    B = expand(B, (*lead, *B.shape[-2:]))
+    order = expand(unsqueeze(order, -1), (*lead, B.shape[-2], 1))
     X = solve_triangular(L, take(B, order, -2), False, True)
-    X = solve_triangular(turned(L), operation("linalg_solve")(D, X), True, True)
-    return take(X, operation("argsort")(order, -2), -2)
+    X = solve_triangular(turned(L), linalg_solve(D, X), True, True)
+    return take(X, argsort(order, -2), -2)

@@ -10,8 +10,9 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
@@ -67,6 +68,7 @@ pinv_of = primitive(
     jvp={"input": pinv_tangent},
     batch=batch_matrices,
     node="LinalgPinvBackward0",
+    autocast="float32",
 )
 
 
@@ -101,7 +103,7 @@ def tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return (0.0 if atol is None else atol), rtol
 
 
-@composite
+@composite(variants="function method")
 def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
     """Another name of `linalg.pinv`."""
     return linalg_pinv(input, rcond)
@@ -142,7 +144,7 @@ def linalg_matrix_rank(
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@composite
+@composite(out=False)
 @example_by_example
 @in_float32
 def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:

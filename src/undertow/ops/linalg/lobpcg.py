@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, composite
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
+from undertow.ops.declare import composite
+from undertow.ops.linalg.cholesky import linalg_cholesky
+from undertow.ops.linalg.eigen import linalg_eigh
+from undertow.ops.linalg.inverse_and_solve import linalg_solve
+from undertow.ops.shape.flip_roll import flip
+from undertow.ops.views.dimensions import adjoint
+from undertow.ops.views.slices import slice_
 
 
 def number_wanted(A: Any, k: int | None, X: Any) -> int:
@@ -29,8 +31,8 @@ def number_wanted(A: Any, k: int | None, X: Any) -> int:
 
 def reduced(A: Any, B: Any) -> tuple[Any, Any]:
     """The symmetric matrix with the eigenvalues of A x = lambda B x, and what turns its vectors into x."""
-    adjoint, solve = operation("adjoint"), operation("linalg_solve")
-    L = operation("linalg_cholesky")((B + adjoint(B)) / 2)
+    solve = linalg_solve
+    L = linalg_cholesky((B + adjoint(B)) / 2)
     half = solve(L, A)
     return adjoint(solve(L, adjoint(half))), lambda V: solve(adjoint(L), V)
 
@@ -62,13 +64,13 @@ def lobpcg(
     """
     A = as_operand("lobpcg", "A", A)
     k = number_wanted(A, k, X)
-    A = (A + operation("adjoint")(A)) / 2
+    A = (A + adjoint(A)) / 2
     restore = lambda V: V
     if B is not None:
         A, restore = reduced(A, B)
-        A = (A + operation("adjoint")(A)) / 2
-    values, vectors = operation("linalg_eigh")(A)
+        A = (A + adjoint(A)) / 2
+    values, vectors = linalg_eigh(A)
     if largest is None or largest:
-        values, vectors = operation("flip")(values, (-1,)), operation("flip")(vectors, (-1,))
-    values, vectors = [operation("slice")(t, -1, 0, k) for t in (values, vectors)]
+        values, vectors = flip(values, (-1,)), flip(vectors, (-1,))
+    values, vectors = [slice_(t, -1, 0, k) for t in (values, vectors)]
     return values, restore(vectors)

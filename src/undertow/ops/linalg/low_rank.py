@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.declare import composite
+from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.qr import linalg_qr
+from undertow.ops.linalg.svd import linalg_svd
+from undertow.ops.random.tensors import randn
+from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.views.dimensions import adjoint, expand
 from undertow.tensor import Tensor
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 def times(A: Tensor, M: Tensor | None, X: Tensor, turned: bool = False) -> Tensor:
     """(A - M) @ X, or with the adjoint of A - M."""
-    matmul, adjoint = operation("matmul"), operation("adjoint")
     of = (lambda B: matmul(adjoint(B), X)) if turned else (lambda B: matmul(B, X))
     return of(A) if M is None else of(A) - of(M)
 
 
 def approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tensor:
     """q orthonormal columns that span most of what A - M maps to (Halko, Martinsson and Tropp, 2011)."""
-    qr, randn = operation("linalg_qr"), operation("randn")
+    qr = linalg_qr
     Q = qr(times(A, M, randn(A.shape[-1], q, dtype=A.dtype, device=A.device)))[0]
     for _ in range(niter):
         Q = qr(times(A, M, Q, turned=True))[0]
@@ -42,15 +43,15 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> tuple[Tens
     True
     """
     A = as_operand("svd_lowrank", "A", A)
-    M = None if M is None else operation("expand")(as_operand("svd_lowrank", "M", M), tuple(A.shape))
+    M = None if M is None else expand(as_operand("svd_lowrank", "M", M), tuple(A.shape))
     check_rank("svd_lowrank", A, q, niter)
-    adjoint, wide = operation("adjoint"), A.shape[-2] < A.shape[-1]
+    wide = A.shape[-2] < A.shape[-1]
     if wide:
         A, M = adjoint(A), None if M is None else adjoint(M)
     Q = approximate_basis(A, M, q, niter)
     small = adjoint(times(A, M, Q, turned=True))
-    U, S, Vh = operation("linalg_svd")(small, full_matrices=False)
-    U, V = operation("matmul")(Q, U), adjoint(Vh)
+    U, S, Vh = linalg_svd(small, full_matrices=False)
+    U, V = matmul(Q, U), adjoint(Vh)
     return (V, S, U) if wide else (U, S, V)
 
 
@@ -70,4 +71,4 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
     q = min(6, *A.shape[-2:]) if q is None else q
     if not center:
         return svd_lowrank(A, q, niter)
-    return svd_lowrank(A - operation("mean")(A, dim=-2, keepdim=True), q, niter)
+    return svd_lowrank(A - mean(A, dim=-2, keepdim=True), q, niter)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.eigen import columns, rows
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, columns, rows
 from undertow.ops.linalg.triangular import solve_triangular
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.shape.padding import constant_pad_nd
@@ -111,6 +112,7 @@ lu_factors = primitive(
     outputs=("P", "L", "U"),
     nondifferentiable=("P",),
     node="LinalgLuBackward0",
+    autocast="float32",
 )
 
 
@@ -192,7 +194,7 @@ def permutations(xp: Any, pivots: Any, m: int) -> Any:
     return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
 
 
-@composite
+@composite(out=True)
 @example_by_example
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
@@ -230,3 +232,51 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint:
         return matmul(P, solve_triangular(recorded.conj(turn(L, -1, -2)), first, True, True))
     first = solve_triangular(L, matmul(turn(P, -1, -2), B), False, True)
     return solve_triangular(U, first, True, False)
+
+
+# ---- older forms, and the one that reports instead of raising
+
+
+@composite(variants="function method", out=True)
+def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form."""
+    return linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+@composite
+@example_by_example
+def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """`lu_factor`, and for each matrix the number of its first zero pivot, or 0."""
+    A = as_operand("linalg.lu_factor_ex", "A", A)
+    info = reports(A, first_zero_pivot)
+    if check_errors and info._array.any():
+        raise RuntimeError(
+            f"linalg.lu_factor: U[{info._array.max()},{info._array.max()}] is zero and using it on lu_solve would "
+            "result in a division by zero."
+        )
+    return return_types.linalg_lu_factor_ex((*packed_factors("linalg.lu_factor_ex", A, pivot), info))
+
+
+def first_zero_pivot(A: Any) -> int:
+    """The number, from 1, of the first zero on the diagonal of U in A = P L U; 0 if there is none."""
+    U = linalg_lu(Tensor(A, cpu)).U._array
+    zero = cpu.flatnonzero(cpu.diagonal(U) == 0)
+    return int(zero[0]) + 1 if zero.size else 0
+
+
+def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
+    matrices = cpu.take_over(A._array).reshape(-1, *A.shape[-2:])
+    found = cpu.array([find(m) for m in matrices], dtypes.int32)
+    return Tensor(A._xp.asarray(found.reshape(A.shape[:-2])), A._xp)
+
+
+@composite(variants="function method", out=True)
+def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+    """`linalg.lu_factor`: (LU, pivots), with get_infos (LU, pivots, infos).
+
+    >>> import undertow as ut
+    >>> ut.lu(ut.tensor([[1.0, 2.0], [2.0, 2.0]]))[0].tolist()
+    [[2.0, 2.0], [0.5, 1.0]]
+    """
+    LU, pivots, infos = linalg_lu_factor_ex(A, pivot=pivot)
+    return (LU, pivots, infos) if get_infos else (LU, pivots)

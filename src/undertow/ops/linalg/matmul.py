@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
 from undertow.compiled import twin
@@ -20,105 +19,10 @@ from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
 from undertow.ops.linalg.einsum import einsum_batched
-from undertow.ops.pointwise.arithmetic import add, mul
+from undertow.ops.pointwise.arithmetic import mul
 from undertow.tensor import Tensor
-
-# ---- checks
-
-CPP_NAMES = {
-    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
-    dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.float32: "float",
-    dtypes.float64: "double", dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
-}  # fmt: skip
-
-
-def check_mm(mat1: Any, mat2: Any) -> None:
-    """Two matrices of one dtype whose inner sizes agree, or a RuntimeError."""
-    if mat1.ndim != 2 or mat2.ndim != 2:
-        wrong, what = (mat1, "self") if mat1.ndim != 2 else (mat2, "mat2")
-        raise RuntimeError(f"{what} must be a matrix, got {wrong.ndim}-D tensor")
-    if mat1.dtype != mat2.dtype:
-        names = [CPP_NAMES.get(m.dtype, str(m.dtype)) for m in (mat1, mat2)]
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}. Convert one of them with "
-            ".to(dtype)."
-        )
-    check_inner(mat1.shape, mat2.shape)
-
-
-def check_inner(shape1: Sequence[int], shape2: Sequence[int]) -> None:
-    if shape1[1] != shape2[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({shape1[0]}x{shape1[1]} and {shape2[0]}x{shape2[1]})"
-        )
-
-
-def check_mv(input: Any, vec: Any) -> None:
-    if input.ndim != 2 or vec.ndim != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
-    if input.dtype != vec.dtype:
-        found, other = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[vec.dtype]
-        raise RuntimeError(f"addmv input tensors must have the same dtype, but got {other}, {found}, and {other}")
-    if input.shape[1] != vec.shape[0]:
-        n, m = input.shape
-        raise RuntimeError(f"size mismatch, got input ({n}), mat ({n}x{m}), vec ({vec.shape[0]})")
-
-
-def check_dot(input: Any, other: Any) -> None:
-    if input.ndim != 1 or other.ndim != 1:
-        raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
-    if input.dtype != other.dtype:
-        names = dtypes.SCALAR_NAMES
-        raise RuntimeError(
-            f"dot : expected both vectors to have same dtype, but found {names[input.dtype]} and {names[other.dtype]}"
-        )
-    n, m = input.shape[0], other.shape[0]
-    if n != m:
-        raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, but "
-            f"got {n} and {m} elements respectively"
-        )
-
-
-def check_bmm(batch1: Any, batch2: Any) -> None:
-    for batch, name in ((batch1, "batch1"), (batch2, "batch2")):
-        if batch.ndim != 3:
-            raise RuntimeError(f"{name} must be a 3D tensor, got {batch.ndim}-D tensor")
-    check_same_dtype(batch1, batch2)
-    check_batch2(batch1.shape, batch2.shape)
-
-
-def check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
-    expected = [*shape1[:-2], shape1[-1]]
-    if list(shape2[:-1]) != expected:
-        raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: {expected} but got: {list(shape2[:-1])}."
-        )
-
-
-def check_same_dtype(first: Any, second: Any) -> None:
-    if first.dtype != second.dtype:
-        names = dtypes.SCALAR_NAMES
-        raise RuntimeError(f"expected scalar type {names[first.dtype]} but found {names[second.dtype]}")
-
-
-def check_matmul(input: Any, other: Any) -> None:
-    """For stacks of matrices whose leading dimensions broadcast."""
-    check_same_dtype(input, other)
-    if other.ndim == 2:
-        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), other.shape)
-    elif input.shape[-1] != other.shape[-2]:
-        batch = math.prod(other.shape[:-2])
-        check_batch2((batch, *input.shape[-2:]), (batch, *other.shape[-2:]))
-    a, b = input.shape[:-2], other.shape[:-2]
-    for k in range(1, 1 + min(len(a), len(b))):
-        if a[-k] != b[-k] and 1 not in (a[-k], b[-k]):
-            raise RuntimeError(
-                f"The size of tensor a ({a[-k]}) must match the size of tensor b ({b[-k]}) at non-singleton dimension "
-                f"{max(len(a), len(b)) - k}"
-            )
-
 
 # ---- two operands
 
@@ -179,6 +83,8 @@ mm = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("ij,jk->ik"),
+    variants="function method foreach",
+    autocast="lower",
 )
 
 mv = primitive(
@@ -190,6 +96,8 @@ mv = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("ij,j->i"),
+    variants="function method",
+    autocast="lower",
 )
 
 dot = primitive(
@@ -201,10 +109,13 @@ dot = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("i,i->"),
+    variants="function method",
+    autocast="lower",
+    same_in_numpy=True,
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def outer(input: Any, vec2: Any) -> Any:
     """The products of every element of one vector with every element of another."""
     input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
@@ -214,7 +125,7 @@ def outer(input: Any, vec2: Any) -> Any:
     return mul(recorded.expand_dims(input, 1), vec2)
 
 
-@composite
+@composite(variants="function method", out=True)
 def ger(input: Any, vec2: Any) -> Any:
     """Another name of `outer`."""
     return outer(input, vec2)
@@ -231,6 +142,7 @@ vdot = primitive(
     },
     jvp=BILINEAR,
     batch=lambda op, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
+    variants="function method",
 )
 
 bmm = primitive(
@@ -242,6 +154,8 @@ bmm = primitive(
     },
     jvp=BILINEAR,
     batch=batched_by("aij,ajk->aik"),
+    variants="function method",
+    autocast="lower",
 )
 
 # ---- matmul
@@ -284,10 +198,11 @@ matmul_stacks = primitive(
     jvp=BILINEAR,
     batch=batch_stacks,
     node="BmmBackward0",
+    autocast="lower",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def matmul(input: Any, other: Any) -> Any:
     """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
 
@@ -323,91 +238,3 @@ def _small_matmul(input: Any, other: Any) -> Any:
             return dot(input, other)
         return recorded.squeeze(mm(recorded.expand_dims(input, 0), other), 0)
     return mm(input, other) if other.ndim == 2 else mv(input, other)
-
-
-# ---- linear layers
-
-
-def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-    if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
-        check_linear(input, weight, bias)
-    if input.ndim <= 2 or weight.ndim == 1:
-        out = times_transposed(xp, input, weight)
-    else:
-        out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
-    if bias is not None:
-        if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
-            check_bias(bias, weight)
-        out += bias
-    return out
-
-
-def check_linear(input: Any, weight: Any, bias: Any) -> None:
-    if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
-        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
-    if input.dtype != weight.dtype:
-        names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[weight.dtype]
-        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
-    if input.shape[-1] != weight.shape[-1]:
-        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
-
-
-def check_bias(bias: Any, weight: Any) -> None:
-    if bias.dtype != weight.dtype:
-        names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
-    n = weight.shape[0]
-    if bias.shape != (n,) and bias.shape not in ((), (1,)):
-        raise RuntimeError(
-            f"The expanded size of the tensor ({n}) must match the existing size ({list(bias.shape)[-1]}) at "
-            f"non-singleton dimension 1. linear() takes a bias of {n} elements for a weight of shape "
-            f"{list(weight.shape)}."
-        )
-
-
-def linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
-    if weight.ndim == 1:
-        return xp.expand_dims(g, -1) * xp.conj(weight)
-    return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
-
-
-def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
-    if len(weight_shape) == 1:
-        return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
-    if input.ndim == 2:
-        return xp.mm(xp.t(g), xp.conj(input))
-    return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
-
-
-def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    input, weight, bias = args
-    if in_dims[1] is None and in_dims[2] is None:
-        return op(in_front(input, in_dims[0]), weight, bias), 0
-    lead = "".join(chr(ord("A") + k) for k in range(input.ndim - 1 - (in_dims[0] is not None)))
-    out_label = "o" if weight.ndim - (in_dims[1] is not None) == 2 else ""
-    if in_dims[0] is None and in_dims[1] is None:
-        out = op(input, weight, None)
-    else:
-        out = einsum_batched(f"{lead}i,{out_label}i->{lead}{out_label}", (input, weight), in_dims)
-    if bias is None:
-        return out, 0
-    return add(out, bias if in_dims[2] is None else padded(in_front(bias, in_dims[2]), len(lead) + 1)), 0
-
-
-# one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
-linear = primitive(
-    "linear",
-    forward=apply_linear,
-    vjp={
-        "input": linear_input_gradient,
-        "weight": linear_weight_gradient,
-        "bias": lambda xp, g: g,
-    },
-    jvp={
-        "input": lambda xp, t, weight: xp.linear(t, weight),
-        "weight": lambda xp, t, input: xp.linear(input, t),
-        "bias": lambda xp, t: t,
-    },
-    batch=batch_linear,
-    optional=("bias",),
-)

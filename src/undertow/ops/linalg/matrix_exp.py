@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.declare import composite, primitive
-from undertow.ops.linalg.factorizations import adjoint, batch_matrices, check_matrices
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
 from undertow.tensor import Tensor
 
 #: of the numerator of degree 13, lowest power first
@@ -59,10 +60,11 @@ linalg_matrix_exp = primitive(
     vjp={"A": lambda xp, g, A: derivative(xp, adjoint(xp, A), g)},
     jvp={"A": lambda xp, t, A: derivative(xp, A, t)},
     batch=batch_matrices,
+    out=False,
 )
 
 
-@composite
+@composite(variants="function method")
 def matrix_exp(input: Any) -> Tensor:
     """The exponential of square matrices: the sum of their powers A^k / k!.
 

@@ -14,6 +14,8 @@ from undertow.ops.declare.rules import BILINEAR, LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.pointwise.complex import conj
+from undertow.ops.reduce.sums_and_products import sum as sum_of
 
 # ---- trace
 
@@ -43,6 +45,9 @@ trace = primitive(
     vjp={"input": lambda xp, g, input_shape: xp.trace_backward(g, input_shape)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (traces(recorded, in_front(args[0], in_dims[0])), 0),
+    variants="function method",
+    autocast="float32",
+    same_in_numpy=True,
 )
 
 trace_backward = primitive(
@@ -51,6 +56,7 @@ trace_backward = primitive(
     vjp={"input": lambda xp, g: traces(xp, g)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (op(in_front(args[0], in_dims[0]), args[1]), 0),
+    variants="",
 )
 
 # ---- cross and Kronecker products
@@ -98,7 +104,7 @@ linalg_cross = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3."""
     input, other = as_operand("cross", "input", input), as_operand("cross", "other", other)
@@ -109,7 +115,7 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     return linalg_cross(input, other, dim=dim)
 
 
-@composite
+@composite(variants="function method", out=True)
 def kron(input: Any, other: Any) -> Any:
     """The Kronecker product: every element of `input` times all of `other`, as one larger tensor."""
     input, other = as_operand("kron", "input", input), as_operand("kron", "other", other)
@@ -176,3 +182,12 @@ def chain_matmul(*matrices: Any) -> Any:
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         (matrices,) = matrices
     return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+
+
+# ---- inner products
+
+
+@composite
+def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+    """Inner products of vectors along a dimension; the first is conjugated."""
+    return sum_of(conj(x) * y, dim)

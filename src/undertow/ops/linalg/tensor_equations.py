@@ -9,10 +9,10 @@ from typing import Any
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import linalg_inv, linalg_solve
+from undertow.ops.linalg.inverse_and_solve import linalg_inv, linalg_solve
 from undertow.ops.reduce.cumulative import cumprod
+from undertow.ops.shape.flip_roll import flip
 from undertow.ops.shape.joining import cat
-from undertow.ops.shape.rearranging import flip
 from undertow.ops.views.dimensions import expand, moveaxis, unsqueeze
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
@@ -53,7 +53,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Ten
     return reshape(linalg_solve(reshape(A, (rows, columns)), reshape(B, (rows,))), A.shape[B.ndim :])
 
 
-@composite
+@composite(out=False)
 def linalg_vander(x: Any, *, N: int | None = None) -> Tensor:
     """The powers 0, 1, ..., N - 1 of the elements of x, along one more dimension.
 

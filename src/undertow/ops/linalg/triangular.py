@@ -1,18 +1,17 @@
-"""Linear systems with triangular matrices, and with the factors of a Cholesky decomposition."""
+"""Linear systems with triangular matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg.factorizations import adjoint, check_matrices
+from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import batch_stacks
-from undertow.ops.views.reshape import clone
+from undertow.ops.linalg.rule_parts import adjoint
+from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
 
 
@@ -76,6 +75,7 @@ solve_triangular = primitive(
     batch=batch_triangular,
     promote="same",
     node="LinalgSolveTriangularBackward0",
+    autocast="float32",
 )
 
 
@@ -105,7 +105,7 @@ def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, u
     return turn(solve_triangular(turn(A, -1, -2), turn(B, -1, -2), not upper, unitriangular), -1, -2)
 
 
-@composite
+@composite(variants="function method", out=True)
 def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
     b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
@@ -117,50 +117,3 @@ def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False
     matrix = recorded.swapaxes(A, -1, -2) if transpose else A
     solution = linalg_solve_triangular(matrix, b, upper=upper != transpose, unitriangular=unitriangular)
     return return_types.triangular_solve((solution, clone(A)))
-
-
-# ---- with Cholesky's factor
-
-
-@composite
-def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
-    """The X with L L^H X = B, for a lower triangular L (or with L^H L, for an upper one).
-
-    >>> import undertow as ut
-    >>> ut.cholesky_solve(ut.tensor([[8.0]]), ut.tensor([[2.0]])).tolist()
-    [[2.0]]
-    """
-    B, L = as_operand("cholesky_solve", "B", B), as_operand("cholesky_solve", "L", L)
-    for name, x in (("b", B), ("u", L)):
-        if x.ndim < 2:
-            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
-    check_matrices("cholesky_solve", L)
-    if B.shape[-2] != L.shape[-2]:
-        raise RuntimeError(
-            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-2]} by {L.shape[-1]} but each "
-            f"b matrix is {B.shape[-2]} by {B.shape[-1]}"
-        )
-    other = adjoint(recorded, L)
-    first, second = (other, L) if upper else (L, other)
-    return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
-
-
-def check_diagonal(xp: Any, L: Any) -> None:
-    zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
-    if len(zeros):
-        *batch, k = zeros[0].tolist()
-        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
-        raise LinAlgError(
-            f"cholesky_inverse: {where}The diagonal element {k + 1} is zero, the inversion could not be completed "
-            "because the input matrix is singular."
-        )
-
-
-@composite
-@example_by_example
-def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
-    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
-    L = as_operand("cholesky_inverse", "L", L)
-    check_matrices("cholesky_inverse", L)
-    check_diagonal(L._xp, L._array)
-    return cholesky_solve(Tensor(L._xp.eye(L.shape[-1], dtype=L.dtype), L._xp), L, upper)

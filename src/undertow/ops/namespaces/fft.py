@@ -8,10 +8,5 @@ from undertow.ops.declare.out_argument import namespace_function
 #: the operations registered as `fft_<name>`
 NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")}
 
-#: those that take no `out`
-WITHOUT_OUT = {"fftshift", "ifftshift"}
-
-globals().update(
-    {name: REGISTRY[op].function if name in WITHOUT_OUT else namespace_function(op) for name, op in NAMES.items()}
-)
+globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)

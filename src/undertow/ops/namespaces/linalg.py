@@ -7,15 +7,8 @@ from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.out_argument import namespace_function
 
 #: the operations registered as `linalg_<name>`, and the ones torch.linalg shares with the package itself
-NAMES: dict[str, str] = {
-    name: name for name in ("diagonal", "matmul", "matrix_power", "vecdot", "norm") if name in REGISTRY
-}
+NAMES = {name: name for name in ("diagonal", "matmul", "matrix_power")}
 NAMES |= {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("linalg_")}
 
-#: those that take no `out`
-WITHOUT_OUT = {"diagonal", "lstsq", "matrix_exp", "vander"}
-
-globals().update(
-    {name: REGISTRY[op].function if name in WITHOUT_OUT else namespace_function(op) for name, op in NAMES.items()}
-)
+globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)

@@ -17,10 +17,5 @@ SHARED = {
 NAMES = {name: op for name, op in SHARED.items() if op in REGISTRY}
 NAMES |= {op.removeprefix("special_"): op for op in REGISTRY if op.startswith("special_")}
 
-#: those that take no `out`
-WITHOUT_OUT = {"log_softmax", "softmax"}
-
-globals().update(
-    {name: REGISTRY[op].function if name in WITHOUT_OUT else namespace_function(op) for name, op in NAMES.items()}
-)
+globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)

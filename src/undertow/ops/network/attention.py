@@ -228,6 +228,7 @@ fused_attention = primitive(
     outputs=("result", "logsumexp"),
     nondifferentiable=("logsumexp",),
     exact=("logsumexp",),
+    autocast="lower",
 )
 
 

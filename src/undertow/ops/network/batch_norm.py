@@ -11,11 +11,13 @@ from undertow.modes import no_grad
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front, operation
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front
 from undertow.ops.inplace.forms import write_array
 from undertow.ops.network.layer_norm import as_given, scaled_and_shifted, tangential
 from undertow.ops.pointwise.elementary import sqrt
 from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.views.dimensions import movedim
+from undertow.ops.views.reshape import reshape
 
 # ---- in one step
 
@@ -114,8 +116,8 @@ def channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, groups
 def batch_channel_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     """One input with the channels of all examples of the batch, one after the other."""
     input, weight, bias, groups, eps = args
-    size, reshape = batch_size(args, in_dims), operation("reshape")
-    input = operation("movedim")(expanded(input, in_dims[0], size), 0, 1)
+    size = batch_size(args, in_dims)
+    input = movedim(expanded(input, in_dims[0], size), 0, 1)
     examples, _, channels, *rest = input._array.shape
     weight, bias = [
         None if x is None else reshape(expanded(x, dim, size), (size * channels,))

@@ -266,6 +266,7 @@ convolve_kernel = primitive(
     batch=batch_convolution(bias=2),
     optional=("bias",),
     node="ConvolutionBackward0",
+    autocast="lower",
 )
 
 convolve_transposed_kernel = primitive(
@@ -290,6 +291,7 @@ convolve_transposed_kernel = primitive(
     batch=batch_convolution(bias=2),
     optional=("bias",),
     node="ConvolutionBackward0",
+    autocast="lower",
 )
 
 

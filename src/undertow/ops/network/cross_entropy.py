@@ -16,12 +16,12 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.compiled import twin
 from undertow.modes import current
-from undertow.ops.arguments.operands import require_kinds, type_name
+from undertow.ops.arguments.operands import as_tensors, require_kinds, type_name
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, loop
 from undertow.ops.network import row_kernels
-from undertow.ops.network.losses import as_tensors, check_reduction
+from undertow.ops.network.losses import check_reduction
 from undertow.ops.network.softmax import log_softmax
 from undertow.ops.pointwise.comparison import ne
 from undertow.ops.pointwise.where_clamp import where
@@ -238,6 +238,7 @@ nll_of_classes = primitive(
     exact=("coefficients",),
     optional=("weight",),
     node="NllLossBackward0",
+    autocast="float32",
 )
 
 
@@ -318,6 +319,7 @@ cross_entropy_of_classes = primitive(
     batch=batch_cross_entropy,
     optional=("weight",),
     node="CrossEntropyBackward0",
+    autocast="float32",
 )
 
 
@@ -377,6 +379,7 @@ cross_entropy_backward = primitive(
         ),
     },
     batch=batch_classes,
+    variants="",
 )
 
 # ---- what users call

@@ -13,7 +13,8 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.index.gather_scatter import gather
-from undertow.ops.index.index_select import embedding, index_add, index_select
+from undertow.ops.index.index_select import index_add, index_select
+from undertow.ops.network.embedding import embedding
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.vector_norms import linalg_vector_norm
@@ -81,7 +82,7 @@ def embedding_bag(
     factors = bag_factors(mode, counts, bags, len(starts), weight)
     if per_sample_weights is not None:
         factors = mul(factors, unsqueeze(reshape(per_sample_weights, (-1,)), -1))
-    empty = recorded.zeros_of(weight, (len(starts), weight.shape[1]))
+    empty = recorded._zeros_for(weight, (len(starts), weight.shape[1]))
     return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
 
 

@@ -15,15 +15,18 @@ from undertow.backend import cpu, dtypes
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.declare import composite
+from undertow.ops.index.gather_scatter import gather
+from undertow.ops.linalg.matmul import matmul
+from undertow.ops.pointwise.elementary import round as rounded
+from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.views.dimensions import transpose, unsqueeze
+from undertow.ops.views.reshape import reshape
+from undertow.ops.views.splitting import unbind
 from undertow.tensor import Tensor
 
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
-
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 # ---- affine_grid
@@ -67,8 +70,8 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     axes = [places(n, bool(align_corners), theta.dtype) for n in size[2:]]
     points = [*cpu.meshgrid(*axes, indexing="ij")[::-1], cpu.ones(tuple(size[2:]), theta.dtype)]
     base = Tensor(theta._xp.asarray(cpu.stack(points, -1).reshape(1, -1, dims + 1)), theta._xp)
-    mapped = operation("matmul")(base, operation("transpose")(theta, 1, 2))
-    return operation("reshape")(mapped, (size[0], *size[2:], dims))
+    mapped = matmul(base, transpose(theta, 1, 2))
+    return reshape(mapped, (size[0], *size[2:], dims))
 
 
 def warn_of_default(name: str) -> None:
@@ -89,7 +92,6 @@ def in_pixels(coordinate: Any, n: int, align_corners: bool) -> Any:
 
 def clipped(place: Any, n: int) -> Any:
     """Moved to the edge; there, too, the derivative is 0."""
-    where = operation("where")
     return where(place <= 0, 0.0, where(place >= n - 1, float(n - 1), place))
 
 
@@ -98,7 +100,6 @@ def reflected(place: Any, low: float, high: float) -> Any:
     span = high - low
     if not span:
         return place * 0
-    where = operation("where")
     distance = place - low
     distance = where(distance < 0, -distance, distance)
     xp = distance._xp
@@ -130,16 +131,16 @@ def looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
         position = position * n + xp.where(here, index, 0).astype(dtypes.int64)
     shape = (*flat.shape[:2], position.size // position.shape[0])
     wanted = xp.broadcast_to(position.reshape(position.shape[0], 1, -1), shape)
-    found = operation("gather")(flat, 2, Tensor(xp.ascontiguousarray(wanted), xp))
-    found = operation("reshape")(found, (*flat.shape[:2], *position.shape[1:]))
-    return operation("where")(Tensor(inside[:, None], xp), found, 0.0)
+    found = gather(flat, 2, Tensor(xp.ascontiguousarray(wanted), xp))
+    found = reshape(found, (*flat.shape[:2], *position.shape[1:]))
+    return where(Tensor(inside[:, None], xp), found, 0.0)
 
 
 def nearest(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
-    indices = [operation("round")(s) for s in spots]
+    indices = [rounded(s) for s in spots]
     found = looked_up(flat, sizes, [i._array for i in indices])
     for index in indices:  # the derivative by the grid is zero, not absent
-        found = found + operation("unsqueeze")(index - index.detach(), 1)
+        found = found + unsqueeze(index - index.detach(), 1)
     return found
 
 
@@ -153,7 +154,7 @@ def linear(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
             share = part if side else 1 - part
             weight = share if weight is None else weight * share
         found = looked_up(flat, sizes, [f + side for f, side in zip(floors, corner, strict=True)])
-        term = found * operation("unsqueeze")(weight, 1)
+        term = found * unsqueeze(weight, 1)
         total = term if total is None else total + term
     return total
 
@@ -174,7 +175,7 @@ def cubic(flat: Any, sizes: Sequence[int], spots: Sequence[Any], padding_mode: s
         taps = [Tensor(flat._xp.asarray(f + k - 1), flat._xp) for f, k in zip(floors, (i, j), strict=True)]
         taps = [padded(t, n, padding_mode, align_corners) for t, n in zip(taps, sizes, strict=True)]
         found = looked_up(flat, sizes, [t._array for t in taps])
-        term = found * operation("unsqueeze")(weights[0][i] * weights[1][j], 1)
+        term = found * unsqueeze(weights[0][i] * weights[1][j], 1)
         total = term if total is None else total + term
     return total
 
@@ -239,8 +240,8 @@ def grid_sample(
     check(input, grid, mode, padding_mode)
     corners = bool(align_corners)
     sizes = tuple(input.shape[2:])
-    flat = operation("reshape")(input, (*input.shape[:2], int(cpu.prod(sizes))))
-    coordinates = operation("unbind")(grid, -1)[::-1]
+    flat = reshape(input, (*input.shape[:2], int(cpu.prod(sizes))))
+    coordinates = unbind(grid, -1)[::-1]
     spots = [in_pixels(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
     if mode == "bicubic":
         return cubic(flat, sizes, spots, padding_mode, corners)

@@ -66,7 +66,7 @@ def of_two(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[S
     return list(sizes.values())
 
 
-@composite
+@composite(variants="")
 def im2col(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The windows of images, each as a column: (examples, channels * places in a window, windows).
 
@@ -92,7 +92,7 @@ def im2col(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     return im2col_kernel(input, kernel, dilation, padding, stride)
 
 
-@composite
+@composite(variants="")
 def col2im(
     input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:

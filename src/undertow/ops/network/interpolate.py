@@ -146,6 +146,7 @@ upsample_backward = primitive(
     },
     jvp=LINEAR,
     batch=shifted(),
+    variants="",
 )
 
 

@@ -1,4 +1,4 @@
-"""Normalisation of activations: zero mean and unit variance over chosen dimensions; dropout."""
+"""Normalisation of activations: zero mean and unit variance over chosen dimensions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes, kernels
-from undertow.modes import no_grad
 from undertow.ops.arguments.dims import reduced_axes, wrap_dims
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
@@ -15,12 +14,8 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
 from undertow.ops.network import row_kernels
-from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.pointwise.elementary import rsqrt
-from undertow.ops.pointwise.where_clamp import clamp_min
-from undertow.ops.random.tensors import bernoulli
 from undertow.ops.reduce.sums_and_products import mean
-from undertow.ops.reduce.vector_norms import vector_norm
 
 # ---- zero mean, unit variance
 
@@ -169,6 +164,7 @@ native_layer_norm = primitive(
     nondifferentiable=("mean", "rstd"),
     exact=("mean", "rstd"),
     optional=("weight", "bias"),
+    variants="",
 )
 
 
@@ -291,28 +287,3 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     if dtypes.is_floating(input.dtype):
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
     return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
-
-
-@composite
-def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
-    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
-    input = as_operand("normalize", "input", input)
-    return input / clamp_min(vector_norm(input, p, dim, True), eps)
-
-
-# ---- dropout
-
-
-@composite
-def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Any:
-    """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
-    input = as_operand("dropout", "input", input)
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return mul(input, 0)
-    with no_grad():
-        factors = bernoulli(input, 1 - p, generator=generator) / (1 - p)
-    return mul(input, factors)

@@ -11,7 +11,7 @@ from typing import Any
 
 from undertow.graph.user_lines import warn_user
 from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.arguments.operands import as_tensors, require_kinds
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -27,10 +27,6 @@ from undertow.ops.reduce.sums_and_products import mean, sum
 REDUCTIONS = ("none", "mean", "sum")
 #: rounds to the smallest positive float32, whose logarithm is below -100
 LEAST_POSITIVE = 1e-45
-
-
-def as_tensors(name: str, **operands: Any) -> list[Any]:
-    return [as_operand(name, argument, value) for argument, value in operands.items()]
 
 
 def check_reduction(reduction: str) -> None:
@@ -112,6 +108,7 @@ mse_loss = primitive(
     },
     batch=batch_loss,
     promote="same",
+    autocast="float32",
 )
 
 
@@ -165,6 +162,7 @@ smooth_l1_loss = primitive(
     batch=batch_loss,
     promote="same",
     node="SmoothL1LossBackward0",
+    autocast="float32",
 )
 
 
@@ -204,6 +202,7 @@ huber_loss = primitive(
     },
     batch=batch_loss,
     promote="same",
+    autocast="float32",
 )
 
 # ---- binary cross entropy
@@ -251,6 +250,7 @@ bce_of_probabilities = primitive(
     },
     batch=batch_loss,
     node="BinaryCrossEntropyBackward0",
+    autocast="float32",
 )
 
 
@@ -296,6 +296,7 @@ bce_of_logits = primitive(
     batch=batch_loss,
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
+    autocast="float32",
 )
 
 

@@ -168,6 +168,7 @@ max_pool_backward = primitive(
     vjp={"grad": lambda xp, g, indices, input_sizes: picked(xp, g, indices, len(input_sizes)), "indices": None},
     jvp=LINEAR,
     batch=batch_both,
+    variants="",
 )
 
 
@@ -185,6 +186,11 @@ def largest_gradient(dims: int) -> Any:
     )
 
 
+def in_float32(dims: int) -> str | None:
+    """What autocast does with pooling: as PyTorch, it widens volumes and leaves images alone."""
+    return "float32" if dims == 3 else None
+
+
 def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
     """A primitive that returns chosen elements of the input, and their positions."""
     return primitive(
@@ -196,6 +202,7 @@ def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) 
         outputs=("values", "indices"),
         nondifferentiable=("indices",),
         node=node,
+        autocast=in_float32(dims),
     )
 
 
@@ -302,6 +309,7 @@ avg_pool_backward = primitive(
     },
     jvp=LINEAR,
     batch=shifted(),
+    variants="",
 )
 
 
@@ -328,6 +336,7 @@ AVG_POOLS = {
         jvp=LINEAR,
         batch=shifted(),
         node=f"AvgPool{n}DBackward0",
+        autocast=in_float32(n),
     )
     for n in (2, 3)
 }
@@ -374,6 +383,7 @@ adaptive_avg_pool_backward = primitive(
     },
     jvp=LINEAR,
     batch=shifted(),
+    variants="",
 )
 
 ADAPTIVE_AVG_POOLS = {
@@ -388,6 +398,7 @@ ADAPTIVE_AVG_POOLS = {
         jvp=LINEAR,
         batch=shifted(),
         node=f"AdaptiveAvgPool{n}DBackward0",
+        autocast=in_float32(n),
     )
     for n in (2, 3)
 }

@@ -58,6 +58,7 @@ softmax = primitive(
     vjp={"input": lambda xp, g, out, dim: xp.softmax_backward_data(g, out, dim)},
     jvp={"input": lambda xp, t, out, dim: xp.softmax_backward_data(t, out, dim)},
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -108,6 +109,7 @@ softmax_backward_data = primitive(
         ),
     },
     batch=REDUCTION,
+    variants="",
 )
 
 
@@ -141,6 +143,7 @@ log_softmax = primitive(
     vjp={"input": lambda xp, g, out, dim: xp.log_softmax_backward_data(g, out, dim)},
     jvp={"input": lambda xp, t, out, dim: t - total(xp, xp.exp(out) * t, dim)},
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -163,4 +166,5 @@ log_softmax_backward_data = primitive(
         "output": lambda xp, t, grad_output, output, dim: -t * xp.exp(output) * total(xp, grad_output, dim),
     },
     batch=REDUCTION,
+    variants="",
 )

@@ -5,49 +5,21 @@ At a kink the derivative is the one PyTorch takes: that of the flat (or left) si
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from undertow.backend import dtypes, kernels, special
+from undertow.backend import dtypes, kernels
 from undertow.compiled import twin
-from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.arguments.operands import as_operand, float_array, require_kinds, type_name
+from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.arithmetic import mul, sub, true_divide
-from undertow.ops.pointwise.elementary import abs, sigmoid, tanh, unary
-from undertow.ops.views.slices import narrow
+from undertow.ops.pointwise.arithmetic import sub, true_divide
+from undertow.ops.pointwise.elementary import abs, tanh, unary
 from undertow.tensor import Tensor
 
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
-
-# ---- the error function
-
-
-def error_function(xp: Any, input: Any) -> Any:
-    require_kinds("erf", input, "fiub")
-    return special.erf(float_array(input))
-
-
-def complementary_error_function(xp: Any, input: Any) -> Any:
-    require_kinds("erfc", input, "fiub")
-    return special.erfc(float_array(input))
-
-
-erf = unary(
-    "erf",
-    forward=error_function,
-    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (2 / math.sqrt(math.pi)),
-)
-
-erfc = unary(
-    "erfc",
-    forward=complementary_error_function,
-    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
-)
 
 # ---- straight lines
 
@@ -75,6 +47,7 @@ threshold_backward = primitive(
     jvp={"grad_output": lambda xp, t, input, threshold: xp.threshold_backward(t, input, threshold)},
     batch=ELEMENTWISE,
     node="ThresholdBackwardBackward0",
+    variants="",
 )
 
 
@@ -95,6 +68,7 @@ relu = unary(
     forward=positive_part,
     vjp=lambda xp, g, out: xp.threshold_backward(g, out, 0),
     promote=None,
+    variants="function method in_place in_place_function",
 )
 
 # its parameter has the name of the function, so the primitive needs another
@@ -106,7 +80,7 @@ _threshold = unary(
 )
 
 
-@composite
+@composite(variants="function in_place_function", out=True)
 def threshold(input: Any, threshold: float, value: float) -> Any:
     """input where it is above the threshold, else `value`."""
     return _threshold(input, as_number(threshold), as_number(value))
@@ -153,10 +127,11 @@ prelu_kernel = primitive(
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    autocast="lower",
 )
 
 
-@composite
+@composite(variants="function method")
 def prelu(input: Any, weight: Any) -> Any:
     """max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1)."""
     input, weight = as_operand("prelu", "input", input), as_operand("prelu", "weight", weight)
@@ -246,6 +221,7 @@ hardshrink = unary(
     forward=hard_shrink,
     vjp=lambda xp, g, input, lambd: xp.where(is_shrunk(xp, input, lambd), 0, g),
     promote=None,
+    variants="function method",
 )
 
 
@@ -289,7 +265,7 @@ def elu_gradient(xp: Any, g: Any, input: Any, alpha: float, scale: float, input_
 elu = unary("elu", forward=exponential_linear, vjp=elu_gradient, promote=None)
 
 
-@composite
+@composite(variants="function in_place_function")
 def selu(input: Any) -> Any:
     """A scaled elu that keeps mean 0 and variance 1 from layer to layer."""
     return elu(input, SELU_ALPHA, SELU_SCALE)
@@ -306,6 +282,7 @@ celu = unary(
     forward=continuous_elu,
     vjp=lambda xp, g, input, alpha: elu_gradient(xp, g, input, alpha, 1.0, 1.0 / alpha),
     promote=None,
+    variants="function in_place_function",
 )
 
 
@@ -390,17 +367,3 @@ def softsign(input: Any) -> Any:
 def tanhshrink(input: Any) -> Any:
     """x - tanh(x)."""
     return sub(input, tanh(input))
-
-
-@composite
-def glu(input: Any, dim: int = -1) -> Any:
-    """The first half along `dim` times the sigmoid of the second half."""
-    input = as_operand("glu", "input", input)
-    if input.ndim == 0:
-        raise RuntimeError("glu does not support 0-dimensional tensors")
-    axis = wrap_dim(dim, input.ndim)
-    size = input.shape[axis]
-    if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
-    first, second = narrow(input, axis, 0, size // 2), narrow(input, axis, size // 2, size // 2)
-    return mul(first, sigmoid(second))

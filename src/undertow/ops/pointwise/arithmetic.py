@@ -64,6 +64,7 @@ add = primitive(
     promote="same",
     number="other",
     ufunc="add",
+    variants="function method in_place foreach",
 )
 
 sub = primitive(
@@ -80,6 +81,7 @@ sub = primitive(
     promote="same",
     number="other",
     ufunc="subtract",
+    variants="function method in_place foreach",
 )
 
 rsub = primitive(
@@ -106,10 +108,11 @@ neg = primitive(
     jvp=LINEAR,
     batch=ELEMENTWISE,
     ufunc="negative",
+    variants="function method in_place in_place_function foreach",
 )
 
 
-@composite
+@composite(variants="function method")
 def positive(input: Any) -> Any:
     """The tensor itself."""
     input = as_operand("positive", "input", input)
@@ -131,6 +134,7 @@ mul = primitive(
     batch=ELEMENTWISE,
     promote="same",
     number="other",
+    variants="function method in_place foreach",
 )
 
 addcmul = primitive(
@@ -144,6 +148,7 @@ addcmul = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place foreach",
 )
 
 
@@ -170,6 +175,7 @@ lerp = primitive(
     promote="same",
     number="weight",
     number_edge=False,
+    variants="function method in_place foreach",
 )
 
 # ---- quotients
@@ -186,6 +192,7 @@ true_divide = primitive(
     node="DivBackward0",
     promote="float",
     number="other",
+    variants="function method in_place",
 )
 
 
@@ -221,10 +228,11 @@ _div_rounded = primitive(
     node="DivBackward2",
     promote="same",
     number="other",
+    piecewise_constant=True,
 )
 
 
-@composite
+@composite(variants="function method in_place foreach", out=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
 
@@ -263,6 +271,7 @@ floor_divide = primitive(
     promote="same",
     number="other",
     ufunc="floor_divide",
+    variants="function method in_place",
 )
 
 
@@ -291,6 +300,7 @@ remainder = primitive(
     number="other",
     number_edge=False,
     ufunc="remainder",
+    variants="function method in_place",
 )
 
 fmod = primitive(
@@ -308,6 +318,7 @@ fmod = primitive(
     number="other",
     number_edge=False,
     ufunc="fmod",
+    variants="function method in_place",
 )
 
 
@@ -331,13 +342,15 @@ addcdiv = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place foreach",
 )
 
 # ---- other names
 
-alias("subtract", sub)
-alias("multiply", mul)
-alias("divide", div)
+alias("negative", neg, variants="function method in_place in_place_function")
+alias("subtract", sub, variants="function method in_place")
+alias("multiply", mul, variants="function method in_place")
+alias("divide", div, variants="function method in_place", out=True)
 adapter("divide")(true_divide)
 adapter("negative")(neg)
 adapter("positive")(positive)

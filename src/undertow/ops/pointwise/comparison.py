@@ -1,31 +1,27 @@
-"""Comparisons, logic and bits, and how many elements are true: values that jump, so none of them has a derivative."""
+"""Comparisons, logic and bits: values that jump, so none of them has a derivative."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
-from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
 from undertow.ops.arguments.operands import as_operand, require_order, type_name
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
-from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION
-from undertow.tensor import Tensor
+from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
     return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, number="other", **options)
 
 
-def unary(name: str, forward: Callable[..., Any]) -> Any:
-    return nondifferentiable(name, forward, inputs=("input",), batch=ELEMENTWISE)
+def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
+    return nondifferentiable(name, forward, inputs=("input",), batch=ELEMENTWISE, **options)
 
 
 # ---- order
 
 
-def ordering(name: str, ufunc: str) -> Any:
+def ordering(name: str, ufunc: str, **options: Any) -> Any:
     """A comparison of real numbers; NumPy would order complex ones by their real parts."""
 
     def forward(xp: Any, input: Any, other: Any) -> Any:
@@ -33,51 +29,82 @@ def ordering(name: str, ufunc: str) -> Any:
             require_order(name, input)
         return getattr(xp, ufunc)(input, other)
 
-    return binary(name, forward, promote="same")
+    return binary(name, forward, promote="same", **options)
 
 
-eq = binary("eq", lambda xp, input, other: xp.equal(input, other), promote="same")
-ne = binary("ne", lambda xp, input, other: xp.not_equal(input, other), promote="same")
-lt = ordering("lt", "less")
-le = ordering("le", "less_equal")
-gt = ordering("gt", "greater")
-ge = ordering("ge", "greater_equal")
+eq = binary("eq", lambda xp, input, other: xp.equal(input, other), promote="same", variants="function method in_place")
+ne = binary(
+    "ne", lambda xp, input, other: xp.not_equal(input, other), promote="same", variants="function method in_place"
+)
+lt = ordering("lt", "less", variants="function method in_place")
+le = ordering("le", "less_equal", variants="function method in_place")
+gt = ordering("gt", "greater", variants="function method in_place")
+ge = ordering("ge", "greater_equal", variants="function method in_place")
 
 # ---- logic and bits
 
-logical_and = binary("logical_and", lambda xp, input, other: xp.logical_and(input, other))
-logical_or = binary("logical_or", lambda xp, input, other: xp.logical_or(input, other))
-logical_xor = binary("logical_xor", lambda xp, input, other: xp.logical_xor(input, other))
-logical_not = unary("logical_not", lambda xp, input: xp.logical_not(input))
+logical_and = binary(
+    "logical_and", lambda xp, input, other: xp.logical_and(input, other), variants="function method in_place"
+)
+logical_or = binary(
+    "logical_or", lambda xp, input, other: xp.logical_or(input, other), variants="function method in_place"
+)
+logical_xor = binary(
+    "logical_xor", lambda xp, input, other: xp.logical_xor(input, other), variants="function method in_place"
+)
+logical_not = unary("logical_not", lambda xp, input: xp.logical_not(input), variants="function method in_place")
 
-bitwise_and = binary("bitwise_and", lambda xp, input, other: xp.bitwise_and(input, other), promote="same")
-bitwise_or = binary("bitwise_or", lambda xp, input, other: xp.bitwise_or(input, other), promote="same")
-bitwise_xor = binary("bitwise_xor", lambda xp, input, other: xp.bitwise_xor(input, other), promote="same")
-bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input))
-bitwise_left_shift = binary("bitwise_left_shift", lambda xp, input, other: xp.left_shift(input, other), promote="same")
+bitwise_and = binary(
+    "bitwise_and",
+    lambda xp, input, other: xp.bitwise_and(input, other),
+    promote="same",
+    variants="function method in_place",
+)
+bitwise_or = binary(
+    "bitwise_or",
+    lambda xp, input, other: xp.bitwise_or(input, other),
+    promote="same",
+    variants="function method in_place",
+)
+bitwise_xor = binary(
+    "bitwise_xor",
+    lambda xp, input, other: xp.bitwise_xor(input, other),
+    promote="same",
+    variants="function method in_place",
+)
+bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input), variants="function method in_place")
+bitwise_left_shift = binary(
+    "bitwise_left_shift",
+    lambda xp, input, other: xp.left_shift(input, other),
+    promote="same",
+    variants="function method in_place",
+)
 bitwise_right_shift = binary(
-    "bitwise_right_shift", lambda xp, input, other: xp.right_shift(input, other), promote="same"
+    "bitwise_right_shift",
+    lambda xp, input, other: xp.right_shift(input, other),
+    promote="same",
+    variants="function method in_place",
 )
 
 # ---- what kind of number
 
 
-def signed_infinity(name: str) -> Any:
+def signed_infinity(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any) -> Any:
         if input.dtype.kind == "c":
             raise RuntimeError(f"{name} does not support complex inputs: their infinities have no sign")
         return getattr(xp, name)(input)
 
-    return unary(name, forward)
+    return unary(name, forward, **options)
 
 
-isnan = unary("isnan", lambda xp, input: xp.isnan(input))
-isinf = unary("isinf", lambda xp, input: xp.isinf(input))
-isfinite = unary("isfinite", lambda xp, input: xp.isfinite(input))
-isposinf = signed_infinity("isposinf")
-isneginf = signed_infinity("isneginf")
-isreal = unary("isreal", lambda xp, input: xp.isreal(input))
-signbit = unary("signbit", lambda xp, input: xp.signbit(input))
+isnan = unary("isnan", lambda xp, input: xp.isnan(input), variants="function method")
+isinf = unary("isinf", lambda xp, input: xp.isinf(input), variants="function method")
+isfinite = unary("isfinite", lambda xp, input: xp.isfinite(input), variants="function method")
+isposinf = signed_infinity("isposinf", variants="function method")
+isneginf = signed_infinity("isneginf", variants="function method")
+isreal = unary("isreal", lambda xp, input: xp.isreal(input), variants="function method")
+signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="function method")
 
 # ---- nearly equal, equal as a whole, among
 
@@ -94,10 +121,10 @@ def close(xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e
     return xp.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-isclose = binary("isclose", close)
+isclose = binary("isclose", close, variants="function method")
 
 
-@composite
+@composite(variants="function method")
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether every |input - other| is at most atol + rtol * |other|.
 
@@ -108,7 +135,7 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 
-@composite
+@composite(variants="function method")
 def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and the same elements.
 
@@ -126,70 +153,17 @@ def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = F
 
 isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same")
 
-# ---- of any or all elements, and of how many
-
-
-def truth(ufunc: str) -> Any:
-    """The forward of any and all; PyTorch answers in uint8 for uint8."""
-
-    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
-        return out.astype(truth_dtype(input))
-
-    return forward
-
-
-def truth_dtype(input: Any) -> Any:
-    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
-
-
-any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
-all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
-
-
-def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
-    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
-    if isinstance(dim, Iterable) and not tuple(dim):
-        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
-    return reduce(input, dim, keepdim)
-
-
-@composite
-@numpy_spelling
-def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether an element along `dim`, or of all elements, is not zero."""
-    return truth_along(any_dims, input, dim, keepdim)
-
-
-@composite
-@numpy_spelling
-def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether every element along `dim`, or of all elements, is not zero."""
-    return truth_along(all_dims, input, dim, keepdim)
-
-
-count_nonzero = nondifferentiable(
-    "count_nonzero",
-    forward=lambda xp, input, dim=None: xp.add.reduce(
-        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
-    ),
-    inputs=("input",),
-    batch=REDUCTION,
-)
 
 # ---- other names
 
-alias("not_equal", ne)
-alias("less", lt)
-alias("less_equal", le)
-alias("greater", gt)
-alias("greater_equal", ge)
+alias("not_equal", ne, variants="function method in_place")
+alias("less", lt, variants="function method in_place")
+alias("less_equal", le, variants="function method in_place")
+alias("greater", gt, variants="function method in_place")
+alias("greater_equal", ge, variants="function method in_place")
 
 # `equal` is a question about whole tensors in PyTorch; rules ask NumPy's
 adapter("equal")(eq)
 adapter("invert")(bitwise_not)
 adapter("left_shift")(bitwise_left_shift)
 adapter("right_shift")(bitwise_right_shift)
-adapter("any")(any)
-adapter("all")(all)
-adapter("count_nonzero")(count_nonzero)

@@ -36,14 +36,14 @@ def is_complex(tensor: Any) -> bool:
     return bool(tensor._array.dtype.kind == "c")
 
 
-@composite
+@composite(variants="function method")
 def conj(input: Any) -> Any:
     """The complex conjugate; a real tensor is returned as it is."""
     input = as_operand("conj", "input", input)
     return _conj(input) if is_complex(input) else input
 
 
-@composite
+@composite(variants="function method in_place in_place_function", out=True)
 def conj_physical(input: Any) -> Any:
     """The complex conjugate; a real tensor is returned as it is."""
     input = as_operand("conj_physical", "input", input)
@@ -53,26 +53,26 @@ def conj_physical(input: Any) -> Any:
 # PyTorch conjugates and negates lazily and marks such tensors with a bit; here no tensor ever has one
 
 
-@composite
+@composite(variants="function method")
 def resolve_conj(input: Any) -> Any:
     """The tensor itself: no conjugation is ever pending."""
     return as_operand("resolve_conj", "input", input)
 
 
-@composite
+@composite(variants="function method")
 def resolve_neg(input: Any) -> Any:
     """The tensor itself: no negation is ever pending."""
     return as_operand("resolve_neg", "input", input)
 
 
-@composite
+@composite(variants="function method")
 def is_conj(input: Any) -> bool:
     """False: no conjugation is ever pending."""
     as_operand("is_conj", "input", input)
     return False
 
 
-@composite
+@composite(variants="function method")
 def is_neg(input: Any) -> bool:
     """False: no negation is ever pending."""
     as_operand("is_neg", "input", input)
@@ -171,6 +171,7 @@ _view_as_complex = view(
     forward=complex_of_pairs,
     vjp={"input": lambda xp, g: xp.view_as_real(g)},
     batch=batched_view_as_complex,
+    autocast="float32",
 )
 
 
@@ -244,6 +245,7 @@ polar = primitive(
         "angle": lambda xp, t, out: t * out * 1j,
     },
     batch=ELEMENTWISE,
+    autocast="float32",
 )
 
 
@@ -261,6 +263,7 @@ angle = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method",
 )
 
 adapter("conj")(lambda x: conj(x) if hasattr(x, "_array") else x.conjugate())

@@ -39,12 +39,14 @@ sqrt = unary(
     "sqrt",
     forward=lambda xp, input: xp.sqrt(input),
     vjp=lambda xp, g, out: g / (xp.conj(out) * 2),
+    variants="function method in_place in_place_function foreach",
 )
 
 rsqrt = unary(
     "rsqrt",
     forward=lambda xp, input: 1 / xp.sqrt(input),
     vjp=lambda xp, g, out: g * xp.conj(out * out * out) * -0.5,
+    variants="function method in_place in_place_function foreach",
 )
 
 # NumPy's; PyTorch has none
@@ -52,6 +54,7 @@ cbrt = unary(
     "cbrt",
     forward=lambda xp, input: xp.cbrt(input),
     vjp=lambda xp, g, out: g / (out * out * 3),
+    variants="",
 )
 
 # np.reciprocal of integers divides integers
@@ -59,42 +62,49 @@ reciprocal = unary(
     "reciprocal",
     forward=lambda xp, input: xp.divide(1, input),
     vjp=lambda xp, g, out: -g * xp.conj(out * out),
+    variants="function method in_place in_place_function foreach",
 )
 
 exp = unary(
     "exp",
     forward=lambda xp, input: xp.exp(input),
     vjp=lambda xp, g, out: g * xp.conj(out),
+    variants="function method in_place in_place_function foreach",
 )
 
 exp2 = unary(
     "exp2",
     forward=lambda xp, input: xp.exp(input * LN2) if input.dtype.kind == "c" else xp.exp2(input),
     vjp=lambda xp, g, out: g * xp.conj(out) * LN2,
+    variants="function method in_place in_place_function",
 )
 
 expm1 = unary(
     "expm1",
     forward=lambda xp, input: xp.expm1(input),
     vjp=lambda xp, g, out: g * xp.conj(out + 1),
+    variants="function method in_place in_place_function foreach",
 )
 
 log = unary(
     "log",
     forward=lambda xp, input: xp.log(input),
     vjp=lambda xp, g, input: g / xp.conj(input),
+    variants="function method in_place in_place_function foreach",
 )
 
 log2 = unary(
     "log2",
     forward=lambda xp, input: xp.log2(input),
     vjp=lambda xp, g, input: g / (xp.conj(input) * LN2),
+    variants="function method in_place in_place_function foreach",
 )
 
 log10 = unary(
     "log10",
     forward=lambda xp, input: xp.log10(input),
     vjp=lambda xp, g, input: g / (xp.conj(input) * LN10),
+    variants="function method in_place in_place_function foreach",
 )
 
 log1p = unary(
@@ -102,6 +112,7 @@ log1p = unary(
     forward=lambda xp, input: xp.log1p(input),
     vjp=lambda xp, g, input: g / xp.conj(input + 1),
     node="Log1PBackward0",
+    variants="function method in_place in_place_function foreach",
 )
 
 # ---- trigonometric functions
@@ -110,54 +121,63 @@ sin = unary(
     "sin",
     forward=lambda xp, input: xp.sin(input),
     vjp=lambda xp, g, input: g * xp.conj(xp.cos(input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 cos = unary(
     "cos",
     forward=lambda xp, input: xp.cos(input),
     vjp=lambda xp, g, input: -g * xp.conj(xp.sin(input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 tan = unary(
     "tan",
     forward=lambda xp, input: xp.tan(input),
     vjp=lambda xp, g, out: g * xp.conj(out * out + 1),
+    variants="function method in_place in_place_function foreach",
 )
 
 asin = unary(
     "asin",
     forward=lambda xp, input: xp.arcsin(input),
     vjp=lambda xp, g, input: g * xp.conj(xp.rsqrt(1 - input * input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 acos = unary(
     "acos",
     forward=lambda xp, input: xp.arccos(input),
     vjp=lambda xp, g, input: -g * xp.conj(xp.rsqrt(1 - input * input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 atan = unary(
     "atan",
     forward=lambda xp, input: xp.arctan(input),
     vjp=lambda xp, g, input: g / xp.conj(input * input + 1),
+    variants="function method in_place in_place_function foreach",
 )
 
 sinh = unary(
     "sinh",
     forward=lambda xp, input: xp.sinh(input),
     vjp=lambda xp, g, input: g * xp.conj(xp.cosh(input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 cosh = unary(
     "cosh",
     forward=lambda xp, input: xp.cosh(input),
     vjp=lambda xp, g, input: g * xp.conj(xp.sinh(input)),
+    variants="function method in_place in_place_function foreach",
 )
 
 tanh = unary(
     "tanh",
     forward=lambda xp, input: xp.tanh(input),
     vjp=lambda xp, g, out: xp.tanh_backward(g, out),
+    variants="function method in_place in_place_function foreach",
 )
 
 
@@ -182,12 +202,14 @@ tanh_backward = primitive(
         "output": lambda xp, t, grad_output, output: grad_output * xp.conj(output * t) * -2,
     },
     batch=ELEMENTWISE,
+    variants="",
 )
 
 asinh = unary(
     "asinh",
     forward=lambda xp, input: xp.arcsinh(input),
     vjp=lambda xp, g, input: g * xp.conj(xp.rsqrt(input * input + 1)),
+    variants="function method in_place in_place_function",
 )
 
 
@@ -198,12 +220,18 @@ def acosh_rule(xp: Any, g: Any, input: Any) -> Any:
     return g * xp.rsqrt(input * input - 1)
 
 
-acosh = unary("acosh", forward=lambda xp, input: xp.arccosh(input), vjp=acosh_rule)
+acosh = unary(
+    "acosh",
+    forward=lambda xp, input: xp.arccosh(input),
+    vjp=acosh_rule,
+    variants="function method in_place in_place_function",
+)
 
 atanh = unary(
     "atanh",
     forward=lambda xp, input: xp.arctanh(input),
     vjp=lambda xp, g, input: g / xp.conj(1 - input * input),
+    variants="function method in_place in_place_function",
 )
 
 
@@ -213,7 +241,12 @@ def sinc_rule(xp: Any, g: Any, input: Any) -> Any:
     return xp.where(xp.equal(input * angle, 0), 0, g * xp.conj(slope))
 
 
-sinc = unary("sinc", forward=lambda xp, input: xp.sinc(input), vjp=sinc_rule)
+sinc = unary(
+    "sinc",
+    forward=lambda xp, input: xp.sinc(input),
+    vjp=sinc_rule,
+    variants="function method in_place in_place_function",
+)
 
 deg2rad = unary(
     "deg2rad",
@@ -221,6 +254,7 @@ deg2rad = unary(
     vjp=lambda xp, g: g * (math.pi / 180),
     jvp=LINEAR,
     node="Deg2RadBackward0",
+    variants="function method in_place in_place_function",
 )
 
 rad2deg = unary(
@@ -229,6 +263,7 @@ rad2deg = unary(
     vjp=lambda xp, g: g * (180 / math.pi),
     jvp=LINEAR,
     node="Rad2DegBackward0",
+    variants="function method in_place in_place_function",
 )
 
 # ---- sigmoid
@@ -267,7 +302,12 @@ def _logistic_of_number(xp: Any, input: Any) -> Any:
     return xp.exp(xp.minimum(input, 0)) / (1 + xp.exp(-xp.abs(input)))
 
 
-sigmoid = unary("sigmoid", forward=logistic, vjp=lambda xp, g, out: xp.sigmoid_backward(g, out))
+sigmoid = unary(
+    "sigmoid",
+    forward=logistic,
+    vjp=lambda xp, g, out: xp.sigmoid_backward(g, out),
+    variants="function method in_place in_place_function foreach",
+)
 
 
 @twin
@@ -292,6 +332,7 @@ sigmoid_backward = primitive(
         "output": lambda xp, t, grad_output, output: grad_output * xp.conj((1 - 2 * output) * t),
     },
     batch=ELEMENTWISE,
+    variants="",
 )
 
 
@@ -308,7 +349,7 @@ def logit_rule(xp: Any, g: Any, input: Any, eps: float | None) -> Any:
     return xp.where(inside, g / (input * (1 - input)), outside)
 
 
-logit = unary("logit", forward=log_odds, vjp=logit_rule)
+logit = unary("logit", forward=log_odds, vjp=logit_rule, variants="function method in_place in_place_function")
 
 # ---- size and sign
 
@@ -339,10 +380,13 @@ abs = unary(
     forward=lambda xp, input: xp.abs(input),
     vjp=lambda xp, g, input: g * xp.sgn(input),
     promote=None,
+    variants="function method in_place in_place_function foreach",
 )
 
 # the Jacobian is symmetric, not Hermitian, so that the jvp is the vjp itself
-sgn = unary("sgn", forward=direction, vjp=sgn_rule, jvp={"input": sgn_rule}, promote=None)
+sgn = unary(
+    "sgn", forward=direction, vjp=sgn_rule, jvp={"input": sgn_rule}, promote=None, variants="function method in_place"
+)
 
 # ---- rounding: constant between its jumps
 
@@ -351,10 +395,38 @@ def no_slope(xp: Any, g: Any) -> Any:
     return xp.zeros_like(g)
 
 
-sign = unary("sign", forward=sign_of_real, vjp=no_slope, promote=None)
-floor = unary("floor", forward=lambda xp, input: xp.floor(input), vjp=no_slope, promote=None)
-ceil = unary("ceil", forward=lambda xp, input: xp.ceil(input), vjp=no_slope, promote=None)
-trunc = unary("trunc", forward=lambda xp, input: xp.trunc(input), vjp=no_slope, promote=None)
+sign = unary(
+    "sign",
+    forward=sign_of_real,
+    vjp=no_slope,
+    promote=None,
+    variants="function method in_place foreach",
+    piecewise_constant=True,
+)
+floor = unary(
+    "floor",
+    forward=lambda xp, input: xp.floor(input),
+    vjp=no_slope,
+    promote=None,
+    variants="function method in_place in_place_function foreach",
+    piecewise_constant=True,
+)
+ceil = unary(
+    "ceil",
+    forward=lambda xp, input: xp.ceil(input),
+    vjp=no_slope,
+    promote=None,
+    variants="function method in_place in_place_function foreach",
+    piecewise_constant=True,
+)
+trunc = unary(
+    "trunc",
+    forward=lambda xp, input: xp.trunc(input),
+    vjp=no_slope,
+    promote=None,
+    variants="function method in_place in_place_function foreach",
+    piecewise_constant=True,
+)
 
 
 def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
@@ -362,9 +434,22 @@ def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
     return xp.round(input, decimals)
 
 
-round = unary("round", forward=rounded, vjp=no_slope, promote=None)
+round = unary(
+    "round",
+    forward=rounded,
+    vjp=no_slope,
+    promote=None,
+    variants="function method in_place in_place_function foreach",
+    piecewise_constant=True,
+)
 
-frac = unary("frac", forward=lambda xp, input: input - xp.trunc(input), vjp=lambda xp, g: g, promote=None)
+frac = unary(
+    "frac",
+    forward=lambda xp, input: input - xp.trunc(input),
+    vjp=lambda xp, g: g,
+    promote=None,
+    variants="function method in_place in_place_function foreach",
+)
 
 
 def finite_part(xp: Any, g: Any, input: Any) -> Any:
@@ -385,18 +470,25 @@ def made_finite(
     return made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
 
 
-nan_to_num = unary("nan_to_num", forward=made_finite, vjp=finite_part, promote=None, widens=False)
+nan_to_num = unary(
+    "nan_to_num",
+    forward=made_finite,
+    vjp=finite_part,
+    promote=None,
+    bfloat16="as_is",
+    variants="function method in_place in_place_function",
+)
 
 # ---- other names
 
-alias("absolute", abs)
-alias("arcsin", asin)
-alias("arccos", acos)
-alias("arctan", atan)
-alias("arcsinh", asinh)
-alias("arccosh", acosh)
-alias("arctanh", atanh)
-alias("fix", trunc)
+alias("absolute", abs, variants="function method in_place")
+alias("arcsin", asin, variants="function method in_place in_place_function")
+alias("arccos", acos, variants="function method in_place in_place_function")
+alias("arctan", atan, variants="function method in_place in_place_function")
+alias("arcsinh", asinh, variants="function method in_place in_place_function")
+alias("arccosh", acosh, variants="function method in_place in_place_function")
+alias("arctanh", atanh, variants="function method in_place in_place_function")
+alias("fix", trunc, variants="function method in_place in_place_function")
 alias("expit", sigmoid)
 
 adapter("degrees")(rad2deg)

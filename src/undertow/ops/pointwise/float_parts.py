@@ -10,16 +10,16 @@ from undertow.ops.declare import composite, nondifferentiable, primitive, return
 from undertow.ops.declare.rules import ELEMENTWISE
 
 
-def of_integers(name: str) -> Any:
+def of_integers(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any, other: Any) -> Any:
         require_kinds(f"{name}_cpu", input, "iu")
         return getattr(xp, name)(input, other)
 
-    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same")
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
 
 
-gcd = of_integers("gcd")
-lcm = of_integers("lcm")
+gcd = of_integers("gcd", variants="function method in_place in_place_function")
+lcm = of_integers("lcm", variants="function method in_place in_place_function")
 
 
 def next_number(xp: Any, input: Any, other: Any) -> Any:
@@ -30,7 +30,7 @@ def next_number(xp: Any, input: Any, other: Any) -> Any:
 nextafter = primitive(
     "nextafter",
     forward=next_number,
-    widens=False,
+    bfloat16="as_is",
     vjp={
         "input": lambda xp, g, input, other: xp.where(xp.not_equal(input, other), g, 0),
         "other": lambda xp, g, other: xp.zeros_like(other),
@@ -38,6 +38,7 @@ nextafter = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method in_place",
 )
 
 
@@ -66,7 +67,7 @@ frexp_parts = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def frexp(input: Any) -> Any:
     """Each number as mantissa * 2 ** exponent, with the mantissa in [0.5, 1): (mantissa, exponent).
 

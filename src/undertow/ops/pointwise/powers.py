@@ -87,6 +87,7 @@ pow = primitive(
     promote="same",
     number="exponent",
     number_edge=False,
+    variants="function method in_place foreach",
 )
 
 
@@ -111,7 +112,7 @@ def _rpow(exponent: Any, input: Any) -> Any:
     return _pow_of_number(exponent, input) if isinstance(input, NUMBERS) else pow(input, exponent)
 
 
-@composite
+@composite(variants="function method in_place in_place_function", out=True)
 def square(input: Any) -> Any:
     """The square of every element."""
     return pow(input, 2)
@@ -123,7 +124,7 @@ def as_double(value: Any, dtype: Any) -> Any:
     return recorded.astype(as_operand("float_power", "input", value), dtype)
 
 
-@composite
+@composite(variants="function method in_place", out=True)
 def float_power(input: Any, exponent: Any) -> Any:
     """`pow` in double precision, whatever the dtypes.
 
@@ -151,6 +152,7 @@ ldexp = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method in_place in_place_function",
 )
 
 # ---- logarithms and exponentials of two numbers
@@ -174,6 +176,7 @@ logaddexp = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method",
 )
 
 logaddexp2 = primitive(
@@ -186,6 +189,7 @@ logaddexp2 = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method",
 )
 
 
@@ -215,6 +219,7 @@ xlogy = primitive(
     number_edge=False,
     promote="float",
     number="other",
+    variants="function method in_place in_place_function",
 )
 
 # ---- triangles
@@ -229,6 +234,7 @@ hypot = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method in_place",
 )
 
 
@@ -247,8 +253,9 @@ atan2 = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    variants="function method in_place",
 )
 
-alias("arctan2", atan2)
+alias("arctan2", atan2, variants="function method in_place")
 adapter("power")(pow)
 adapter("square")(square)

@@ -7,7 +7,8 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_of, type_name
-from undertow.ops.declare import REGISTRY, adapter, alias, composite, primitive
+from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import not_implemented
 from undertow.ops.pointwise.elementary import unary
@@ -44,7 +45,7 @@ _where = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """Elements of `input` where the condition holds, of `other` elsewhere; given that alone, its places.
 
@@ -53,7 +54,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     [1.0, 0.0]
     """
     if input is None and other is None:
-        return REGISTRY["nonzero"].function(condition, as_tuple=True)
+        return recorded.nonzero(condition)
     if isinstance(input, NUMBERS) and isinstance(other, NUMBERS):
         input = number_tensor(input)
         input = Tensor(input._array.astype(result_type_of((input, other))), input._xp)
@@ -105,6 +106,7 @@ maximum = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method foreach",
 )
 
 minimum = primitive(
@@ -117,6 +119,7 @@ minimum = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method foreach",
 )
 
 
@@ -135,6 +138,7 @@ fmax = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method",
 )
 
 fmin = primitive(
@@ -147,6 +151,7 @@ fmin = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="same",
+    variants="function method",
 )
 
 # ---- clamp: the gradient of the input includes the bounds
@@ -210,10 +215,20 @@ def upper_bound(name: str, **options: Any) -> Any:
 
 
 clamp_min = lower_bound(
-    "clamp_min", node="ClampMinBackward1", number_node="ClampMinBackward0", number="min", number_edge=False
+    "clamp_min",
+    node="ClampMinBackward1",
+    number_node="ClampMinBackward0",
+    number="min",
+    number_edge=False,
+    variants="function method in_place in_place_function foreach",
 )
 clamp_max = upper_bound(
-    "clamp_max", node="ClampMaxBackward1", number_node="ClampMaxBackward0", number="max", number_edge=False
+    "clamp_max",
+    node="ClampMaxBackward1",
+    number_node="ClampMaxBackward0",
+    number="max",
+    number_edge=False,
+    variants="function method in_place in_place_function foreach",
 )
 _clamp_below = lower_bound("_clamp_below", node="ClampBackward0")
 _clamp_above = upper_bound("_clamp_above", node="ClampBackward0")
@@ -261,7 +276,7 @@ _clamp = unary(
 )
 
 
-@composite
+@composite(variants="function method in_place in_place_function", out=True)
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Every element, moved into [min, max]; each bound is a number, a tensor, or None.
 
@@ -295,6 +310,7 @@ copysign = primitive(
     number_edge=False,
     promote="float",
     number="other",
+    variants="function method in_place",
 )
 
 
@@ -311,6 +327,8 @@ heaviside = primitive(
     batch=ELEMENTWISE,
     node="NotImplemented",
     promote="same",
+    variants="function method in_place",
+    piecewise_constant=True,
 )
 
-alias("clip", clamp)
+alias("clip", clamp, variants="function method in_place in_place_function", out=True)

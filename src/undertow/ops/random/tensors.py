@@ -39,7 +39,7 @@ def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 # ---- a shape
 
 
-@composite
+@composite(out=True, random="new")
 @intercepted
 def rand(
     *shape: Any,
@@ -62,7 +62,7 @@ def rand(
     return leaf(array, namespace_of(device), requires_grad)
 
 
-@composite
+@composite(out=True, random="new")
 @intercepted
 def randn(
     *shape: Any,
@@ -96,7 +96,7 @@ def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[i
     return as_int(function, "low", 0 if low is None else low), as_int(function, "high", high)
 
 
-@composite
+@composite(out=True, random="new")
 @intercepted
 def randint(
     *args: Any,
@@ -127,7 +127,7 @@ def randint(
     return leaf(array, namespace_of(device), requires_grad)
 
 
-@composite
+@composite(out=True, random="new")
 @intercepted
 def randperm(
     n: int,
@@ -157,7 +157,9 @@ def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any
     return out
 
 
-_draw_like = nondifferentiable("_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, widens=False)
+_draw_like = nondifferentiable(
+    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, bfloat16="as_is"
+)
 
 
 def sample_like(
@@ -168,7 +170,7 @@ def sample_like(
     return made_like(name, input, make, dtype, device, requires_grad, memory_format)
 
 
-@composite
+@composite(random="like")
 @intercepted
 def rand_like(
     input: Tensor,
@@ -187,7 +189,7 @@ def rand_like(
     return sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
-@composite
+@composite(random="like")
 @intercepted
 def randn_like(
     input: Tensor,
@@ -206,7 +208,7 @@ def randn_like(
     return sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
-@composite
+@composite(random="like")
 @intercepted
 def randint_like(
     input: Tensor,
@@ -241,7 +243,15 @@ def _bernoulli(xp: Any, input: Any, p: Any = None, *, generator: Any = None) -> 
 
 
 #: bernoulli(input): 1 with the probabilities in `input`; bernoulli(input, p): with probability p, in the shape of input
-bernoulli = primitive("bernoulli", _bernoulli, vjp={"input": _zero}, jvp=ELEMENTWISE, batch=ELEMENTWISE)
+bernoulli = primitive(
+    "bernoulli",
+    _bernoulli,
+    vjp={"input": _zero},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    variants="function method",
+    random="given",
+)
 
 poisson = primitive(
     "poisson",
@@ -249,6 +259,7 @@ poisson = primitive(
     vjp={"input": _zero},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    random="given",
 )
 
 binomial = primitive(
@@ -259,6 +270,7 @@ binomial = primitive(
     vjp={"count": _zero, "prob": _zero},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    random="given",
 )
 
 multinomial = nondifferentiable(
@@ -268,6 +280,8 @@ multinomial = nondifferentiable(
     ),
     inputs=("input",),
     batch=LOOP,
+    variants="function method",
+    random="given",
 )
 
 _normal_of_mean = primitive(
@@ -279,7 +293,8 @@ _normal_of_mean = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward1",
-    widens=False,
+    bfloat16="as_is",
+    random="given",
 )
 
 _normal_of_std = primitive(
@@ -291,7 +306,8 @@ _normal_of_std = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward2",
-    widens=False,
+    bfloat16="as_is",
+    random="given",
 )
 
 _normal_of_both = primitive(
@@ -305,11 +321,12 @@ _normal_of_both = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward3",
-    widens=False,
+    bfloat16="as_is",
+    random="given",
 )
 
 
-@composite
+@composite(out=True, random="given")
 @intercepted
 def normal(
     mean: Any,
@@ -351,7 +368,7 @@ def filler(name: str, sample: Callable[..., Any], node: str | None = None) -> An
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
-    return primitive("_" + name.rstrip("_"), sample, node=node, widens=False, **rules)
+    return primitive("_" + name.rstrip("_"), sample, node=node, bfloat16="as_is", random="like", **rules)
 
 
 def _uniform(xp: Any, input: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along a dimension, and what is made of neighbours: diff, trapezoid."""
+"""Running sums, products and extremes along a dimension."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
-from undertow.ops.arguments.operands import as_operand, require_kinds, require_order
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.arguments.operands import require_kinds, require_order
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
-from undertow.tensor import Tensor
-
-
-def _op(name: str) -> Any:
-    return REGISTRY[name].function
 
 
 def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
@@ -44,6 +39,8 @@ cumsum = primitive(
     jvp=LINEAR,
     batch=REDUCTION,
     check_output=True,
+    variants="function method in_place",
+    same_in_numpy=True,
 )
 
 
@@ -148,6 +145,8 @@ cumprod = primitive(
     jvp={"input": cumprod_tangent},
     batch=REDUCTION,
     check_output=True,
+    variants="function method in_place",
+    same_in_numpy=True,
 )
 
 
@@ -197,6 +196,7 @@ logcumsumexp = primitive(
     vjp={"input": logcumsumexp_gradient},
     jvp={"input": logcumsumexp_tangent},
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -237,6 +237,7 @@ cummaxmin_backward = primitive(
     vjp={"grad": take_along, "indices": None},
     jvp={"grad": lambda xp, t, indices, dim: xp.cummaxmin_backward(t, indices, dim)},
     batch=REDUCTION,
+    variants="",
 )
 
 
@@ -258,7 +259,7 @@ cummax_along = running("cummax", "maximum")
 cummin_along = running("cummin", "minimum")
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def cummax(input: Any, dim: int) -> Any:
     """(values, indices) of the largest element so far, along `dim`.
@@ -270,109 +271,8 @@ def cummax(input: Any, dim: int) -> Any:
     return return_types.cummax(cummax_along(input, dim))
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def cummin(input: Any, dim: int) -> Any:
     """(values, indices) of the smallest element so far, along `dim`."""
     return return_types.cummin(cummin_along(input, dim))
-
-
-# ---- neighbours
-
-
-def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
-    """All elements but the first along `dim`, and all but the last."""
-    n = input.shape[dim] - 1
-    return _op("narrow")(input, dim, 1, n), _op("narrow")(input, dim, 0, n)
-
-
-@composite
-@numpy_spelling
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """The n-th differences of neighbours along `dim`.
-
-    >>> import undertow as ut
-    >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
-    tensor([3., 5.])
-    """
-    input = as_operand("diff", "input", input)
-    if n < 0:
-        raise RuntimeError(f"order must be non-negative but got {n}")
-    if input.ndim == 0:
-        raise RuntimeError("diff expects input to be at least one-dimensional")
-    dim = wrap_dim(dim, input.ndim)
-    parts = [t for t in (prepend, input, append) if t is not None]
-    if {t.ndim for t in parts} != {input.ndim}:
-        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
-    if n and len(parts) > 1:
-        input = _op("cat")(parts, dim)
-    for _ in range(min(n, input.shape[dim])):
-        later, earlier = neighbours(input, dim)
-        input = _op("logical_xor")(later, earlier) if input.dtype.kind == "b" else later - earlier
-    return input
-
-
-def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
-    if y.ndim == 0:
-        raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
-    for argument, samples in (("y", y), ("x", x)):
-        if samples is not None and samples.dtype.kind == "b":
-            raise RuntimeError(f"{name}: received a bool input for `{argument}`, but bool is not supported")
-    if x is not None and dx is not None:
-        raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
-
-
-def heights(y: Any, dim: int) -> Any:
-    """The sums of neighbours: twice the mean height of each trapezoid."""
-    later, earlier = neighbours(y, dim) if y.shape[dim] else (y, y)
-    return later + earlier
-
-
-def sample_distances(y: Any, x: Any, dim: int) -> Any:
-    """Differences of x along the dimension that belongs to y's; a 1-d x serves every row."""
-    if x.ndim == 1:
-        if x.shape[0] != y.shape[dim]:
-            raise RuntimeError(
-                "trapezoid: There must be one `x` value for each sample point: "
-                f"got {x.shape[0]} for a dimension of size {y.shape[dim]}"
-            )
-        return recorded.reshape(diff(x), [-1 if d == dim else 1 for d in range(y.ndim)])
-    return diff(x, dim=dim - y.ndim)
-
-
-@composite
-@numpy_spelling
-def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The integral of samples y by the trapezoidal rule, at places x or at distances dx.
-
-    >>> import undertow as ut
-    >>> ut.trapezoid(ut.tensor([1.0, 5.0, 10.0]))
-    tensor(10.5000)
-    """
-    y = as_operand("trapezoid", "y", y)
-    check_samples("trapezoid", y, x, dx, dim)
-    dim = wrap_dim(dim, y.ndim)
-    if not y.shape[dim]:
-        return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
-    if x is None:
-        return _op("sum")(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
-    return _op("sum")(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
-
-
-@composite
-@numpy_spelling
-def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The older name of `trapezoid`."""
-    return trapezoid(y, x, dx=dx, dim=dim)
-
-
-@composite
-@numpy_spelling
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The running integral of samples y by the trapezoidal rule."""
-    y = as_operand("cumulative_trapezoid", "y", y)
-    check_samples("cumulative_trapezoid", y, x, dx, dim)
-    dim = wrap_dim(dim, y.ndim)
-    if x is None:
-        return cumsum(heights(y, dim) * ((1.0 if dx is None else dx) / 2.0), dim)
-    return cumsum(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0

@@ -12,10 +12,11 @@ from undertow.backend import cpu, dtypes
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import require_order
-from undertow.ops.declare import REGISTRY, adapter, composite, nondifferentiable, primitive, return_types
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
+from undertow.ops.index.gather_scatter import gather
 from undertow.ops.reduce.sums_and_products import over_rows
 from undertow.tensor import Tensor
 
@@ -84,7 +85,7 @@ amax_dims = even("amax", "maximum")
 amin_dims = even("amin", "minimum")
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The largest element over `dim`, or of all; ties share the gradient evenly.
@@ -96,7 +97,7 @@ def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return amax_dims(input, dim, keepdim)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def amin(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The smallest element over `dim`, or of all; ties share the gradient evenly."""
@@ -134,7 +135,7 @@ aminmax_dim = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) along `dim`, or of all elements."""
@@ -223,6 +224,7 @@ value_selecting_reduction_backward = primitive(
         )
     },
     batch=batch_scatter,
+    variants="",
 )
 
 #: the rules of every operation that returns (values, indices) with one element per slice along `dim`
@@ -266,7 +268,7 @@ max_dim = primitive("_max_dim", extreme_along("max", "maximum", "argmax"), node=
 min_dim = primitive("_min_dim", extreme_along("min", "minimum", "argmin"), node="MinBackward0", **SELECTING)
 
 
-@composite
+@composite(variants="function method foreach", out=True)
 @shortcut(max_all, max_dim, return_types.max)
 @numpy_spelling
 def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
@@ -283,7 +285,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
     return return_types.max(max_dim(input, dim, keepdim))
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
@@ -313,13 +315,17 @@ def extreme_index(name: str) -> Any:
     return forward
 
 
-argmax = nondifferentiable("argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION)
-argmin = nondifferentiable("argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION)
+argmax = nondifferentiable(
+    "argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION, variants="function method"
+)
+argmin = nondifferentiable(
+    "argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION, variants="function method"
+)
 
 
 @adapter("take_along_axis")
 def take_along_axis(input: Any, indices: Any, axis: int) -> Tensor:
-    return REGISTRY["gather"].function(input, axis, indices)
+    return gather(input, axis, indices)
 
 
 adapter("amax")(amax)

@@ -1,4 +1,4 @@
-"""How many elements, or points, fall into each of several bins."""
+"""How many elements, or points, fall into each of several bins: bincount, histc, histogram, histogramdd."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.errors import NotDifferentiableError
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import LOOP
 from undertow.tensor import Tensor
 
@@ -50,7 +50,7 @@ def edges_or_number(bins: Any) -> Any:
     return bins._array if isinstance(bins, Tensor) else int(bins)
 
 
-@composite
+@composite(variants="function method", out=True)
 @example_by_example
 def histogram(
     input: Any,
@@ -105,3 +105,55 @@ def histogramdd(
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     hist, *edges = _histogram(input, weight, tuple(map(edges_or_number, each)), limits, density, "histogramdd")
     return return_types.histogramdd((hist, tuple(edges)))
+
+
+def bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    require_kinds("bincount_cpu", input, "iu")
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, got {minlength}")
+    if input.ndim != 1 or (input.size and input.min() < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return xp.bincount(input, None, minlength).astype(dtypes.int64)
+    if weights.shape != input.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    return xp.bincount(input, weights, minlength).astype(
+        dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64
+    )
+
+
+bincount = primitive(
+    "bincount",
+    forward=bincount_forward,
+    vjp={"input": None, "weights": lambda xp, g, input: xp.take_along_axis(g, input, 0)},
+    jvp={"weights": lambda xp, t, input, minlength: xp.bincount(input, t, minlength)},
+    batch=LOOP,
+    optional=("weights",),
+    check_output=True,
+    variants="function method",
+)
+
+
+adapter("bincount")(bincount)
+
+
+def histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
+    """The range of the bins: as given, or that of the data; never of zero width."""
+    if low == 0 == high and input.size:
+        low, high = float(input.min()), float(input.max())
+    if low > high:
+        raise RuntimeError(f"histc: max must be larger than min, got min {low} and max {high}")
+    if low - low != 0 or high - high != 0:
+        raise RuntimeError(f"histc: range of [{low}, {high}] is not finite")
+    return (low - 1, high + 1) if low == high else (low, high)
+
+
+def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    require_kinds("histogram_cpu", input, "f")
+    if bins <= 0:
+        raise RuntimeError(f"histc: bins must be > 0, but got {bins}")
+    low, high = histc_range(input, min, max)
+    return xp.histogram(input, bins, (low, high))[0].astype(input.dtype)
+
+
+histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP, variants="function method")

@@ -9,8 +9,13 @@ from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import full
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.declare import composite
+from undertow.ops.index.scatter_reduce import scatter_reduce
 from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.views.clone import to_dtype
+from undertow.ops.views.dimensions import expand
+from undertow.ops.views.reshape import reshape
+from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
 
 #: what PyTorch calls them -> what scatter_reduce does, and what a segment without elements gives
@@ -94,15 +99,14 @@ def segment_of_each(xp: Any, counts: Any) -> Any:
 
 
 def reduced(data: Tensor, reduce: str, axis: int, counts: Tensor, places: Tensor, initial: Any) -> Tensor:
-    scatter, reshape, expand = (REGISTRY[name].function for name in ("scatter_reduce", "reshape", "expand"))
     kind, neutral = REDUCTIONS[reduce]
     inner = tuple(data.shape[axis + 1 :])
     ones = (1,) * len(inner)
     index = expand(reshape(places, (*places.shape, *ones)), (*places.shape, *inner))
     start = full((*counts.shape, *inner), neutral if initial is None else initial, dtype=data.dtype, device=data.device)
-    out: Tensor = scatter(start, axis, index, REGISTRY["narrow"].function(data, axis, 0, places.shape[-1]), kind)
+    out: Tensor = scatter_reduce(start, axis, index, narrow(data, axis, 0, places.shape[-1]), kind)
     if reduce != "mean":
         return out
     of_none = float("nan") if initial is None else 1.0
-    divisors = REGISTRY["to_dtype"].function(where(counts == 0, of_none, counts), data.dtype)
+    divisors = to_dtype(where(counts == 0, of_none, counts), data.dtype)
     return out / reshape(divisors, (*counts.shape, *ones))

@@ -1,4 +1,4 @@
-"""Sorting, searching in what is sorted, and counting."""
+"""Sorting, and searching in what is sorted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.compiled import twin
-from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
-from undertow.ops.arguments.operands import as_operand, require_kinds, require_order, type_name
+from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, require_elements, select, with_values
@@ -59,7 +58,7 @@ sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REOR
 stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
@@ -72,7 +71,7 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | Non
     return return_types.sort(along(input, dim, descending))
 
 
-@composite
+@composite(variants="function method", out=True)
 def msort(input: Any) -> Tensor:
     """The values sorted along the first dimension."""
     return sort_along(input, 0)[0]
@@ -83,6 +82,7 @@ argsort = nondifferentiable(
     forward=lambda xp, input, dim=-1, descending=False, stable=False: sort_forward(xp, input, dim, descending)[1],
     inputs=("input",),
     batch=REDUCTION,
+    variants="function method",
 )
 
 
@@ -111,7 +111,7 @@ def topk_forward(xp: Any, input: Any, k: int, dim: int = -1, largest: bool = Tru
 topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REORDERING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
@@ -138,7 +138,7 @@ def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool =
 kthvalue_dim = primitive("_kthvalue_dim", kthvalue_forward, node="KthvalueBackward0", **SELECTING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the k-th smallest element along `dim`, counted from 1."""
@@ -184,7 +184,7 @@ def check_search(boundaries: Any, input: Any) -> None:
         )
 
 
-@composite
+@composite(out=True)
 def searchsorted(
     sorted_sequence: Any,
     input: Any,
@@ -212,156 +212,9 @@ def searchsorted(
     return search(sequence, input, sorter, right or side == "right", out_int32)
 
 
-@composite
+@composite(out=True)
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
-
-
-# ---- what differs
-
-
-def no_derivative(name: str) -> Any:
-    """A rule for values whose number depends on the data: an error, not a gradient lost in silence."""
-
-    def rule(xp: Any, g: Any) -> Any:
-        raise NotDifferentiableError(name, "Its shape depends on the data. Call detach() on its input first.")
-
-    return rule
-
-
-def runs(xp: Any, rows: Any) -> tuple[Any, Any, Any]:
-    """Of neighbours that are equal: (first ones, which run each belongs to, lengths)."""
-    n = rows.shape[0]
-    new = xp.ones(n, dtypes.bool_)
-    new[1:] = xp.any(rows[1:] != rows[:-1], tuple(range(1, rows.ndim)))
-    starts = xp.flatnonzero(new)
-    return rows[starts], xp.cumsum(new) - 1, xp.diff(xp.append(starts, n))
-
-
-def slice_dim(shape: tuple[int, ...], dim: int) -> int:
-    """The dimension whose slices are compared; they must have elements."""
-    if not shape:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    axis = wrap_dim(dim, len(shape))
-    if 0 in shape[:axis] + shape[axis + 1 :]:
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
-    return axis
-
-
-def unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
-    axis = None if dim is None else slice_dim(input.shape, dim)
-    require_order("unique", input)
-    rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)
-    if consecutive:
-        values, inverse, counts = runs(xp, rows)
-    else:
-        options = {"return_inverse": True, "return_counts": True, "equal_nan": False}
-        values, inverse, counts = xp.unique(rows, axis=0, **options)
-    if axis is None:
-        return values, inverse.reshape(input.shape), counts
-    return xp.moveaxis(values, 0, axis), inverse.reshape(-1), counts
-
-
-def declare_unique(public: str, node: str, consecutive: bool) -> Any:
-    return primitive(
-        f"_{public}_values",
-        forward=lambda xp, input, dim=None: unique_forward(xp, input, dim, consecutive),
-        vjp={"input": no_derivative(public)},
-        jvp={"input": no_derivative(public)},
-        batch=LOOP,
-        node=node,
-        outputs=("values", "inverse", "counts"),
-        nondifferentiable=("inverse", "counts"),
-    )
-
-
-unique_values = declare_unique("unique", "Unique2Backward0", False)
-unique_consecutive_values = declare_unique("unique_consecutive", "UniqueConsecutiveBackward0", True)
-
-
-def asked_for(results: tuple[Any, ...], return_inverse: bool, return_counts: bool) -> Any:
-    values, inverse, counts = results
-    chosen = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
-    return values if len(chosen) == 1 else tuple(chosen)
-
-
-@composite
-@numpy_spelling
-def unique(
-    input: Any,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """The different elements (or slices along `dim`), sorted; if asked, where each went and how many.
-
-    >>> import undertow as ut
-    >>> ut.unique(ut.tensor([3, 1, 3]))
-    tensor([1, 3])
-    """
-    return asked_for(unique_values(input, dim), return_inverse, return_counts)
-
-
-@composite
-@numpy_spelling
-def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    """The elements (or slices along `dim`) without those that repeat the one before."""
-    return asked_for(unique_consecutive_values(input, dim), return_inverse, return_counts)
-
-
-# ---- counting
-
-
-def bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
-    require_kinds("bincount_cpu", input, "iu")
-    if minlength < 0:
-        raise RuntimeError(f"minlength should be >= 0, got {minlength}")
-    if input.ndim != 1 or (input.size and input.min() < 0):
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    if weights is None:
-        return xp.bincount(input, None, minlength).astype(dtypes.int64)
-    if weights.shape != input.shape:
-        raise RuntimeError("weights should be 1-d and have the same length as input")
-    return xp.bincount(input, weights, minlength).astype(
-        dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64
-    )
-
-
-bincount = primitive(
-    "bincount",
-    forward=bincount_forward,
-    vjp={"input": None, "weights": lambda xp, g, input: xp.take_along_axis(g, input, 0)},
-    jvp={"weights": lambda xp, t, input, minlength: xp.bincount(input, t, minlength)},
-    batch=LOOP,
-    optional=("weights",),
-    check_output=True,
-)
-adapter("bincount")(bincount)
-
-
-def histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
-    """The range of the bins: as given, or that of the data; never of zero width."""
-    if low == 0 == high and input.size:
-        low, high = float(input.min()), float(input.max())
-    if low > high:
-        raise RuntimeError(f"histc: max must be larger than min, got min {low} and max {high}")
-    if low - low != 0 or high - high != 0:
-        raise RuntimeError(f"histc: range of [{low}, {high}] is not finite")
-    return (low - 1, high + 1) if low == high else (low, high)
-
-
-def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    require_kinds("histogram_cpu", input, "f")
-    if bins <= 0:
-        raise RuntimeError(f"histc: bins must be > 0, but got {bins}")
-    low, high = histc_range(input, min, max)
-    return xp.histogram(input, bins, (low, high))[0].astype(input.dtype)
-
-
-histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP)

@@ -12,10 +12,11 @@ from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
+from undertow.ops.reduce.sorting import sort
 from undertow.ops.reduce.sums_and_products import reduced_size
 from undertow.tensor import Tensor
 
@@ -192,7 +193,7 @@ def spread_arguments(dim: Any, unbiased: bool | None, correction: float | None) 
     return dim, correction
 
 
-def spread(primitive_function: Any, name: str, doc: str) -> Any:
+def spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
     """The public function of var, std, var_mean or std_mean."""
 
     def function(
@@ -208,12 +209,14 @@ def spread(primitive_function: Any, name: str, doc: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return composite(numpy_spelling(function))
+    return composite(numpy_spelling(function), **options)
 
 
 CORRECTED = "divided by n - correction (1 unless given; unbiased=False means 0)."
-var = spread(var_dims, "var", f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}")
-std = spread(std_dims, "std", f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}")
+VARIANCE = f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}"
+DEVIATION = f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}"
+var = spread(var_dims, "var", VARIANCE, variants="function method", out=True)
+std = spread(std_dims, "std", DEVIATION, variants="function method", out=True)
 var_mean = spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
 std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
 
@@ -262,7 +265,7 @@ median_all = of_all("_median_all", median_of_all(False), LOOP, "MedianBackward0"
 nanmedian_all = of_all("_nanmedian_all", median_of_all(True), LOOP, "NanmedianBackward0")
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median (the lower of two middle elements); along `dim`, (values, indices). NaN if there is one.
@@ -276,7 +279,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return return_types.median(median_dim(input, dim, keepdim))
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of the elements that are not NaN; along `dim`, (values, indices)."""
@@ -309,7 +312,7 @@ def mode_index(xp: Any, input: Any, axis: int) -> Any:
 mode_dim = primitive("_mode_dim", mode_forward, node="ModeBackward0", **SELECTING)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent value along `dim`; the smallest of several."""
@@ -383,7 +386,7 @@ def quantiles(
     q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
     check_quantile(name, input, q, interpolation)
     gone = reduced_axes(dim, input.ndim)
-    ordered = REGISTRY["sort"].function(rows_along(input, dim))[0]
+    ordered = sort(rows_along(input, dim))[0]
     if not isinstance(q, Tensor):
         q = Tensor(input._xp.asarray(q, input.dtype), input._xp)
     found = interpolate(ordered, ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)
@@ -394,7 +397,7 @@ def quantiles(
     return recorded.reshape(found, (found.shape[0], *shape) if q.ndim else shape)
 
 
-@composite
+@composite(variants="function method", out=True)
 @example_by_example
 @in_float32
 @numpy_spelling
@@ -410,7 +413,7 @@ def quantile(
     return quantiles("quantile", input, q, dim, keepdim, interpolation, False)
 
 
-@composite
+@composite(variants="function method", out=True)
 @example_by_example
 @in_float32
 @numpy_spelling

@@ -17,10 +17,11 @@ from undertow.ops.arguments.dims import (
     wrap_dim,
     wrap_dims,
 )
-from undertow.ops.arguments.operands import float_array, type_name
+from undertow.ops.arguments.operands import as_operand, float_array, type_name
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 #: what sums and products are accumulated in, where that is not the input's own dtype
@@ -109,7 +110,7 @@ sum_all = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(sum_all, sum_dims, None)
 def sum(
     input: Any,
@@ -156,6 +157,7 @@ sum_to = primitive(
     jvp=LINEAR,
     batch=batch_sum_to,
     node="SumToSizeBackward0",
+    variants="",
 )
 adapter("sum_to")(sum_to)
 
@@ -209,7 +211,7 @@ mean_all = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @shortcut(mean_all, mean_dims, None)
 def mean(
     input: Any,
@@ -267,14 +269,14 @@ nansum_dims = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, with NaN counted as zero."""
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
@@ -329,6 +331,7 @@ prod_dim = primitive(
     jvp={"input": prod_dim_tangent},
     batch=REDUCTION,
     node="ProdBackward1",
+    autocast="float32",
 )
 
 prod_all = primitive(
@@ -342,10 +345,11 @@ prod_all = primitive(
     jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * product_of_others(xp, flat(xp, input), 0))},
     batch=over_rows(prod_dim),
     node="ProdBackward0",
+    autocast="float32",
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim`, or of all elements; its gradient is exact where elements are zero.
@@ -410,7 +414,7 @@ logsumexp_dims = primitive(
 )
 
 
-@composite
+@composite(variants="function method", out=True)
 @numpy_spelling
 def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, without overflow.
@@ -429,3 +433,24 @@ adapter("sum")(sum)
 adapter("mean")(mean)
 adapter("prod")(prod)
 adapter("nansum")(nansum)
+
+
+@composite(variants="method")
+def sum_to_size(input: Any, *size: Any) -> Tensor:
+    """The sum over the dimensions along which a tensor of `size` would be broadcast to the shape of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
+    input = as_operand("sum_to_size", "input", input)
+    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    shape = tuple(input.shape)
+    extra = len(shape) - len(wanted)
+    if extra < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    dims = [*range(extra), *[d + extra for d, n in enumerate(wanted) if n == 1 and shape[d + extra] != 1]]
+    if not dims:
+        return input
+    total = sum(input, tuple(dims), keepdim=True)
+    return reshape(total, wanted) if extra else total

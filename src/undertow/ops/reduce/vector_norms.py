@@ -1,4 +1,4 @@
-"""Norms of vectors, and distances."""
+"""Norms of vectors, and slices of bounded norm."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore
+from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import as_operand, type_name
-from undertow.ops.declare import REGISTRY, composite, primitive
-from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules import LOOP, REDUCTION
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import REDUCTION
+from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.extrema import share
 from undertow.ops.reduce.sums_and_products import cast
 from undertow.tensor import Tensor
@@ -107,79 +106,32 @@ def linalg_vector_norm(x: Any, ord: float = 2, dim: Dims = None, keepdim: bool =
     return vector_norm(cast(x, dtype), ord, dim, keepdim)
 
 
-def nuclear_norm(input: Any, p: str, dim: Any, keepdim: bool) -> Tensor:
-    if p != "nuc":
-        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported. Use a number, 'fro' or 'nuc'.")
-    if "linalg_matrix_norm" not in REGISTRY:
-        raise NotImplementedError("norm(): p='nuc' needs linalg.matrix_norm, which is not there yet")
-    matrix_norm: Any = REGISTRY["linalg_matrix_norm"].function
-    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+# ---- slices of bounded norm
 
 
-@composite
-@numpy_spelling
-def norm(
-    input: Any, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
-) -> Tensor:
-    """The vector norm of order `p` over `dim`, or of all elements; p="nuc": the nuclear norm of matrices.
+@composite(variants="function method in_place", out=True)
+def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """The tensor with every slice along `dim` scaled down to have a p-norm of at most `maxnorm`.
 
     >>> import undertow as ut
-    >>> ut.norm(ut.tensor([3.0, 4.0]))
-    tensor(5.)
+    >>> ut.renorm(ut.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
     """
-    if p is None or p == "fro":
-        p = 2
-    if isinstance(p, str):
-        return nuclear_norm(cast(input, dtype), p, dim, keepdim)
-    return vector_norm(cast(input, dtype), p, dim, keepdim)
-
-
-# ---- distances
-
-
-def dist_gradient(xp: Any, g: Any, input: Any, other: Any, out: Any, p: float) -> Any:
-    return norm_gradient(xp, g, input - other, out, p, None, False)
-
-
-def dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
-    difference = input - other
-    return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
-
-
-dist = primitive(
-    "dist",
-    forward=lambda xp, input, other, p=2: norm_forward(xp, input - other, p),
-    vjp={
-        "input": dist_gradient,
-        "other": lambda xp, g, input, other, out, p: -dist_gradient(xp, g, input, other, out, p),
-    },
-    jvp={
-        "input": dist_tangent,
-        "other": lambda xp, t, input, other, out, p: -dist_tangent(xp, t, input, other, out, p),
-    },
-    batch=LOOP,
-    promote="same",
-)
-
-
-def check_points(x1: Any, x2: Any, p: float) -> None:
-    for name, x in (("X1", x1), ("X2", x2)):
-        if not dtypes.is_floating(x.dtype):
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_name(x)}")
-        if x.ndim < 2:
-            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
-    if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
-    if p < 0:
-        raise RuntimeError("cdist only supports non-negative p values")
+    input = as_operand("renorm", "input", input)
+    if p <= 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported, got p={p}")
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    others = tuple(d for d in range(input.ndim) if d != wrap_dim(dim, input.ndim))
+    norm = vector_norm(input, p, others, True)
+    return input * where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
 
 
 @composite
-@in_float32
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-    """The distance of every row of x1 to every row of x2, batch by batch."""
-    x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)
-    check_points(x1, x2, p)
-    rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
-    columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
-    return vector_norm(rows - columns, p, -1)
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    input = as_operand("normalize", "input", input)
+    return input / clamp_min(vector_norm(input, p, dim, True), eps)

@@ -12,10 +12,11 @@ from undertow.backend.sparse.coo import is_sparse
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, adapter, composite, variadic
+from undertow.ops.declare import adapter, alias, composite, variadic
 from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 from undertow.ops.declare.rules.shifted_dims import shift
+from undertow.ops.index.index_select import index_select
 from undertow.ops.views.dimensions import expand
 from undertow.ops.views.reshape import atleast_1d, atleast_2d, atleast_3d, flatten, reshape, view
 from undertow.tensor import Tensor
@@ -70,7 +71,7 @@ def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], 
         if not wanted:
             gradients.append(None)
         elif is_skipped(shape):
-            gradients.append(xp.zeros_of(g, shape))
+            gradients.append(xp._zeros_for(g, shape))
         else:
             gradients.append(xp.slice(g, dim, start, start + length, 1))
         start += length
@@ -93,7 +94,7 @@ def batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any
 _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=batch_join, promote="same")
 
 
-@composite
+@composite(out=True)
 def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     """The tensors one behind the other along a dimension they have.
 
@@ -106,12 +107,12 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any
     return _cat(tensors, dim if axis is None else axis)
 
 
-@composite
+@composite(out=True)
 def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     return cat(tensors, dim, axis=axis)
 
 
-@composite
+@composite(out=True)
 def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     return cat(tensors, dim, axis=axis)
 
@@ -140,7 +141,7 @@ def batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 _stack = variadic("_stack", forward=pile, vjp=unpile, jvp=LINEAR, batch=batch_pile, promote="same")
 
 
-@composite
+@composite(out=True)
 def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
     """Tensors of one shape, side by side along a new dimension."""
     if not len(tensors):
@@ -148,26 +149,29 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
     return _stack(tensors, dim if axis is None else axis)
 
 
-@composite
+@composite(out=True)
 def hstack(tensors: Sequence[Any]) -> Any:
     """`cat` along columns (dimension 1; 0 for vectors)."""
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
-@composite
+@composite(out=True)
 def vstack(tensors: Sequence[Any]) -> Any:
     """`cat` along rows; vectors are rows."""
     return cat(atleast_2d(tuple(tensors)), 0)
 
 
-@composite
+alias("row_stack", vstack, out=True)
+
+
+@composite(out=True)
 def dstack(tensors: Sequence[Any]) -> Any:
     """`cat` along dimension 2."""
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
-@composite
+@composite(out=True)
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`cat` along columns; vectors are columns."""
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
@@ -257,7 +261,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     check_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
-    take = REGISTRY["index_select"].function
+    take = index_select
     choose = combinations_with_replacement if with_replacement else combinations_of
     if r == 0:
         return take(input, 0, index_tensor(input, []))

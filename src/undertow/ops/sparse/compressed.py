@@ -9,7 +9,8 @@ from undertow.backend.sparse.compressed import BY_ROWS, OF_BLOCKS, CompressedArr
 from undertow.backend.sparse.protocol import layout_title
 from undertow.modes import current
 from undertow.ops.arguments.operands import type_name
-from undertow.ops.create.creation import as_tensor, check_shape, convert
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import as_tensor, check_shape
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.sparse.coo import expect_cpu, read_only, refuse_batch, requiring_grad
@@ -40,7 +41,7 @@ _sparse_compressed = primitive(
 )
 
 
-@composite
+@composite(variants="function")
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
@@ -228,7 +229,7 @@ def constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{text}: see `sparse_compressed_tensor`. Takes {compressed}, {plain}, values and size."
-    return composite(function)
+    return composite(function, variants="function")
 
 
 sparse_csr_tensor = constructor(sparse_csr, "crow_indices", "col_indices", "A sparse matrix by compressed rows")
@@ -263,6 +264,7 @@ _convert_indices_from_csr_to_coo = nondifferentiable(
     ),
     inputs=("crow_indices", "col_indices"),
     batch=refuse_batch,
+    variants="function",
 )
 
 
@@ -282,6 +284,7 @@ _convert_indices_from_coo_to_csr = nondifferentiable(
     ),
     inputs=("input",),
     batch=refuse_batch,
+    variants="function",
 )
 
 #: attribute -> function; `methods.py` puts them on Tensor

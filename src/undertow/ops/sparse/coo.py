@@ -17,7 +17,8 @@ from undertow.backend.sparse.kernels import values_at
 from undertow.backend.sparse.places import coalesced, flat_places
 from undertow.backend.sparse.protocol import layout_title
 from undertow.modes import current
-from undertow.ops.create.creation import as_tensor, check_shape, convert, leaf
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import as_tensor, check_shape, leaf
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.tensor import LEAF, Tensor, share_memory
@@ -78,7 +79,7 @@ _values_at = primitive(
 )
 
 
-@composite
+@composite(variants="function")
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -217,7 +218,7 @@ _coalesce = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def coalesce(input: Any) -> Tensor:
     """The sparse tensor with sorted, distinct places; values at equal places are added up."""
     expect_sparse("coalesce", input)
@@ -250,7 +251,7 @@ _with_values = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def values(input: Any) -> Tensor:
     """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
     if not is_compressed(input):
@@ -260,7 +261,7 @@ def values(input: Any) -> Tensor:
     return found
 
 
-@composite
+@composite(variants="")
 def indices(input: Any) -> Tensor:
     """The places of the values of a coalesced sparse tensor, a column for each."""
     expect_coalesced("indices", input)

@@ -21,7 +21,7 @@ from undertow.backend.sparse.compressed import (
 )
 from undertow.backend.sparse.coo import is_sparse
 from undertow.backend.sparse.protocol import layout_title
-from undertow.ops.create.creation import convert
+from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.sparse.coo import expect_cpu, refuse_batch
@@ -76,7 +76,7 @@ _to_dense = primitive(
 )
 
 
-@composite
+@composite(variants="")
 def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool = True) -> Tensor:
     """The tensor with all of its elements; itself if it is dense.
 
@@ -93,7 +93,7 @@ def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool = True) -> Tens
 # ---- to sparse
 
 
-@composite
+@composite(variants="")
 def to_sparse(
     input: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
 ) -> Tensor:
@@ -211,7 +211,7 @@ def checked_blocks(input: Tensor, count: int, layout: str, blocksize: Any) -> tu
     return sizes
 
 
-@composite
+@composite(variants="")
 def to_sparse_csr(input: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows.
 
@@ -222,13 +222,13 @@ def to_sparse_csr(input: Any, dense_dim: int | None = None) -> Tensor:
     return to_sparse(input, layout=sparse_csr, dense_dim=dense_dim)
 
 
-@composite
+@composite(variants="")
 def to_sparse_csc(input: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns."""
     return to_sparse(input, layout=sparse_csc, dense_dim=dense_dim)
 
 
-@composite
+@composite(variants="")
 def to_sparse_bsr(input: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows of blocks.
 
@@ -239,7 +239,7 @@ def to_sparse_bsr(input: Any, blocksize: Any, dense_dim: int | None = None) -> T
     return to_sparse(input, layout=sparse_bsr, blocksize=blocksize, dense_dim=dense_dim)
 
 
-@composite
+@composite(variants="")
 def to_sparse_bsc(input: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns of blocks."""
     return to_sparse(input, layout=sparse_bsc, blocksize=blocksize, dense_dim=dense_dim)

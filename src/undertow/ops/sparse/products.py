@@ -9,10 +9,12 @@ from undertow.backend.sparse.compressed import form_of, is_compressed
 from undertow.backend.sparse.coo import SparseArray, is_sparse
 from undertow.backend.sparse.kernels import product, product_of_values, sum_over, values_at
 from undertow.ops.arguments.dims import wrap_dims
-from undertow.ops.create.creation import convert, zeros
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import zeros
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.linalg.matmul import check_inner, check_same_dtype
+from undertow.ops.linalg.checks import check_inner, check_same_dtype
+from undertow.ops.linalg.matmul import mm
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.sparse.coo import coalesce, expect_sparse, refuse_batch
@@ -128,7 +130,7 @@ def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any 
     return _sparse_addmm(input, mat1, mat2, beta, alpha)
 
 
-@composite
+@composite(variants="")
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`, and nowhere else.
 
@@ -217,3 +219,9 @@ def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Tensor:
     if dim is None:
         return sum_of(input)
     return _sparse_sum(input, wrap_dims(dim, input._array.ndim))
+
+
+@composite
+def spmm(input: Any, mat2: Any) -> Tensor:
+    """`mm`, which takes sparse matrices, too."""
+    return mm(input, mat2)

@@ -7,16 +7,22 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.sparse.places import flat_places
 from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.create.creation import as_tensor, convert, full, zeros
-from undertow.ops.declare import REGISTRY, composite
-from undertow.ops.sparse.coo import coalesce, expect_sparse, sparse_coo_tensor, values
+from undertow.ops.create.convert import convert
+from undertow.ops.create.creation import as_tensor, full, zeros
+from undertow.ops.declare import composite
+from undertow.ops.index.index_select import index_add, index_select
+from undertow.ops.index.masks import masked_select
+from undertow.ops.index.scatter_reduce import index_reduce
+from undertow.ops.network.softmax import log_softmax, softmax
+from undertow.ops.pointwise.elementary import exp, log
+from undertow.ops.sparse.coo import _with_values, coalesce, expect_sparse, sparse_coo_tensor, values
 from undertow.ops.sparse.layouts import to_sparse
 from undertow.ops.views.copies import detach
+from undertow.ops.views.dimensions import unsqueeze
 from undertow.tensor import Tensor
 
-
-def operation(name: str) -> Any:
-    return REGISTRY[name].function
+#: the same along a dimension of the values, of which every place has its own
+DENSE = {"softmax": softmax, "log_softmax": log_softmax}
 
 
 @composite
@@ -46,10 +52,10 @@ def softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
     dim, places = wrap_dim(dim, input._array.ndim), coalesce(input)
     count, found = places._array.sparse_dim, values(places)
     if dim >= count:
-        result = operation(name)(found, dim - count + 1)
+        result = DENSE[name](found, dim - count + 1)
     else:
         result = within_groups(name, found, *groups_along(places._array, dim, found._xp))
-    made: Tensor = operation("_with_values")(result, detach(places))
+    made: Tensor = _with_values(result, detach(places))
     return made
 
 
@@ -62,15 +68,15 @@ def groups_along(array: Any, dim: int, xp: Any) -> tuple[Tensor, int]:
 
 
 def within_groups(name: str, found: Tensor, group: Tensor, count: int) -> Tensor:
-    pick, sizes = operation("index_select"), (count, *found.shape[1:])
+    pick, sizes = index_select, (count, *found.shape[1:])
     start = full(sizes, float("-inf"), dtype=found.dtype)
-    largest = operation("index_reduce")(start, 0, group, detach(found), "amax")
+    largest = index_reduce(start, 0, group, detach(found), "amax")
     shifted = found - pick(largest, 0, group)
-    powers = operation("exp")(shifted)
-    total = operation("index_add")(zeros(sizes, dtype=found.dtype), 0, group, powers)
+    powers = exp(shifted)
+    total = index_add(zeros(sizes, dtype=found.dtype), 0, group, powers)
     if name == "softmax":
         return powers / pick(total, 0, group)
-    return shifted - pick(operation("log")(total), 0, group)
+    return shifted - pick(log(total), 0, group)
 
 
 @composite
@@ -86,7 +92,7 @@ def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None)
             [0., 0., 0.]])
     """
     diagonals, numbers = as_tensor(diagonals), as_tensor(offsets)._array.reshape(-1)
-    diagonals = diagonals if diagonals.ndim == 2 else operation("unsqueeze")(diagonals, 0)
+    diagonals = diagonals if diagonals.ndim == 2 else unsqueeze(diagonals, 0)
     xp, (rows, cols) = diagonals._xp, tuple(shape)
     if len(numbers) != diagonals.shape[0] or len(set(numbers.tolist())) != len(numbers):
         raise RuntimeError(
@@ -98,6 +104,6 @@ def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None)
     column = xp.broadcast_to(xp.arange(diagonals.shape[1]), tuple(diagonals.shape))
     row = column - numbers[:, None]
     inside = (row >= 0) & (row < rows) & (column < cols)
-    kept = operation("masked_select")(diagonals, Tensor(inside, xp))
+    kept = masked_select(diagonals, Tensor(inside, xp))
     made = sparse_coo_tensor(xp.stack([row[inside], column[inside]]), kept, (rows, cols))
     return made if layout is None else to_sparse(coalesce(made), layout=layout)

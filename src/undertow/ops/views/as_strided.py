@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertow.ops.arguments.sizes import ints
-from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.declare import composite, primitive
 from undertow.ops.declare import view as declare_view
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, LOOP
+from undertow.ops.pointwise.complex import _view_as_complex, view_as_real
+from undertow.ops.views.dimensions import movedim
+from undertow.ops.views.splitting import unbind
 from undertow.tensor.memory import byte_offset, memory_of
 
 
@@ -147,8 +151,8 @@ def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
             "`tensor`, which is one example"
         )
     if steps != source.strides:
-        examples = REGISTRY["unbind"].function(input, batch)
-        return REGISTRY["stack"].function([as_strided_gather(e, source, target) for e in examples]), 0
+        examples = unbind(input, batch)
+        return recorded.stack([as_strided_gather(e, source, target) for e in examples]), 0
     offset = whole.offset + target.offset - source.offset
     return as_strided(input, (whole.shape[batch], *size), (step, *stride), offset), 0
 
@@ -169,7 +173,7 @@ _as_strided = declare_view(
 )
 
 
-@composite
+@composite(variants="function method in_place_function")
 def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
     """A view of the memory behind `input` with any sizes, strides and offset, all counted in elements.
 
@@ -203,9 +207,9 @@ def in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
     """What lies outside of a view belongs to its base, and its gradient with it."""
     if dtype.kind == "c" and base.dtype.kind != "c":
         doubled = Geometry((*target.shape, 2), (*[2 * s for s in target.strides], 1), 2 * target.offset)
-        return REGISTRY["_view_as_complex"].function(in_memory_of(base, doubled, base.dtype))
+        return _view_as_complex(in_memory_of(base, doubled, base.dtype))
     if dtype.kind != "c" and base.dtype.kind == "c":
-        base = REGISTRY["view_as_real"].function(base)
+        base = view_as_real(base)
     return _as_strided(base, target.shape, target.strides, target.offset, geometry_of(base._xp, base._array))
 
 
@@ -245,6 +249,7 @@ as_strided_backward = primitive(
     vjp={"grad": lambda xp, g, source, target: xp._as_strided_gather(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
+    variants="",
 )
 
 
@@ -271,7 +276,7 @@ def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
 def batch_lay_out(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """One example behind the other, each laid out as it was asked for."""
     input, layout = args
-    front = REGISTRY["movedim"].function(input, in_dims[0], 0)
+    front = movedim(input, in_dims[0], 0)
     if layout is not None and not layout.overlaps(input._xp):
         low, high = layout.bounds()
         layout = Geometry((front.shape[0], *layout.shape), (high - low, *layout.strides), layout.offset)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import REGISTRY, alias, composite
+from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.views.as_strided import as_strided
+from undertow.ops.views.clone import clone
+from undertow.ops.views.reshape import reshape
 from undertow.tensor.facts import contiguous_format
 
 VIEWS = """
@@ -14,7 +17,7 @@ unsqueeze view view_as_complex view_as_real
 """.split()
 
 
-@composite
+@composite(variants="function in_place_function")
 def detach(input: Any) -> Any:
     """The same numbers, without a history; `Tensor.detach` as a function."""
     tensor: Any = as_operand("detach", "input", input)
@@ -23,7 +26,7 @@ def detach(input: Any) -> Any:
 
 def copying(name: str) -> Any:
     # no view of another shape may exist; a copy always does
-    clone, view = REGISTRY["clone"].function, REGISTRY["reshape" if name == "view" else name].function
+    view = reshape if name == "view" else REGISTRY[name].function
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
@@ -33,14 +36,14 @@ def copying(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` shows, as a copy."
-    return composite(function)
+    return composite(function, variants="function method" if name == "narrow" else "function", out=True)
 
 
 for _name in VIEWS:
     globals()[f"{_name}_copy"] = copying(_name)
 
 
-@composite
+@composite(variants="function method")
 def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """A copy of the input, in which `src` is written to what `as_strided` would show of it.
 
@@ -49,9 +52,9 @@ def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_off
     tensor([[1., 0.],
             [0., 1.]])
     """
-    out = REGISTRY["clone"].function(input)
+    out = clone(input)
     src = as_operand("as_strided_scatter", "src", src)
-    part = REGISTRY["as_strided"].function(out, size, stride, storage_offset)
+    part = as_strided(out, size, stride, storage_offset)
     if tuple(part.shape) != tuple(src.shape):
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -59,7 +62,3 @@ def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_off
         )
     part.copy_(src)
     return out
-
-
-alias("negative", REGISTRY["neg"].function)
-alias("row_stack", REGISTRY["vstack"].function)

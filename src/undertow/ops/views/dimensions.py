@@ -14,9 +14,11 @@ from undertow.compiled import shortcut, twin
 from undertow.errors import warn_once
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import broadcast_shapes, ints
-from undertow.ops.declare import REGISTRY, adapter, composite, view
+from undertow.ops.declare import adapter, composite, view
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.pointwise.complex import conj
 
 EVERYTHING = slice(None)
 
@@ -66,7 +68,7 @@ def batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tupl
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
     padded = (batch, *[1] * (len(size) - len(shape)), *shape)
-    return call(REGISTRY["reshape"].function(input, padded), (batch, *size)), 0
+    return call(recorded.reshape(input, padded), (batch, *size)), 0
 
 
 _expand = view(
@@ -77,19 +79,19 @@ _expand = view(
 )
 
 
-@composite
+@composite(variants="function method")
 def broadcast_to(input: Any, size: Sequence[int]) -> Any:
     return _expand(input, tuple(size))
 
 
-@composite
+@composite(variants="method")
 @shortcut(_expand)
 def expand(input: Any, *sizes: Any, size: Sequence[int] | None = None) -> Any:
     """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size."""
     return _expand(input, ints(sizes, size))
 
 
-@composite
+@composite(variants="method")
 @shortcut(_expand)
 def expand_as(input: Any, other: Any) -> Any:
     return _expand(input, tuple(other.shape))
@@ -118,15 +120,16 @@ transpose = view(
     forward=swap,
     vjp={"input": lambda xp, g, dim0, dim1: xp.swapaxes(g, dim0, dim1) if g.ndim else g},
     batch=shifted(dims=(1, 2)),
+    variants="function method",
 )
 
 
-@composite
+@composite(variants="function method")
 def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
     return transpose(input, axis0, axis1)
 
 
-@composite
+@composite(variants="function method")
 def swapdims(input: Any, dim0: int, dim1: int) -> Any:
     return transpose(input, dim0, dim1)
 
@@ -165,7 +168,7 @@ _permute = view(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_permute)
 def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     """The tensor with its dimensions in another order.
@@ -179,7 +182,7 @@ def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
     return _permute(input, ints(order, dims))
 
 
-@composite
+@composite(variants="function method")
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The tensor with some dimensions moved and the others in the order they had."""
     ndim = input.ndim
@@ -205,7 +208,7 @@ def moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, ..
     return tuple(wrapped)
 
 
-@composite
+@composite(variants="function method")
 def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     return movedim(input, source, destination)
 
@@ -224,10 +227,16 @@ def batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any
     return transpose(input, 1, 2) if input.ndim == 3 else alias(input), 0
 
 
-t = view("t", forward=transpose_matrix, vjp={"input": lambda xp, g: xp.transpose(g)}, batch=batch_t)
+t = view(
+    "t",
+    forward=transpose_matrix,
+    vjp={"input": lambda xp, g: xp.transpose(g)},
+    batch=batch_t,
+    variants="function method",
+)
 
 
-@composite
+@composite(variants="")
 @shortcut(_permute)
 def numpy_T(input: Any) -> Any:
     """`tensor.T`: all dimensions in reverse order."""
@@ -241,25 +250,25 @@ def numpy_T(input: Any) -> Any:
     return _permute(input, tuple(range(input.ndim))[::-1])
 
 
-@composite
+@composite(variants="")
 def matrix_transpose(input: Any) -> Any:
     """`tensor.mT`: the last two dimensions swapped."""
     return transpose_of_matrices(input, "tensor.mT")
 
 
-@composite
+@composite(variants="function method")
 def adjoint(input: Any) -> Any:
     """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
-    return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.adjoint()"))
+    return conj(transpose_of_matrices(input, "tensor.adjoint()"))
 
 
-@composite
+@composite(variants="")
 def matrix_H(input: Any) -> Any:
     """`tensor.H`: the conjugate transpose of one matrix."""
     if input.ndim not in (0, 2):
         batches = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}")
-    return REGISTRY["conj"].function(transpose_of_matrices(input, "tensor.H"))
+    return conj(transpose_of_matrices(input, "tensor.H"))
 
 
 def transpose_of_matrices(input: Any, name: str) -> Any:
@@ -319,7 +328,7 @@ _squeeze_dims = view(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_squeeze_all, _squeeze_dim)
 def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
     """The tensor without its dimensions of size 1 (or those of them that `dim` names)."""
@@ -344,6 +353,7 @@ unsqueeze = view(
     forward=unsqueeze_array,
     vjp={"input": lambda xp, g, dim: xp.squeeze(g, dim)},
     batch=batch_unsqueeze,
+    variants="function method",
 )
 
 
@@ -356,7 +366,9 @@ def expand_dims(input: Any, axis: int | Sequence[int]) -> Any:
     return input
 
 
-alias = view("alias", forward=lambda xp, input: input[...], vjp={"input": lambda xp, g: g}, batch=shifted())
+alias = view(
+    "alias", forward=lambda xp, input: input[...], vjp={"input": lambda xp, g: g}, batch=shifted(), variants=""
+)
 
 
 # ---- as rules spell it

@@ -1,4 +1,4 @@
-"""The same elements in the same order under other sizes (view, reshape, flatten), and plain copies."""
+"""The same elements in the same order under other sizes (view, reshape, flatten)."""
 
 from __future__ import annotations
 
@@ -16,69 +16,17 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import infer_sizes, ints
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare import view as declare_view
-from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.dimensions import unsqueeze
 from undertow.tensor import Tensor
 from undertow.tensor.facts import (
     contiguous_format,
-    copy_laid_out,
     element_strides,
-    is_laid_out,
-    made_in_order,
 )
 from undertow.tensor.memory import bytes_into_base
 from undertow.tensor.tensor import share_memory
-
-# ---- copies
-
-clone = primitive(
-    "clone",
-    forward=lambda xp, input, memory_format=None: (
-        input.copy(order="K")
-        if memory_format is None and 0 not in input.strides
-        else copy_laid_out(input, memory_format)
-    ),
-    vjp={"input": lambda xp, g: g},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    widens=False,
-)
-
-
-@composite
-@shortcut()
-def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
-    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
-    input = as_operand("contiguous", "input", input)
-    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
-
-
-_to_copy = primitive(
-    "_to_copy",
-    forward=lambda xp, input, dtype: (
-        input.astype(dtype, order="K")
-        if 0 not in input.strides
-        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
-    ),
-    vjp={"input": lambda xp, g: g},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    check_output=True,
-)
-
-
-@composite
-def to_dtype(input: Any, dtype: Any) -> Any:
-    """The tensor in another dtype; the tensor itself if it has that dtype."""
-    dtype = dtypes.dtype(dtype)
-    if input.dtype != dtype:
-        return _to_copy(input, dtype)
-    return as_operand("to_dtype", "input", input)
-
-
-adapter("astype")(to_dtype)
-
 
 # ---- views
 
@@ -136,7 +84,9 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     return (input if input.size else xp.empty(input.shape, input.dtype)).view(dtype)
 
 
-_view_dtype = nondifferentiable("_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), widens=False)
+_view_dtype = nondifferentiable(
+    "_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
+)
 
 
 def read_as(input: Any, dtype: Any) -> Any:
@@ -170,7 +120,7 @@ def are_sizes(values: tuple[Any, ...]) -> bool:
     return bool(values)
 
 
-@composite
+@composite(variants="method")
 @shortcut(_view)
 def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
@@ -188,12 +138,12 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
 
 
-@composite
+@composite(variants="method")
 def view_as(input: Any, other: Any) -> Any:
     return view(input, tuple(other.shape))
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_view)
 def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     """The tensor under other sizes: a view where its strides allow one, else of a copy.
@@ -218,12 +168,12 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     return _unsafe_view(clone(input, contiguous_format), size)
 
 
-@composite
+@composite(variants="method")
 def reshape_as(input: Any, other: Any) -> Any:
     return reshape(input, tuple(other.shape))
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_view)
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
@@ -238,7 +188,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return reshape(input, (*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]))
 
 
-@composite
+@composite(variants="function method")
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     """The tensor with dimension `dim` split into several; one size may be -1."""
     if not hasattr(dim, "__index__"):
@@ -258,7 +208,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     return view(input, (*shape[:dim], *split, *shape[dim + 1 :]))
 
 
-@composite
+@composite(variants="function method")
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
     return view(contiguous(input), -1)

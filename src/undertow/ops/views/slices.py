@@ -8,7 +8,7 @@ from typing import Any
 from undertow.backend import ArrayNamespace
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.declare import adapter, composite, primitive, view
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, view
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import Batch, batch_size, example_rank, expanded, in_front, loop
 from undertow.ops.declare.rules.shifted_dims import shift, shifted
@@ -40,6 +40,7 @@ select = view(
     forward=select_array,
     vjp={"input": lambda xp, g, input_shape, dim, index: xp.select_backward(g, input_shape, dim, index)},
     batch=shifted(dims=(1,)),
+    variants="function method",
 )
 
 # NumPy has a `select` that is something else, so rules call this one by another name
@@ -62,6 +63,7 @@ select_backward = primitive(
     vjp={"grad": lambda xp, g, dim, index: xp.select_at(g, dim, index)},
     jvp=LINEAR,
     batch=batch_into,
+    variants="",
 )
 
 
@@ -96,6 +98,7 @@ slice_ = view(
         )
     },
     batch=shifted(dims=(1,)),
+    variants="",
 )
 
 # What x[::-1] shows, which PyTorch refuses: the same memory, read backwards
@@ -112,10 +115,11 @@ slice_backward = primitive(
     vjp={"grad": lambda xp, g, dim, start, end, step: xp.slice(g, dim, start, end, step)},
     jvp=LINEAR,
     batch=batch_into,
+    variants="",
 )
 
 
-@composite
+@composite(variants="function method")
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     """`length` entries of dimension `dim`, from `start` on."""
     if not input.ndim:
@@ -167,6 +171,8 @@ diagonal = view(
         "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(g, input_shape, offset, dim1, dim2)
     },
     batch=shifted(dims=(2, 3)),
+    variants="function method",
+    same_in_numpy=True,
 )
 
 diagonal_backward = primitive(
@@ -175,6 +181,7 @@ diagonal_backward = primitive(
     vjp={"grad": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
     jvp=LINEAR,
     batch=batch_diagonal_gradient,
+    variants="",
 )
 
 
@@ -218,6 +225,7 @@ unfold = view(
         )
     },
     batch=shifted(dims=(1,)),
+    variants="function method",
 )
 
 unfold_backward = primitive(
@@ -226,6 +234,7 @@ unfold_backward = primitive(
     vjp={"grad": lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step)},
     jvp=LINEAR,
     batch=batch_into,
+    variants="",
 )
 
 # ---- a copy with one part replaced
@@ -264,6 +273,7 @@ select_scatter = primitive(
     },
     jvp=LINEAR,
     batch=batch_part(2),
+    variants="function method",
 )
 
 slice_scatter = primitive(
@@ -279,6 +289,7 @@ slice_scatter = primitive(
     },
     jvp=LINEAR,
     batch=batch_part(2),
+    variants="function method",
 )
 
 diagonal_scatter = primitive(
@@ -294,4 +305,14 @@ diagonal_scatter = primitive(
     },
     jvp=LINEAR,
     batch=batch_part(3, 4),
+    variants="function method",
+)
+
+
+# what rules put in the place of a gradient, or of a part of it, that did not arrive
+zeros_for = nondifferentiable(
+    "_zeros_for",
+    forward=lambda xp, input, sizes: xp.zeros(sizes, input.dtype),
+    inputs=("input",),
+    batch=lambda call, args, in_dims: (call(args[0], (args[0].shape[in_dims[0]], *args[1])), 0),
 )

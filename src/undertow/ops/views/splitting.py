@@ -6,22 +6,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from undertow.backend import ArrayNamespace, dtypes
+from undertow.backend import dtypes
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.arguments.sizes import ints
-from undertow.ops.declare import REGISTRY, adapter, composite, primitive
+from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare import view as declare_view
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.dimensions import EVERYTHING, at
 from undertow.ops.views.slices import slice_
 from undertow.tensor import Tensor
-
-# zeros like part of a gradient, for rules: in place of what did not arrive
-ArrayNamespace.define("zeros_of", lambda xp, like, shape: xp.zeros(shape, like.dtype))
-adapter("zeros_of")(lambda like, shape: REGISTRY["_zeros_for"].function(like, shape))
 
 
 def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
@@ -41,11 +37,16 @@ def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
     known = next(part for part in g if part is not None)
-    return xp.stack([xp.zeros_of(known, known.shape) if part is None else part for part in g], dim)
+    return xp.stack([xp._zeros_for(known, known.shape) if part is None else part for part in g], dim)
 
 
 unbind = declare_view(
-    "unbind", forward=unbind_array, vjp={"input": stack_gradients}, batch=shifted(dims=(1,)), outputs="list"
+    "unbind",
+    forward=unbind_array,
+    vjp={"input": stack_gradients},
+    batch=shifted(dims=(1,)),
+    outputs="list",
+    variants="function method",
 )
 
 
@@ -96,7 +97,7 @@ def join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: S
     known = next(part for part in g if part is not None)
     dim = wrap_dim(dim, len(input_shape))
     whole = [
-        xp.zeros_of(known, resized(input_shape, dim, n)) if part is None else part
+        xp._zeros_for(known, resized(input_shape, dim, n)) if part is None else part
         for part, n in zip(g, sizes, strict=True)
     ]
     return xp.concatenate(whole, dim)
@@ -136,6 +137,7 @@ unsafe_split = primitive(
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
+    variants="function method",
 )
 
 _unsafe_split_with_sizes = primitive(
@@ -148,7 +150,7 @@ _unsafe_split_with_sizes = primitive(
 )
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_split, _split_with_sizes)
 def split(
     input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
@@ -165,25 +167,25 @@ def split(
     return _split(input, split_size_or_sections, dim)
 
 
-@composite
+@composite(variants="function method")
 def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     return _split_with_sizes(input, ints((split_sizes,)), dim)
 
 
-@composite
+@composite(variants="function method")
 def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """`split_with_sizes`, but each part has memory of its own."""
     return _unsafe_split_with_sizes(input, ints((split_sizes,)), dim)
 
 
-@composite
+@composite(variants="function method")
 @shortcut(_split)
 def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
     return chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
 
 
-@composite
+@composite(variants="function method")
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`, but each part has memory of its own."""
     return chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
@@ -200,7 +202,7 @@ def chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) ->
     return evenly(input, -(-length // chunks), dim)
 
 
-@composite
+@composite(variants="function method")
 def tensor_split(
     input: Any, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
@@ -252,19 +254,19 @@ def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: i
     return tensor_split(input, indices_or_sections, dim)
 
 
-@composite
+@composite(variants="function method")
 def hsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
     return split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
 
 
-@composite
+@composite(variants="function method")
 def vsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts."""
     return split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
-@composite
+@composite(variants="function method")
 def dsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts."""
     return split_at(input, indices_or_sections, 2, "dsplit", 3)

@@ -59,9 +59,9 @@ def bessel(order: int, scaled: bool) -> Kernel:
     return kernel
 
 
-def function(name: str, order: int, scaled: bool, vjp: Callable[..., Any], node: str) -> Any:
+def function(name: str, order: int, scaled: bool, vjp: Callable[..., Any], node: str, **options: Any) -> Any:
     kernel = bessel(order, scaled)
-    return unary(name, forward=lambda xp, input: in_double(xp, name, kernel, input), vjp=vjp, node=node)
+    return unary(name, forward=lambda xp, input: in_double(xp, name, kernel, input), vjp=vjp, node=node, **options)
 
 
 def where_not_zero(xp: Any, input: Any, slope: Callable[[Any], Any]) -> Any:
@@ -71,7 +71,14 @@ def where_not_zero(xp: Any, input: Any, slope: Callable[[Any], Any]) -> Any:
 
 
 # NumPy's own i0 warns at infinities
-i0 = function("i0", 0, False, lambda xp, g, input: g * xp.special_i1(input), "I0Backward0")
+i0 = function(
+    "i0",
+    0,
+    False,
+    lambda xp, g, input: g * xp.special_i1(input),
+    "I0Backward0",
+    variants="function method in_place in_place_function",
+)
 
 special_i0e = function(
     "special_i0e",

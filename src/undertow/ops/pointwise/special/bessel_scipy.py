@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.scipy_special import scipy_function
-from undertow.ops.declare import REGISTRY, alias, composite
-from undertow.ops.pointwise.elementary import unary
-from undertow.ops.pointwise.special.bessel_i import where_not_zero
+from undertow.ops.declare import alias, composite
+from undertow.ops.pointwise.elementary import sinc, unary
+from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero
 from undertow.ops.pointwise.special.error_functions import in_double
 
 
@@ -55,8 +55,8 @@ special_scaled_modified_bessel_k1 = by_scipy(
     "k1e",
     lambda xp, g, input, out: g * (out * (1 - 1 / input) - xp.special_scaled_modified_bessel_k0(input)),
 )
-alias("special_modified_bessel_i0", REGISTRY["i0"].function)
-alias("special_modified_bessel_i1", REGISTRY["special_i1"].function)
+alias("special_modified_bessel_i0", i0)
+alias("special_modified_bessel_i1", special_i1)
 
 # ---- of any order: the derivative by the neighbours in order
 
@@ -114,7 +114,7 @@ def special_kv(v: float, input: Any) -> Any:
 @composite
 def special_spherical_bessel_j0(input: Any) -> Any:
     """sin(x) / x, and 1 at 0."""
-    return REGISTRY["sinc"].function(input / math.pi)
+    return sinc(input / math.pi)
 
 
 # ---- Airy: y'' = x y

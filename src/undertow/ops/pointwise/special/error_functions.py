@@ -1,4 +1,4 @@
-"""Special functions that NumPy lacks: the inverse of the error function, and what gamma.py is made of.
+"""The error function, its complement and its inverse; and what other special functions are made of.
 
 Kernels compute in double precision, on a flat array; `in_double` casts there and back.
 """
@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
-from undertow.ops.arguments.operands import require_kinds
+from undertow.backend import dtypes, special
+from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.pointwise.elementary import unary
 
 Kernel = Callable[[Any, Any], Any]
@@ -106,4 +106,31 @@ erfinv = unary(
     "erfinv",
     forward=lambda xp, input: in_double(xp, "erfinv", erfinv_kernel, input),
     vjp=lambda xp, g, out: g * xp.exp(out * out) * (math.sqrt(math.pi) / 2),
+    variants="function method in_place",
+)
+
+
+def error_function(xp: Any, input: Any) -> Any:
+    require_kinds("erf", input, "fiub")
+    return special.erf(float_array(input))
+
+
+def complementary_error_function(xp: Any, input: Any) -> Any:
+    require_kinds("erfc", input, "fiub")
+    return special.erfc(float_array(input))
+
+
+erf = unary(
+    "erf",
+    forward=error_function,
+    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (2 / math.sqrt(math.pi)),
+    variants="function method in_place in_place_function foreach",
+)
+
+
+erfc = unary(
+    "erfc",
+    forward=complementary_error_function,
+    vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
+    variants="function method in_place in_place_function foreach",
 )

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import special as kernels
-from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import (
@@ -15,6 +15,7 @@ from undertow.ops.pointwise.special.error_functions import (
     QUANTILE_TAIL,
     Parts,
     by_parts,
+    erfc,
     in_double,
     ratio,
 )
@@ -36,7 +37,7 @@ def special_ndtr(input: Any) -> Any:
     >>> ut.special.ndtr(ut.tensor([0.0, 1.96]))
     tensor([0.5000, 0.9750])
     """
-    return REGISTRY["erfc"].function(input * (-1 / SQRT2)) * 0.5
+    return erfc(input * (-1 / SQRT2)) * 0.5
 
 
 def log_ndtr_kernel(xp: Any, x: Any) -> Any:

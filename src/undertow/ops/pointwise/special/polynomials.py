@@ -11,7 +11,9 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import REGISTRY, composite
+from undertow.ops.declare import composite
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.pointwise.where_clamp import where
 from undertow.tensor import Tensor
 
 #: (p_k, p_(k-1), x, k) -> p_(k+1)
@@ -41,14 +43,13 @@ def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
     x = as_operand(name, "input", x)
     if not dtypes.is_differentiable(x.dtype):
-        x = REGISTRY["to_dtype"].function(x, dtypes.get_default_dtype())
+        x = recorded.astype(x, dtypes.get_default_dtype())
     n = degrees(name, n)
     if shifted:
         x = x * 2 - 1
     first, step = FAMILIES[name.removeprefix("shifted_")]
-    where = REGISTRY["where"].function
-    previous, polynomial = REGISTRY["ones_like"].function(x), first(x)
-    out = where(n == 0, previous, REGISTRY["zeros_like"].function(x))
+    previous, polynomial = recorded.ones_like(x), first(x)
+    out = where(n == 0, previous, recorded.zeros_like(x))
     for k in range(1, int(n._array.max(initial=0)) + 1):
         out = where(n == k, polynomial, out)
         previous, polynomial = polynomial, step(polynomial, previous, x, k)

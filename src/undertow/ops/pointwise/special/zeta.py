@@ -7,10 +7,10 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arguments.operands import as_operand, require_kinds
-from undertow.ops.declare import REGISTRY, composite, primitive
+from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import not_implemented
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.elementary import exp, unary
 from undertow.ops.pointwise.special.error_functions import elementwise_in_python, in_double
 from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
 
@@ -93,7 +93,7 @@ def special_beta(a: Any, b: Any) -> Any:
     >>> ut.special.beta(ut.tensor(2.0), ut.tensor(3.0))
     tensor(0.0833)
     """
-    return REGISTRY["exp"].function(special_betaln(a, b))
+    return exp(special_betaln(a, b))
 
 
 # ---- the multivariate gamma function
@@ -118,7 +118,7 @@ def multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
     return g * slope
 
 
-mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule)
+mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule, variants="function method in_place")
 
 
 @composite

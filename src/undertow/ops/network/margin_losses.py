@@ -5,30 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.declare import composite
-from undertow.ops.network.losses import as_tensors, check_reduction, reduce
+from undertow.ops.network.losses import check_reduction, reduce
 from undertow.ops.pointwise.activations import logsigmoid
 from undertow.ops.pointwise.comparison import eq, ne
 from undertow.ops.pointwise.elementary import sqrt
 from undertow.ops.pointwise.where_clamp import clamp_min, minimum, where
+from undertow.ops.reduce.distances import pairwise_distance
 from undertow.ops.reduce.sums_and_products import sum
-from undertow.ops.reduce.vector_norms import vector_norm
-from undertow.ops.views.dimensions import broadcast_tensors
-
-
-@composite
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
-    x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
-    lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
-    return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
-
-
-@composite
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
-    x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
-    return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)
 
 
 @composite

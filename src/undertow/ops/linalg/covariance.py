@@ -1,4 +1,4 @@
-"""Covariances and correlations of variables, and distances between points."""
+"""Covariances and correlations of variables: matrices, of the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import composite, primitive
+from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import mul, sub, true_divide
 from undertow.ops.pointwise.complex import complex as complex_of
 from undertow.ops.pointwise.elementary import sqrt
 from undertow.ops.pointwise.where_clamp import clamp
 from undertow.ops.reduce.sums_and_products import sum as sum_of
-from undertow.ops.reduce.vector_norms import norm_forward, norm_gradient, norm_tangent
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import squeeze
-from undertow.ops.views.reshape import reshape, to_dtype
+from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 
-@composite
+@composite(variants="function method")
 @example_by_example
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """The covariances of the rows of `input`, whose columns are observations.
@@ -100,7 +99,7 @@ def freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
     return found
 
 
-@composite
+@composite(variants="function method")
 def corrcoef(input: Any) -> Tensor:
     """The correlations of the rows of `input`: covariances divided by both standard deviations."""
     input = as_operand("corrcoef", "input", input)
@@ -116,74 +115,3 @@ def corrcoef(input: Any) -> Tensor:
     if ratios.dtype.kind == "c":
         return complex_of(clamp(recorded.real(ratios), -1, 1), clamp(recorded.imag(ratios), -1, 1))
     return clamp(ratios, -1, 1)
-
-
-# ---- distances
-
-
-def differences(xp: Any, input: Any) -> Any:
-    """Every row minus every later one."""
-    first, second = xp.triu_indices(input.shape[0], 1)
-    return input[first] - input[second]
-
-
-def spread_differences(xp: Any, grad: Any, rows: int) -> Any:
-    first, second = xp.triu_indices(rows, 1)
-    out = xp.zeros((rows, grad.shape[1]), grad.dtype)
-    xp.add.at(out, first, grad)
-    xp.subtract.at(out, second, grad)
-    return out
-
-
-pair_differences = primitive(
-    "_pair_differences",
-    forward=differences,
-    vjp={"input": lambda xp, g, input_shape: xp._pair_differences_backward(g, input_shape[0])},
-    jvp=LINEAR,
-    batch=LOOP,
-)
-
-pair_differences_backward = primitive(
-    "_pair_differences_backward",
-    forward=spread_differences,
-    vjp={"grad": lambda xp, g: xp._pair_differences(g)},
-    jvp=LINEAR,
-    batch=LOOP,
-)
-
-
-def distances_gradient(xp: Any, g: Any, input: Any, out: Any, p: float) -> Any:
-    slopes = norm_gradient(xp, g, xp._pair_differences(input), out, p, -1, False)
-    return xp._pair_differences_backward(slopes, input.shape[0])
-
-
-pair_distances = primitive(
-    "_pdist",
-    forward=lambda xp, input, p: norm_forward(xp, differences(xp, input), p, -1),
-    vjp={"input": distances_gradient},
-    jvp={
-        "input": lambda xp, t, input, out, p: norm_tangent(
-            xp, xp._pair_differences(t), xp._pair_differences(input), out, p, -1, False
-        )
-    },
-    batch=LOOP,
-    node="PdistBackward0",
-)
-
-
-@composite
-def pdist(input: Any, p: float = 2.0) -> Tensor:
-    """The distance of every row to every later one.
-
-    >>> import undertow as ut
-    >>> ut.pdist(ut.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).tolist()[:2]
-    [5.0, 1.0]
-    """
-    input = as_operand("pdist", "input", input)
-    if input.ndim != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if not dtypes.is_floating(input.dtype):
-        raise RuntimeError("pdist only supports floating-point dtypes")
-    if p < 0:
-        raise RuntimeError("pdist only supports non-negative p values")
-    return pair_distances(input, float(p))

@@ -1,4 +1,4 @@
-"""gradient: the slopes of sampled functions, by finite differences."""
+"""Slopes and integrals of sampled functions: gradient, diff, trapezoid."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.ops.arguments.dims import numpy_spelling, wrap_dims
+from undertow.ops.arguments.dims import numpy_spelling, wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.pointwise.comparison import logical_xor
+from undertow.ops.reduce.cumulative import cumsum
+from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.shape.joining import cat
-from undertow.ops.views.reshape import reshape, to_dtype
+from undertow.ops.views.clone import to_dtype
+from undertow.ops.views.reshape import reshape
 from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
 
@@ -110,3 +115,101 @@ def unequal(side: int, one: Any, two: Any) -> tuple[Any, Any, Any]:
     if side == 0:
         return -(2 * one + two) / (one * (one + two)), (one + two) / (one * two), -one / (two * (one + two))
     return two / (one * (one + two)), -(one + two) / (one * two), (2 * two + one) / (two * (one + two))
+
+
+def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
+    """All elements but the first along `dim`, and all but the last."""
+    n = input.shape[dim] - 1
+    return narrow(input, dim, 1, n), narrow(input, dim, 0, n)
+
+
+@composite(variants="function method", out=True)
+@numpy_spelling
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """The n-th differences of neighbours along `dim`.
+
+    >>> import undertow as ut
+    >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
+    tensor([3., 5.])
+    """
+    input = as_operand("diff", "input", input)
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    dim = wrap_dim(dim, input.ndim)
+    parts = [t for t in (prepend, input, append) if t is not None]
+    if {t.ndim for t in parts} != {input.ndim}:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    if n and len(parts) > 1:
+        input = cat(parts, dim)
+    for _ in range(min(n, input.shape[dim])):
+        later, earlier = neighbours(input, dim)
+        input = logical_xor(later, earlier) if input.dtype.kind == "b" else later - earlier
+    return input
+
+
+def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
+    if y.ndim == 0:
+        raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
+    for argument, samples in (("y", y), ("x", x)):
+        if samples is not None and samples.dtype.kind == "b":
+            raise RuntimeError(f"{name}: received a bool input for `{argument}`, but bool is not supported")
+    if x is not None and dx is not None:
+        raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
+
+
+def heights(y: Any, dim: int) -> Any:
+    """The sums of neighbours: twice the mean height of each trapezoid."""
+    later, earlier = neighbours(y, dim) if y.shape[dim] else (y, y)
+    return later + earlier
+
+
+def sample_distances(y: Any, x: Any, dim: int) -> Any:
+    """Differences of x along the dimension that belongs to y's; a 1-d x serves every row."""
+    if x.ndim == 1:
+        if x.shape[0] != y.shape[dim]:
+            raise RuntimeError(
+                "trapezoid: There must be one `x` value for each sample point: "
+                f"got {x.shape[0]} for a dimension of size {y.shape[dim]}"
+            )
+        return recorded.reshape(diff(x), [-1 if d == dim else 1 for d in range(y.ndim)])
+    return diff(x, dim=dim - y.ndim)
+
+
+@composite
+@numpy_spelling
+def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral of samples y by the trapezoidal rule, at places x or at distances dx.
+
+    >>> import undertow as ut
+    >>> ut.trapezoid(ut.tensor([1.0, 5.0, 10.0]))
+    tensor(10.5000)
+    """
+    y = as_operand("trapezoid", "y", y)
+    check_samples("trapezoid", y, x, dx, dim)
+    dim = wrap_dim(dim, y.ndim)
+    if not y.shape[dim]:
+        return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
+    if x is None:
+        return sum_of(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
+    return sum_of(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
+
+
+@composite
+@numpy_spelling
+def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The older name of `trapezoid`."""
+    return trapezoid(y, x, dx=dx, dim=dim)
+
+
+@composite
+@numpy_spelling
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The running integral of samples y by the trapezoidal rule."""
+    y = as_operand("cumulative_trapezoid", "y", y)
+    check_samples("cumulative_trapezoid", y, x, dx, dim)
+    dim = wrap_dim(dim, y.ndim)
+    if x is None:
+        return cumsum(heights(y, dim) * ((1.0 if dx is None else dx) / 2.0), dim)
+    return cumsum(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0

@@ -12,18 +12,16 @@ from typing import Any
 from undertow.graph.saved import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
-from undertow.ops.declare import REGISTRY
+from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.inplace.forms import copy_, fill_, in_place, zero_
+from undertow.ops.linalg.norms import norm
+from undertow.ops.pointwise.elementary import abs as absolute
+from undertow.ops.pointwise.powers import pow as power
+from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
-UNARY = """
-abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt
-sigmoid sign sin sinh sqrt tan tanh trunc
-""".split()
-
-OTHERS = "add clamp_max clamp_min div lerp maximum minimum mul pow sub".split()
-
-VALUED = "addcdiv addcmul".split()
+#: whose number for each tensor comes by name
+VALUED = ("addcdiv", "addcmul")
 
 #: of a number in the place of the other tensor
 OF_NUMBER = {"maximum": "clamp_min", "minimum": "clamp_max"}
@@ -127,7 +125,7 @@ def powers(foreach: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(self, NUMBERS):
             return foreach(self, exponent)
         check_tensors("_foreach_pow", exponent)
-        return tuple([REGISTRY["pow"].function(self, each) for each in exponent])
+        return tuple([power(self, each) for each in exponent])
 
     _foreach_pow.__doc__, _foreach_pow.__module__ = foreach.__doc__, "undertow"
     return _foreach_pow
@@ -135,30 +133,38 @@ def powers(foreach: Callable[..., Any]) -> Callable[..., Any]:
 
 def table() -> dict[str, Callable[..., Any]]:
     """Every `_foreach_` function by name."""
-    found: dict[str, Callable[..., Any]] = {}
-    for name in [*UNARY, *OTHERS]:
-        function = of_tensor_or_number(name) if name in OF_NUMBER else REGISTRY[name].function
-        found[f"_foreach_{name}"] = each(name, function, changes=False)
-        found[f"_foreach_{name}_"] = each(name + "_", in_place(name, function), changes=True)
-    for change in (copy_, fill_, zero_):
-        name = change.__name__
-        found[f"_foreach_{name}"] = each(name, change, changes=True)
-    for name in VALUED:
-        function = REGISTRY[name].function
-        found[f"_foreach_{name}"] = with_values(each(name, valued(function), changes=False))
-        found[f"_foreach_{name}_"] = with_values(each(name + "_", valued(in_place(name, function)), changes=True))
-    for name in ("clone", "max", "mm"):
-        found[f"_foreach_{name}"] = each(name, REGISTRY[name].function, changes=False)
+    found = {
+        f"_foreach_{change.__name__}": each(change.__name__, change, changes=True) for change in (copy_, fill_, zero_)
+    }
+    for name in names_with("foreach"):
+        found |= valued_forms(name) if name in VALUED else plain_forms(name)
     found["_foreach_pow"] = powers(found["_foreach_pow"])
-    found["_foreach_norm"] = each("norm", norm, changes=False)
+    found["_foreach_norm"] = each("norm", norm_of_each, changes=False)
     found["_foreach_powsum"] = each("powsum", powsum, changes=False)
     return found
 
 
-def norm(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
-    return REGISTRY["norm"].function(tensor, ord, dtype=dtype)
+def plain_forms(name: str) -> dict[str, Callable[..., Any]]:
+    op = REGISTRY[name]
+    function = of_tensor_or_number(name) if name in OF_NUMBER else op.function
+    forms = {f"_foreach_{name}": each(name, function, changes=False)}
+    if name in OF_NUMBER or "in_place" in op.variants[name]:
+        forms[f"_foreach_{name}_"] = each(name + "_", in_place(name, function), changes=True)
+    return forms
+
+
+def valued_forms(name: str) -> dict[str, Callable[..., Any]]:
+    function = REGISTRY[name].function
+    return {
+        f"_foreach_{name}": with_values(each(name, valued(function), changes=False)),
+        f"_foreach_{name}_": with_values(each(name + "_", valued(in_place(name, function)), changes=True)),
+    }
+
+
+def norm_of_each(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+    return norm(tensor, ord, dtype=dtype)
 
 
 def powsum(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
     """The sum of the absolute values to a power: a norm before its root is taken."""
-    return REGISTRY["sum"].function(REGISTRY["pow"].function(REGISTRY["abs"].function(tensor), ord), dtype=dtype)
+    return sum_of(power(absolute(tensor), ord), dtype=dtype)

@@ -1,4 +1,4 @@
-"""Norms of matrices, and their condition number."""
+"""Norms of matrices, norms of vectors or matrices as the order says, and condition numbers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
+from undertow.ops.arguments.dims import Dims, numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
-from undertow.ops.linalg.eigen import linalg_svdvals
-from undertow.ops.linalg.factorizations import check_matrices, linalg_inv
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.inverse_and_solve import linalg_inv
+from undertow.ops.linalg.svd import linalg_svdvals
 from undertow.ops.pointwise.arithmetic import mul, true_divide
 from undertow.ops.pointwise.elementary import abs as absolute
 from undertow.ops.pointwise.elementary import reciprocal
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.extrema import amax, amin
+from undertow.ops.reduce.sums_and_products import cast
 from undertow.ops.reduce.sums_and_products import sum as sum_of
-from undertow.ops.reduce.vector_norms import linalg_vector_norm
+from undertow.ops.reduce.vector_norms import linalg_vector_norm, vector_norm
+from undertow.ops.views.clone import to_dtype
 from undertow.ops.views.dimensions import moveaxis, unsqueeze
-from undertow.ops.views.reshape import to_dtype
 from undertow.ops.views.slices import select
 from undertow.tensor import Tensor
 
@@ -178,3 +180,38 @@ def has_no_inverse(xp: Any, matrix: Any) -> bool:
     except xp.linalg.LinAlgError:
         return True
     return False
+
+
+# ---- the older names
+
+
+@composite(variants="function method", out=True)
+@numpy_spelling
+def norm(
+    input: Any, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    """The vector norm of order `p` over `dim`, or of all elements; p="nuc": the nuclear norm of matrices.
+
+    >>> import undertow as ut
+    >>> ut.norm(ut.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    if p is None or p == "fro":
+        p = 2
+    if not isinstance(p, str):
+        return vector_norm(cast(input, dtype), p, dim, keepdim)
+    if p != "nuc":
+        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported. Use a number, 'fro' or 'nuc'.")
+    return nuclear_norm(cast(input, dtype), (-2, -1) if dim is None else dim, keepdim)
+
+
+@composite(out=True)
+def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The square root of the sum of squares."""
+    return linalg_vector_norm(input, 2, dim, keepdim)
+
+
+@composite(out=True)
+def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+    """The sum of the singular values."""
+    return linalg_matrix_norm(input, "nuc", dim, keepdim)

@@ -23,7 +23,7 @@ from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.forms import check_in_place, described
 from undertow.ops.pointwise.complex import _view_as_complex, pairs_of_parts, view_as_real
-from undertow.ops.views.as_strided import Geometry, _as_strided, geometry_of, layout_of
+from undertow.ops.views.as_strided import Geometry, _as_strided, as_strided, geometry_of, layout_of
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.facts import (
     channels_last,
@@ -215,7 +215,7 @@ def laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset:
     if stride is None:
         stride = [math.prod(size[k + 1 :]) for k in range(len(size))]
     unrecorded = Tensor(source._array, source._xp)
-    return REGISTRY["as_strided"].function(unrecorded, size, tuple(stride), storage_offset)._array
+    return as_strided(unrecorded, size, tuple(stride), storage_offset)._array
 
 
 def undefined_history(tensor: Tensor, source: Tensor) -> Any:

@@ -1,0 +1,111 @@
+"""Cholesky's factorisation, and what is computed with its factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.errors import LinAlgError
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
+from undertow.ops.linalg.triangular import solve_triangular
+from undertow.tensor import Tensor
+
+
+def lower_factor(xp: Any, input: Any) -> Any:
+    check_matrices("linalg.cholesky", input)
+    problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
+    return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
+
+
+def half_lower(xp: Any, x: Any) -> Any:
+    """The lower triangle, with the diagonal halved."""
+    return (xp.tril(x) + xp.tril(x, -1)) * 0.5
+
+
+def cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
+    inner = half_lower(xp, xp.matmul(adjoint(xp, out), g))
+    left = xp._solve_matrices(adjoint(xp, out), inner)
+    whole = adjoint(xp, xp._solve_matrices(adjoint(xp, out), adjoint(xp, left)))
+    return (whole + adjoint(xp, whole)) * 0.5
+
+
+def cholesky_tangent(xp: Any, t: Any, out: Any) -> Any:
+    t = (t + adjoint(xp, t)) * 0.5
+    inner = xp._solve_matrices(out, adjoint(xp, xp._solve_matrices(out, t)))
+    return xp.matmul(out, half_lower(xp, adjoint(xp, inner)))
+
+
+# reads the lower triangle, but its derivative is that of a function of Hermitian matrices
+cholesky_lower = primitive(
+    "_cholesky_lower",
+    forward=lower_factor,
+    vjp={"input": cholesky_gradient},
+    jvp={"input": cholesky_tangent},
+    batch=batch_matrices,
+    node="LinalgCholeskyExBackward0",
+    autocast="float32",
+)
+
+
+@composite
+def linalg_cholesky(input: Any, *, upper: bool = False) -> Any:
+    """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices."""
+    factor = cholesky_lower(input)
+    return adjoint(recorded, factor) if upper else factor
+
+
+@composite(variants="function method", out=True)
+def cholesky(input: Any, upper: bool = False) -> Any:
+    """Another name of `linalg.cholesky`."""
+    return linalg_cholesky(input, upper=upper)
+
+
+# ---- with Cholesky's factor
+
+
+@composite(variants="function method", out=True)
+def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
+    """The X with L L^H X = B, for a lower triangular L (or with L^H L, for an upper one).
+
+    >>> import undertow as ut
+    >>> ut.cholesky_solve(ut.tensor([[8.0]]), ut.tensor([[2.0]])).tolist()
+    [[2.0]]
+    """
+    B, L = as_operand("cholesky_solve", "B", B), as_operand("cholesky_solve", "L", L)
+    for name, x in (("b", B), ("u", L)):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    check_matrices("cholesky_solve", L)
+    if B.shape[-2] != L.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-2]} by {L.shape[-1]} but each "
+            f"b matrix is {B.shape[-2]} by {B.shape[-1]}"
+        )
+    other = adjoint(recorded, L)
+    first, second = (other, L) if upper else (L, other)
+    return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
+
+
+def check_diagonal(xp: Any, L: Any) -> None:
+    zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
+    if len(zeros):
+        *batch, k = zeros[0].tolist()
+        where = f"(Batch element {', '.join(map(str, batch))}): " if batch else ""
+        raise LinAlgError(
+            f"cholesky_inverse: {where}The diagonal element {k + 1} is zero, the inversion could not be completed "
+            "because the input matrix is singular."
+        )
+
+
+@composite(variants="function method", out=True)
+@example_by_example
+def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
+    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
+    L = as_operand("cholesky_inverse", "L", L)
+    check_matrices("cholesky_inverse", L)
+    check_diagonal(L._xp, L._array)
+    return cholesky_solve(Tensor(L._xp.eye(L.shape[-1], dtype=L.dtype), L._xp), L, upper)

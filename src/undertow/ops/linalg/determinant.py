@@ -1,0 +1,115 @@
+"""Determinants, and their logarithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.rule_parts import adjoint, as_matrices, batch_matrices, trace_of
+from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.pointwise.comparison import eq
+from undertow.ops.pointwise.where_clamp import where
+
+
+def determinant(xp: Any, A: Any) -> Any:
+    check_matrices("linalg.det", A)
+    return xp.linalg.det(A)
+
+
+def cofactors(xp: Any, A: Any) -> Any:
+    """The derivative of the determinant, conjugated: conj(det) * inv^H, and its limit where A is singular."""
+    try:
+        return as_matrices(xp, xp.conj(xp.linalg.det(A))) * adjoint(xp, xp.linalg.inv(A))
+    except xp.linalg.LinAlgError:
+        return cofactors_by_svd(xp, A)
+
+
+def cofactors_by_svd(xp: Any, A: Any) -> Any:
+    U, S, Vh = xp.linalg.svd(A)
+    n = S.shape[-1]
+    others = xp.prod(xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :]), axis=-1)
+    phase = xp.conj(xp.linalg.det(U) * xp.linalg.det(Vh))
+    return as_matrices(xp, phase) * xp.matmul(U * others[..., None, :], Vh)
+
+
+def cofactors_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+    inverse = adjoint(xp, xp.linalg_inv(A))
+    scale = as_matrices(xp, xp.sum(xp.conj(g) * out, axis=(-2, -1)))
+    return scale * inverse - xp.matmul(xp.matmul(out, adjoint(xp, g)), inverse)
+
+
+def cofactors_tangent(xp: Any, t: Any, A: Any, out: Any) -> Any:
+    inverse = xp.linalg_inv(A)
+    change = as_matrices(xp, xp.conj(trace_of(xp, xp.matmul(inverse, t))))
+    return change * out - xp.matmul(xp.matmul(adjoint(xp, inverse), adjoint(xp, t)), out)
+
+
+det_backward = primitive(
+    "det_backward",
+    forward=cofactors,
+    vjp={"A": cofactors_gradient},
+    jvp={"A": cofactors_tangent},
+    batch=batch_matrices,
+    variants="",
+)
+
+
+linalg_det = primitive(
+    "linalg_det",
+    forward=determinant,
+    vjp={"A": lambda xp, g, A: as_matrices(xp, g) * xp.det_backward(A)},
+    jvp={"A": lambda xp, t, A: xp.sum(t * xp.conj(xp.det_backward(A)), axis=(-2, -1))},
+    batch=batch_matrices,
+)
+
+
+@composite(variants="function method")
+def det(input: Any) -> Any:
+    """The determinant of square matrices."""
+    return linalg_det(input)
+
+
+def sign_and_log(xp: Any, A: Any) -> Any:
+    check_matrices("linalg.slogdet", A)
+    return tuple(xp.linalg.slogdet(A))
+
+
+def slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
+    g_sign, weight = g
+    if g_sign is not None and A.dtype.kind == "c":  # the sign of a real determinant does not move
+        turn = xp.imag(g_sign * xp.conj(sign)) * 1j
+        weight = turn if weight is None else weight + turn
+    return None if weight is None else as_matrices(xp, weight) * adjoint(xp, xp.linalg_inv(A))
+
+
+def slogdet_tangent(xp: Any, t: Any, A: Any, sign: Any) -> Any:
+    relative = trace_of(xp, xp.matmul(xp.linalg_inv(A), t))
+    moved = sign * xp.imag(relative) * 1j if A.dtype.kind == "c" else xp.zeros_like(sign)
+    return moved, xp.real(relative)
+
+
+linalg_slogdet = primitive(
+    "linalg_slogdet",
+    forward=sign_and_log,
+    vjp={"A": slogdet_gradient},
+    jvp={"A": slogdet_tangent},
+    batch=batch_matrices,
+    outputs=("sign", "logabsdet"),
+)
+
+
+@composite(variants="function method", out=True)
+def slogdet(input: Any) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet)."""
+    return return_types.slogdet(linalg_slogdet(input))
+
+
+@composite(variants="function method")
+def logdet(input: Any) -> Any:
+    """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is."""
+    sign, logarithm = linalg_slogdet(input)
+    if sign.dtype.kind == "c":
+        return add(recorded.log(sign), logarithm)
+    return where(eq(sign, -1), float("nan"), logarithm)

@@ -1,0 +1,148 @@
+"""Inverses, linear systems, and powers of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.inplace.forms import copy
+from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.matmul import batch_stacks, matmul
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
+from undertow.ops.views.clone import clone
+from undertow.tensor import Tensor
+
+# ---- inverse
+
+
+def inverse_of(xp: Any, A: Any) -> Any:
+    check_matrices("linalg.inv", A)
+    problem = "linalg.inv: The inversion could not be completed because the input matrix is singular."
+    return solve_or_explain(xp, problem, xp.linalg.inv, A)
+
+
+linalg_inv = primitive(
+    "linalg_inv",
+    forward=inverse_of,
+    vjp={"A": lambda xp, g, out: -xp.matmul(xp.matmul(adjoint(xp, out), g), adjoint(xp, out))},
+    jvp={"A": lambda xp, t, out: -xp.matmul(xp.matmul(out, t), out)},
+    batch=batch_matrices,
+    node="LinalgInvExBackward0",
+    autocast="float32",
+)
+
+
+@composite(variants="function method", out=True)
+def inverse(input: Any) -> Any:
+    """The inverse of square matrices.
+
+    >>> import undertow as ut
+    >>> ut.inverse(ut.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return linalg_inv(input)
+
+
+# ---- linear systems
+
+
+def solution(xp: Any, A: Any, B: Any) -> Any:
+    problem = "linalg.solve: The solver failed because the input matrix is singular."
+    return solve_or_explain(xp, problem, xp.linalg.solve, A, B)
+
+
+def solve_matrix_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+    return -xp.matmul(xp._solve_matrices(adjoint(xp, A), g), adjoint(xp, out))
+
+
+# A X = B for matrices B
+solve_matrices = primitive(
+    "_solve_matrices",
+    forward=solution,
+    vjp={
+        "A": solve_matrix_gradient,
+        "B": lambda xp, g, A: xp._solve_matrices(adjoint(xp, A), g),
+    },
+    jvp={
+        "A": lambda xp, t, A, out: -xp._solve_matrices(A, xp.matmul(t, out)),
+        "B": lambda xp, t, A: xp._solve_matrices(A, t),
+    },
+    batch=batch_stacks,
+    node="LinalgSolveExBackward0",
+    autocast="float32",
+)
+
+
+@composite
+def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
+    """The X with A X = B, or with X A = B if not `left`; B holds matrices, or (as A has one dimension more) vectors.
+
+    >>> import undertow as ut
+    >>> ut.ops.linalg_solve(ut.tensor([[2.0, 0.0], [0.0, 4.0]]), ut.tensor([2.0, 4.0])).tolist()
+    [1.0, 1.0]
+    """
+    A, B = as_operand("linalg.solve", "A", A), as_operand("linalg.solve", "B", B)
+    check_matrices("linalg.solve", A)
+    if A.dtype != B.dtype:
+        names = dtypes.SCALAR_NAMES
+        raise RuntimeError(
+            "linalg.solve: Expected A and B to have the same dtype, but found A of type "
+            f"{names[A.dtype]} and B of type {names[B.dtype]} instead"
+        )
+    if B.ndim == 1 or (B.ndim + 1 == A.ndim and B.shape == A.shape[:-1]):
+        return recorded.squeeze(_solve(A, recorded.expand_dims(B, -1), True), -1)
+    return _solve(A, B, left)
+
+
+def _solve(A: Any, B: Any, left: bool) -> Any:
+    if B.shape[-2 if left else -1] != A.shape[-1]:
+        sizes = " and ".join(f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B))
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(f"linalg.solve: Incompatible shapes of A and B for the equation {equation} ({sizes})")
+    if left:
+        return solve_matrices(A, B)
+    turn = recorded.swapaxes
+    return turn(solve_matrices(turn(A, -1, -2), turn(B, -1, -2)), -1, -2)
+
+
+# ---- powers
+
+
+@composite(variants="function method", out=True)
+def matrix_power(input: Any, n: int) -> Any:
+    """The matrix multiplied with itself n times; negative powers are those of the inverse.
+
+    >>> import undertow as ut
+    >>> ut.matrix_power(ut.tensor([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
+    input = as_operand("matrix_power", "input", input)
+    _check_square("linalg.matrix_power", input)
+    if n == 0:
+        return copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
+    if n < 0:
+        input, n = linalg_inv(input), -n
+    return clone(input) if n == 1 else _positive_power(input, n)
+
+
+def _check_square(name: str, A: Any) -> None:
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if A.shape[-1] != A.shape[-2]:
+        n, m = A.shape[-2:]
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {n} by {m} matrices")
+
+
+def _positive_power(matrix: Any, n: int) -> Any:
+    """By squaring: one factor for each binary digit of n that is 1."""
+    result = None
+    while n:
+        if n % 2:
+            result = matrix if result is None else matmul(result, matrix)
+        n //= 2
+        if n:
+            matrix = matmul(matrix, matrix)
+    return result

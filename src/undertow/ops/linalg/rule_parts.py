@@ -1,0 +1,70 @@
+"""What the rules of inverses, factorisations and eigenvalues are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.errors import LinAlgError, UndertowError
+from undertow.ops.declare.rules.batch_in_front import in_front
+
+
+def solve_or_explain(xp: Any, problem: str, function: Callable[..., Any], *arrays: Any) -> Any:
+    try:
+        return function(*arrays)
+    except xp.linalg.LinAlgError:
+        raise LinAlgError(problem) from None
+
+
+def adjoint(xp: Any, x: Any) -> Any:
+    """The conjugate transpose of matrices."""
+    return xp.swapaxes(xp.conj(x), -1, -2)
+
+
+def trace_of(xp: Any, x: Any) -> Any:
+    return xp.sum(xp.diagonal(x, 0, -2, -1), axis=-1)
+
+
+def as_matrices(xp: Any, x: Any) -> Any:
+    """Numbers as matrices of one element, to be multiplied with matrices."""
+    return xp.expand_dims(xp.expand_dims(x, -1), -1)
+
+
+def batch_matrices(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """One more dimension in front of the matrices."""
+    return op(in_front(args[0], in_dims[0]), *args[1:]), 0
+
+
+class GaugeError(UndertowError, RuntimeError):
+    """A gradient depends on a choice that the factorisation is free to make."""
+
+
+def diagonal_of(xp: Any, x: Any) -> Any:
+    return xp.diagonal(x, 0, -2, -1)
+
+
+def differences(xp: Any, values: Any) -> Any:
+    """values[j] - values[i] for all pairs, with 1 on the diagonal."""
+    pairs = xp.expand_dims(values, -2) - xp.expand_dims(values, -1)
+    return pairs + xp.diag_embed(xp.ones_like(values))
+
+
+def skew(xp: Any, x: Any) -> Any:
+    return x - adjoint(xp, x)
+
+
+def require_zero(x: Any, problem: str) -> None:
+    """Rather lax, in order not to mistake rounding for dependence."""
+    while hasattr(x, "_value"):  # under vmap, for all examples
+        x = x._value
+    array = getattr(x, "_array", x)
+    if not (abs(array) < 1e-2).all() and (array == array).all():
+        raise GaugeError(problem)
+
+
+def rows(xp: Any, x: Any, start: int, stop: int) -> Any:
+    return xp.slice(x, -2, start, stop)
+
+
+def columns(xp: Any, x: Any, start: int, stop: int) -> Any:
+    return xp.slice(x, -1, start, stop)

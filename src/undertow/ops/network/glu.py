@@ -1,0 +1,26 @@
+"""The gated linear unit: half of the elements decide how much of the others passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import composite
+from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.pointwise.elementary import sigmoid
+from undertow.ops.views.slices import narrow
+
+
+@composite
+def glu(input: Any, dim: int = -1) -> Any:
+    """The first half along `dim` times the sigmoid of the second half."""
+    input = as_operand("glu", "input", input)
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    axis = wrap_dim(dim, input.ndim)
+    size = input.shape[axis]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
+    first, second = narrow(input, axis, 0, size // 2), narrow(input, axis, size // 2, size // 2)
+    return mul(first, sigmoid(second))

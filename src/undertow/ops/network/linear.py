@@ -1,0 +1,127 @@
+"""Linear and bilinear layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.linalg.checks import check_inner
+from undertow.ops.linalg.einsum import einsum, einsum_batched
+from undertow.ops.linalg.matmul import rows, times_transposed
+from undertow.ops.pointwise.arithmetic import add
+
+
+def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
+        check_linear(input, weight, bias)
+    if input.ndim <= 2 or weight.ndim == 1:
+        out = times_transposed(xp, input, weight)
+    else:
+        out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
+    if bias is not None:
+        if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
+            check_bias(bias, weight)
+        out += bias
+    return out
+
+
+def linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
+    if weight.ndim == 1:
+        return xp.expand_dims(g, -1) * xp.conj(weight)
+    return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
+
+
+def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
+    if len(weight_shape) == 1:
+        return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
+    if input.ndim == 2:
+        return xp.mm(xp.t(g), xp.conj(input))
+    return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
+
+
+def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input, weight, bias = args
+    if in_dims[1] is None and in_dims[2] is None:
+        return op(in_front(input, in_dims[0]), weight, bias), 0
+    lead = "".join(chr(ord("A") + k) for k in range(input.ndim - 1 - (in_dims[0] is not None)))
+    out_label = "o" if weight.ndim - (in_dims[1] is not None) == 2 else ""
+    if in_dims[0] is None and in_dims[1] is None:
+        out = op(input, weight, None)
+    else:
+        out = einsum_batched(f"{lead}i,{out_label}i->{lead}{out_label}", (input, weight), in_dims)
+    if bias is None:
+        return out, 0
+    return add(out, bias if in_dims[2] is None else padded(in_front(bias, in_dims[2]), len(lead) + 1)), 0
+
+
+# one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
+linear = primitive(
+    "linear",
+    forward=apply_linear,
+    vjp={
+        "input": linear_input_gradient,
+        "weight": linear_weight_gradient,
+        "bias": lambda xp, g: g,
+    },
+    jvp={
+        "input": lambda xp, t, weight: xp.linear(t, weight),
+        "weight": lambda xp, t, input: xp.linear(input, t),
+        "bias": lambda xp, t: t,
+    },
+    batch=batch_linear,
+    optional=("bias",),
+    autocast="lower",
+)
+
+
+@composite
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2)."""
+    input1, input2, weight = (
+        as_operand("bilinear", n, x)
+        for n, x in zip(("input1", "input2", "weight"), (input1, input2, weight), strict=True)
+    )
+    _check_bilinear(input1, input2, weight)
+    out = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return out if bias is None else add(out, bias)
+
+
+def _check_bilinear(input1: Any, input2: Any, weight: Any) -> None:
+    if list(input1.shape[:-1]) != list(input2.shape[:-1]):
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
+        )
+    for k, x in ((1, input1), (2, input2)):
+        if x.shape[-1] != weight.shape[k]:
+            raise RuntimeError(
+                f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
+                f"{weight.shape[k]}"
+            )
+
+
+def check_linear(input: Any, weight: Any, bias: Any) -> None:
+    if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
+        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
+    if input.dtype != weight.dtype:
+        names = dtypes.SCALAR_NAMES[input.dtype], dtypes.SCALAR_NAMES[weight.dtype]
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
+    if input.shape[-1] != weight.shape[-1]:
+        check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
+
+
+def check_bias(bias: Any, weight: Any) -> None:
+    if bias.dtype != weight.dtype:
+        names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
+    n = weight.shape[0]
+    if bias.shape != (n,) and bias.shape not in ((), (1,)):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({list(bias.shape)[-1]}) at "
+            f"non-singleton dimension 1. linear() takes a bias of {n} elements for a weight of shape "
+            f"{list(weight.shape)}."
+        )

@@ -1,0 +1,239 @@
+"""igamma, igammac: the regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P(a, x).
+
+Whichever of the two is small is computed, the other is 1 minus it. Near x = a, where series are slow for large a,
+Temme's uniform expansion; else the power series of P below x = a, and the continued fraction of Q above it. For
+small a and x, Q is small although x is below a: there its own series.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from typing import Any
+
+from undertow.backend import dtypes, special
+from undertow.ops.arguments.operands import require_kinds
+from undertow.ops.declare import primitive
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.special.error_functions import (
+    by_parts,
+    horner,
+)
+from undertow.ops.pointwise.special.gamma import BERNOULLI, LARGE, NEAR_TWO, lgamma_kernel, lgamma_right
+
+#: how many powers of 1 / a, and of eta, Temme's expansion takes
+ORDERS, POWERS = 15, 25
+#: no series here is longer
+LONGEST = 2000
+EPSILON = 2.0**-53
+
+
+@functools.cache
+def temme_coefficients() -> list[list[float]]:
+    """Row k: the coefficients of C_k(eta), lowest power first (DLMF 8.12.12), from those of x / a - 1 in eta."""
+    alpha = [Fraction(0), Fraction(1)]
+    for n in range(2, 2 + POWERS + 2 * ORDERS):
+        cross = sum((j * alpha[j] * alpha[n - j + 1] for j in range(2, n)), Fraction(0))
+        alpha.append((alpha[n - 1] - cross) / (n + 1))
+    row = first = [2 * alpha[2] - 1] + [(n + 2) * alpha[n + 2] for n in range(1, len(alpha) - 2)]
+    stirling_series = stirling_numbers(ORDERS)
+    rows = [row]
+    for k in range(1, ORDERS):
+        row = [(-1) ** k * stirling_series[k] * first[n] + (n + 2) * row[n + 2] for n in range(len(row) - 2)]
+        rows.append(row)
+    return [[float(c) for c in row[:POWERS]] for row in rows]
+
+
+def stirling_numbers(count: int) -> list[Fraction]:
+    """The coefficients of gamma(a) / (sqrt(2 * pi / a) * (a / e) ** a) in 1 / a, by exponentiating those of its log."""
+    bernoulli = bernoulli_numbers(count + 1)
+    logs = [Fraction(0)] + [bernoulli[n + 1] / (n * (n + 1)) if n % 2 else Fraction(0) for n in range(1, count)]
+    found = [Fraction(1)]
+    for n in range(1, count):
+        found.append(sum((k * logs[k] * found[n - k] for k in range(1, n + 1)), Fraction(0)) / n)
+    return found
+
+
+def bernoulli_numbers(count: int) -> list[Fraction]:
+    found = [Fraction(1)]
+    for n in range(1, count + 1):
+        found.append(-sum((math.comb(n + 1, k) * found[k] for k in range(n)), Fraction(0)) / (n + 1))
+    return found
+
+
+def log_distance(xp: Any, a: Any, x: Any) -> Any:
+    """log(x / a) - (x / a - 1), without cancellation where x is near a."""
+    ratio = (x - a) / a
+    near = xp.abs(ratio) < 0.5
+    r = xp.where(near, ratio, 0.0)
+    r = r / (2 + r)
+    series = horner([1 / (2 * k + 1) for k in range(18, 0, -1)] + [0.0], r * r)
+    return xp.where(near, r * (2 * series - ratio), xp.log(x / a) - ratio)
+
+
+def gamma_density(xp: Any, a: Any, x: Any) -> Any:
+    """x ** a * exp(-x) / gamma(a)."""
+    large = a >= LARGE
+    safe = xp.where(large, a, LARGE)
+    series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI[:8], 1)]
+    correction = horner(series[::-1], 1 / (safe * safe)) / safe
+    exponent = safe * log_distance(xp, safe, xp.where(large, x, safe)) - correction
+    direct = a * xp.log(x) - x - lgamma_kernel(xp, xp.where(large, 1.0, a))
+    return xp.where(large, xp.sqrt(safe / (2 * math.pi)) * xp.exp(exponent), xp.exp(direct))
+
+
+def lower_series(xp: Any, a: Any, x: Any) -> Any:
+    """P, for x not far above a."""
+    term, total = xp.ones_like(a), xp.ones_like(a)
+    for n in range(1, LONGEST):
+        term *= x / (a + n)
+        total += term
+        if not (term > EPSILON * total).any():
+            break
+    return gamma_density(xp, a, x) / a * total
+
+
+def upper_fraction(xp: Any, a: Any, x: Any) -> Any:
+    """Q, for x above a: its continued fraction, by Lentz's method."""
+    b = x + 1 - a
+    c, d = xp.full_like(a, 1 / 1e-300), 1 / b
+    total = d.copy()
+    for n in range(1, LONGEST):
+        step = -n * (n - a)
+        b += 2
+        d = 1 / (step * d + b)
+        c = b + step / c
+        factor = c * d
+        total *= factor
+        if not (xp.abs(factor - 1) > EPSILON).any():
+            break
+    return gamma_density(xp, a, x) * total
+
+
+def upper_series(xp: Any, a: Any, x: Any) -> Any:
+    """Q, for x up to about 1, without cancellation where a is small."""
+    term, total = xp.ones_like(a), xp.zeros_like(a)
+    for n in range(1, LONGEST):
+        term *= -x / n
+        total += term / (a + n)
+        if not (xp.abs(term / (a + n)) > EPSILON * xp.abs(total)).any():
+            break
+    log_power = a * xp.log(x)
+    small = a < 0.5
+    near_one = lambda xp, a: horner(NEAR_TWO, a) - xp.log1p(a)
+    of_next = by_parts(xp, a, [(small, near_one), (~small, lambda xp, a: lgamma_right(xp, a + 1))])  # lgamma(a + 1)
+    return -xp.expm1(log_power - of_next) - xp.exp(log_power - of_next) * a * total
+
+
+def uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+    """P or Q for large a and x / a near 1 (Temme 1979)."""
+    sign = 1 if upper else -1
+    half_square = -log_distance(xp, a, x)
+    eta = xp.copysign(xp.sqrt(2 * half_square), x - a)
+    total, power = xp.zeros_like(a), xp.ones_like(a)
+    previous = xp.full_like(a, math.inf)
+    for row in temme_coefficients():
+        term = horner(row[::-1], eta) * power
+        size = xp.abs(term)
+        term = xp.where(size < previous, term, 0.0)  # an asymptotic series: from its smallest term on it grows
+        previous = xp.where(size < previous, size, 0.0)
+        total += term
+        power = power / a
+    rest = xp.exp(-a * half_square) * total / xp.sqrt(2 * math.pi * a)
+    return 0.5 * special.erfc(sign * eta * xp.sqrt(a / 2)) + sign * rest
+
+
+def incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+    """P or Q, for finite positive a and x."""
+    near = (a > 20) & (xp.abs(x - a) < 0.3 * a)
+    tiny = (x <= 1.1) & xp.where(x <= 0.5, -0.4 / xp.log(xp.where(x <= 0.5, x, 0.5)) >= a, x * 1.1 >= a) & ~near
+    beyond = (x > 1.1) & (x >= a) & ~near
+    below = ~(near | tiny | beyond)
+    out = xp.empty_like(a)
+    for mask, kernel, of_upper in (
+        (below, lower_series, False), (beyond, upper_fraction, True), (tiny, upper_series, True)
+    ):  # fmt: skip
+        if mask.any():
+            values = kernel(xp, a[mask], x[mask])
+            out[mask] = values if of_upper == upper else 1 - values
+    if near.any():
+        out[near] = uniform_expansion(xp, a[near], x[near], upper)
+    return out
+
+
+def incomplete_gamma_array(name: str, upper: bool) -> Any:
+    def forward(xp: Any, input: Any, other: Any) -> Any:
+        require_kinds(name, input, "f")
+        a, x = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
+        shape, a, x = a.shape, a.reshape(-1), x.reshape(-1)
+        good = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
+        with xp.errstate(all="ignore"):
+            found = incomplete_gamma(xp, a[good], x[good], upper)
+            zero = (x == 0) | (a == math.inf)  # there P is 0; at a = 0 and x = inf it is 1
+            undefined = (a < 0) | (x < 0) | xp.isnan(a + x) | ((a == x) & ((a == 0) | (a == math.inf)))
+            out = xp.where(undefined, math.nan, xp.where(zero == upper, 1.0, 0.0))
+        out[good] = found
+        return out.reshape(shape).astype(input.dtype)
+
+    return forward
+
+
+def density_of_gamma(xp: Any, input: Any, other: Any) -> Any:
+    """The derivative of igamma in `other`."""
+    input = xp.astype(input, other.dtype)  # it may be of integers
+    return xp.exp((input - 1) * xp.log(other) - other - xp.lgamma(input))
+
+
+def no_derivative_by_input(name: str) -> Any:
+    def rule(xp: Any, g: Any) -> Any:
+        raise NotImplementedError(
+            f"the derivative for '{name}: input' is not implemented. Its formula in the other argument is known: "
+            "detach() the first one if its gradient is not needed."
+        )
+
+    return rule
+
+
+def no_tangent_of_input(name: str) -> Any:
+    def rule(xp: Any, t: Any) -> Any:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name} that does not support it: its derivative in 'input' is not "
+            "implemented. Take the primal of the first argument if its tangent is not needed."
+        )
+
+    return rule
+
+
+igamma = primitive(
+    "igamma",
+    forward=incomplete_gamma_array("igamma", False),
+    vjp={
+        "input": no_derivative_by_input("igamma"),
+        "other": lambda xp, g, input, other: g * density_of_gamma(xp, input, other),
+    },
+    jvp={
+        "input": no_tangent_of_input("igamma"),
+        "other": lambda xp, t, input, other: t * density_of_gamma(xp, input, other),
+    },
+    batch=ELEMENTWISE,
+    promote="same",
+    variants="function method in_place",
+)
+
+
+igammac = primitive(
+    "igammac",
+    forward=incomplete_gamma_array("igammac", True),
+    vjp={
+        "input": no_derivative_by_input("igammac"),
+        "other": lambda xp, g, input, other: -g * density_of_gamma(xp, input, other),
+    },
+    jvp={
+        "input": no_tangent_of_input("igammac"),
+        "other": lambda xp, t, input, other: -t * density_of_gamma(xp, input, other),
+    },
+    batch=ELEMENTWISE,
+    promote="same",
+    variants="function method in_place",
+)

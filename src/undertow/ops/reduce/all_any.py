@@ -1,0 +1,74 @@
+"""Whether any or all elements are true, and how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
+from undertow.ops.declare import adapter, composite, nondifferentiable
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import REDUCTION
+from undertow.tensor import Tensor
+
+
+def truth(ufunc: str) -> Any:
+    """The forward of any and all; PyTorch answers in uint8 for uint8."""
+
+    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        return out.astype(truth_dtype(input))
+
+    return forward
+
+
+def truth_dtype(input: Any) -> Any:
+    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
+
+
+any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",), batch=REDUCTION)
+
+
+all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
+
+
+def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+    """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
+    if isinstance(dim, Iterable) and not tuple(dim):
+        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
+    return reduce(input, dim, keepdim)
+
+
+@composite(variants="function method", out=True)
+@numpy_spelling
+def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether an element along `dim`, or of all elements, is not zero."""
+    return truth_along(any_dims, input, dim, keepdim)
+
+
+@composite(variants="function method", out=True)
+@numpy_spelling
+def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether every element along `dim`, or of all elements, is not zero."""
+    return truth_along(all_dims, input, dim, keepdim)
+
+
+count_nonzero = nondifferentiable(
+    "count_nonzero",
+    forward=lambda xp, input, dim=None: xp.add.reduce(
+        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
+    ),
+    inputs=("input",),
+    batch=REDUCTION,
+    variants="function method",
+)
+
+
+adapter("any")(any)
+
+
+adapter("all")(all)
+
+
+adapter("count_nonzero")(count_nonzero)

@@ -1,0 +1,123 @@
+"""Elements moved about: flip, roll, rot90. Never a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from undertow.ops.arguments.dims import wrap_dim, wrap_dims
+from undertow.ops.arguments.sizes import ints
+from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.batch_in_front import in_front
+from undertow.ops.declare.rules.shifted_dims import shift, shifted
+from undertow.ops.views.reshape import reshape
+
+# ---- moving
+
+
+def flip_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+    dims = wrap_dims(dims, input.ndim)
+    return xp.flip(input, dims if input.ndim else ()).copy()
+
+
+_flip = primitive(
+    "_flip",
+    forward=lambda xp, input, dims: flip_array(xp, input, dims),
+    vjp={"input": lambda xp, g, dims: xp.flip(g, dims) if g.ndim else g},
+    jvp=LINEAR,
+    batch=shifted(dims=(1,)),
+)
+
+
+@composite(variants="function method")
+def flip(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
+    """The tensor with the elements of some dimensions in reverse order."""
+    if not order and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
+    return _flip(input, ints(order, dims))
+
+
+def backwards(input: Any) -> Any:
+    """`reversed(tensor)`: the first dimension in reverse order."""
+    return _flip(input, (0,)) if input.ndim else input
+
+
+@composite(variants="function method")
+def fliplr(input: Any) -> Any:
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return _flip(input, (1,))
+
+
+@composite(variants="function method")
+def flipud(input: Any) -> Any:
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return _flip(input, (0,))
+
+
+def roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    if not input.ndim:
+        return input.copy()
+    return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
+
+
+def batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input = in_front(args[0], in_dims[0])
+    if args[2] and input.ndim > 1:
+        return call(input, args[1], shift(args[2], input.ndim - 1)), 0
+    flat = reshape(input, (input.shape[0], prod(input.shape[1:])))
+    return reshape(call(flat, args[1], (1,)), tuple(input.shape)), 0
+
+
+_roll = primitive(
+    "_roll",
+    forward=roll_array,
+    vjp={"input": lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims or None)},
+    jvp=LINEAR,
+    batch=batch_roll,
+)
+
+
+@composite(variants="function method")
+def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
+    """The tensor with its elements shifted along dimensions, those pushed out coming in at the other end.
+
+    Without `dims` it is shifted as one long vector.
+    """
+    dims = axis if dims is None else dims
+    shifts, dims = ints((shifts,)), () if dims is None else ints((dims,))
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) > 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    return _roll(input, shifts, tuple([wrap_dim(d, input.ndim) for d in dims]))
+
+
+_rot90 = primitive(
+    "_rot90",
+    forward=lambda xp, input, k, dims: xp.rot90(input, k, dims).copy(),
+    vjp={"input": lambda xp, g, k, dims: xp.rot90(g, -k, dims)},
+    jvp=LINEAR,
+    batch=shifted(dims=(2,)),
+)
+
+
+@composite(variants="function method")
+def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
+    dims = ints((dims,))
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
+    if wrap_dim(dims[0], input.ndim) == wrap_dim(dims[1], input.ndim):
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    return _rot90(input, k, dims)
+
+
+adapter("flip")(lambda x, axis=None: _flip(x, wrap_dims(axis, x.ndim)))
+adapter("roll")(lambda x, shift, axis=None: roll(x, shift, axis))
+adapter("rot90")(rot90)

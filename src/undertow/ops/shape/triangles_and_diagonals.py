@@ -1,0 +1,90 @@
+"""tril and triu, and matrices with a given diagonal: diag, diag_embed, diagflat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.ops.arguments.dims import wrap_dim
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import LINEAR
+from undertow.ops.declare.rules.batch_in_front import in_front
+from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.views.reshape import ravel
+from undertow.ops.views.slices import diagonal_array
+
+
+def triangle(name: str, **options: Any) -> Any:
+    def forward(xp: Any, input: Any, diagonal: int = 0) -> Any:
+        if input.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return xp.asarray(getattr(xp, name)(input, diagonal), order="C")
+
+    return primitive(
+        name,
+        forward=forward,
+        vjp={"input": lambda xp, g, diagonal: getattr(xp, name)(g, diagonal)},
+        jvp=LINEAR,
+        batch=shifted(least=2),
+        **options,
+    )
+
+
+tril = triangle("tril", variants="function method in_place", same_in_numpy=True)
+
+
+triu = triangle("triu", variants="function method in_place", same_in_numpy=True)
+
+
+def embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    ndim = input.ndim + 1
+    first, second = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    shape = list(input.shape[:-1])
+    for dim in sorted((first, second)):
+        shape.insert(dim, input.shape[-1] + abs(offset))
+    out = xp.zeros(shape, input.dtype)
+    diagonal_array(xp, out, offset, first, second)[...] = input
+    return out
+
+
+def batch_embed(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    input = in_front(args[0], in_dims[0])
+    return call(input, args[1], *[wrap_dim(d, input.ndim) + 1 for d in args[2:]]), 0
+
+
+diag_embed = primitive(
+    "diag_embed",
+    forward=embed_diagonal,
+    vjp={"input": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
+    jvp=LINEAR,
+    batch=batch_embed,
+    variants="function method",
+)
+
+
+diagonal_copy = primitive(
+    "diagonal_copy",
+    forward=lambda xp, input, offset=0, dim1=0, dim2=1: diagonal_array(xp, input, offset, dim1, dim2).copy(),
+    vjp={
+        "input": lambda xp, g, input_shape, offset, dim1, dim2: xp.diagonal_backward(g, input_shape, offset, dim1, dim2)
+    },
+    jvp=LINEAR,
+    batch=shifted(dims=(2, 3)),
+    node="DiagonalBackward0_copy",
+)
+
+
+@composite(variants="function method", out=True)
+def diag(input: Any, diagonal: int = 0) -> Any:
+    """A matrix with the given vector on a diagonal; of a matrix, a copy of that diagonal."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    return diag_embed(input, diagonal) if input.ndim == 1 else diagonal_copy(input, diagonal)
+
+
+@composite(variants="function method")
+def diagflat(input: Any, offset: int = 0) -> Any:
+    """A matrix with all elements of the tensor on a diagonal."""
+    return diag(ravel(input), offset)

@@ -1,0 +1,60 @@
+"""Copies: clone, contiguous, and the same numbers in another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.compiled import shortcut
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out, made_in_order
+
+clone = primitive(
+    "clone",
+    forward=lambda xp, input, memory_format=None: (
+        input.copy(order="K")
+        if memory_format is None and 0 not in input.strides
+        else copy_laid_out(input, memory_format)
+    ),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    bfloat16="as_is",
+    variants="function method foreach",
+)
+
+
+@composite(variants="method")
+@shortcut()
+def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
+    input = as_operand("contiguous", "input", input)
+    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
+
+
+_to_copy = primitive(
+    "_to_copy",
+    forward=lambda xp, input, dtype: (
+        input.astype(dtype, order="K")
+        if 0 not in input.strides
+        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
+    ),
+    vjp={"input": lambda xp, g: g},
+    jvp=LINEAR,
+    batch=ELEMENTWISE,
+    check_output=True,
+)
+
+
+@composite(variants="")
+def to_dtype(input: Any, dtype: Any) -> Any:
+    """The tensor in another dtype; the tensor itself if it has that dtype."""
+    dtype = dtypes.dtype(dtype)
+    if input.dtype != dtype:
+        return _to_copy(input, dtype)
+    return as_operand("to_dtype", "input", input)
+
+
+adapter("astype")(to_dtype)
