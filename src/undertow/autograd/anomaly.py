@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from undertow.autograd.gradcheck.perturbation import dense
 from undertow.autograd.saved_tensors.ledger import saved_numbers, saved_values
 from undertow.backend import dtypes
+from undertow.backend.sparse.compressed import to_dense
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import is_expandable_to
 from undertow.engine.watch import Watch, install_watcher
@@ -163,7 +164,8 @@ def _warn(text: str) -> None:
 
 
 def _array(grad: Any) -> Any:
-    return dense(grad._array if isinstance(grad, Tensor) else grad)
+    array = grad._array if isinstance(grad, Tensor) else grad
+    return to_dense(array) if isinstance(array, AnySparse) else array
 
 
 def _is_nan(array: Any) -> Any:

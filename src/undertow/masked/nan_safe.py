@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.autograd.backward import around_pass
-from undertow.autograd.function.input_tracking import Watch as Following
+from undertow.autograd.function.input_tracking import InputTracking
 from undertow.autograd.interceptors.stack import beneath, plainly, run_function, under, with_beneath
 from undertow.backend import cpu, dtypes
 from undertow.engine.watch import Watch, install_watcher
@@ -70,7 +70,7 @@ def run_safely(
 ) -> Any:
     """Run a backward pass with a SafePass between its operations."""
     outer = beneath(current().intercept)
-    lowest = outer.below if isinstance(outer, Following) else outer  # a Following looks on only
+    lowest = outer.below if isinstance(outer, InputTracking) else outer  # which looks on only
     if lowest is not None and type(lowest) is not SafePass:
         raise RuntimeError(
             "nan_safe() cannot be used for a backward pass on tensors that vmap or forward mode transforms: the pass "

@@ -23,8 +23,8 @@ from undertow.autograd.forward.tangents import (
     tangent_of,
 )
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_among
-from undertow.autograd.function.input_tracking import has_slope, slopes_of
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.autograd.slopes import has_slope, slopes_of
 from undertow.backend import cpu, dtypes
 from undertow.modes import current, no_grad, set_state
 from undertow.ops import REGISTRY

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.checkpoint.kept_results import operation_name
 from undertow.autograd.interceptors.stack import Above, under
 from undertow.modes import current, set_state
 
@@ -29,6 +29,14 @@ class Operation(str):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+
+def operation_name(op: Any) -> str:
+    """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
+    if not op.edges and op.kind != "variadic":
+        return str(op.name).strip("_")
+    stem = re.sub(r"Backwards?\d*$", "", op.node_name)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
 
 
 class OpMode:
