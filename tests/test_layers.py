@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "undertow"
 
 # A room is a top-level module or package of undertow.  It may import its own layer and the layers below.
 LAYERS = {
-    0: ["errors", "version", "_core", "compiled", "backend", "pytree", "torch_names.missing"],
+    0: ["errors", "version", "_core", "compiled", "refcounts", "backend", "pytree", "torch_names.missing"],
     1: ["modes", "tensor"],
     2: ["graph"],
     3: ["ops", "engine", "torch_names.typed_tensors", "torch_names.variable"],
@@ -382,7 +382,7 @@ ALLOWED = [
     ("backend/cpu.py", "import numpy as np\nfrom ..errors import DeviceError"),
     ("backend/cuda.py", "def load():\n    import cupy\n    return cupy"),
     ("interop/numpy_protocols.py", "import numpy\nfrom undertow.ops import sin"),
-    ("tensor/tensor.py", "from .. import modes\nfrom . import metadata\nfrom ..backend import cpu"),
+    ("tensor/tensor.py", "from .. import modes\nfrom . import extra\nfrom ..backend import cpu"),
     ("graph/node.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..ops import sin"),
     ("engine/tasks.py", "import typing\nif typing.TYPE_CHECKING:\n    import numpy, undertow.ops"),
     ("engine/engine.py", "from .tasks import GraphTask\nfrom ..graph import node"),

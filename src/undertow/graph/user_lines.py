@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from undertow.tensor.metadata import OWN_CODE
+from undertow.tensor.version_counter import OWN_CODE
 
 #: ids of the code objects of undertow's own functions; they live as long as the process
 INTERNAL: set[int] = OWN_CODE

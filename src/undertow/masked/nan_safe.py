@@ -234,6 +234,12 @@ class SafePass(Interceptor, Watch):
         self.note(tensor, part)
         return part
 
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.known.pop(id(tensor), None)  # its support was that of another shape
+        return under(None, change, tensor, *args, **kwargs)
+
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(None, run_function, cls, args, kwargs)
 

@@ -66,6 +66,11 @@ class Between(Interceptor):
     ) -> Any:
         return under(self.outer[-1], change, tensor, *args, **kwargs)
 
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return under(self.outer[-1], change, tensor, *args, **kwargs)
+
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return run_function(cls, args, kwargs)
 

@@ -34,7 +34,7 @@ from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import check_fit, copy, copy_
 from undertow.tensor import Tensor, version_of
-from undertow.tensor.metadata import Tangents
+from undertow.tensor.extra import Tangents
 
 #: whether operations compute tangents (see forward_ad.set_fwd_grad_enabled)
 enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)

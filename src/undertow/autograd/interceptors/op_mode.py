@@ -97,10 +97,12 @@ class Shown(Above):
     ) -> Any:
         return self.show(Operation(name, "in_place", change), (tensor, *args), kwargs)
 
-    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.show(Operation(change.__name__, "in_place", change), (tensor, *args), kwargs)
 
-    def detach(self, function: Any, tensor: Any) -> Any:
+    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
         return self.show(Operation("detach", "view", function), (tensor,), {})
 
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.declare import REGISTRY, composite
-from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructor, share_memory
+from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
 
 # ---- arguments
 
@@ -409,6 +409,3 @@ def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
     else:
         made = tensor(given[0], dtype=dtypes.get_default_dtype())
     return made._array, made._xp, None
-
-
-install_constructor(from_sizes_or_data)

@@ -17,7 +17,7 @@ from undertow.ops.declare.lazy import lazy_function
 from undertow.ops.declare.templates import Build
 from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.tensor import counter_of, current_edge
-from undertow.tensor.metadata import NO_COUNTER
+from undertow.tensor.version_counter import NO_COUNTER
 
 if TYPE_CHECKING:
     from undertow.ops.declare import Op

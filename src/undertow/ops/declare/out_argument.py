@@ -16,7 +16,7 @@ from undertow.ops.arguments.operands import ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.core_plan import shortcut
 from undertow.ops.declare.return_types import ReturnType
-from undertow.ops.declare.templates import function_with_out, install_write_out
+from undertow.ops.declare.templates import function_with_out
 from undertow.ops.inplace.forms import check_in_place, write_array
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -48,6 +48,14 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target, value in zip(targets, results, strict=True):
         write_array(target, value._array, name)
     return type(result)(targets) if isinstance(result, ReturnType) else out
+
+
+def write_named(function: Callable[..., Any], arguments: dict[str, Any], out: Any) -> Any:
+    return write_out(function, (), arguments, out)
+
+
+def with_argument_out(op: Any) -> Callable[..., Any]:
+    return function_with_out(op, write_named)
 
 
 def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -94,7 +102,7 @@ def fit(target: Tensor, array: Any, name: str) -> None:
 def namespace_function(name: str) -> Callable[..., Any]:
     """The operation as a function of a namespace (linalg, fft, special), all of which take `out`."""
     op = REGISTRY[name]
-    return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
+    return with_argument_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
 
 
 @functools.cache
@@ -105,7 +113,7 @@ def public_function(name: str) -> Callable[..., Any]:
     """
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
-        return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
+        return with_argument_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
     if name not in COMPOSITES:
         return op.function
     found = with_out(op.function)
@@ -143,6 +151,3 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
             return error.answer(function.__name__, args, kwargs)
 
     return wrapped
-
-
-install_write_out(write_out)

@@ -58,18 +58,6 @@ def raise_missing(op: str, argument: str) -> None:
     raise TypeError(f"{op}() missing 1 required positional argument: {argument!r}")
 
 
-#: what writes the result of an operation into `out`; declare/out_argument.py, which needs operations, puts it here
-_write_out: list[Any] = []
-
-
-def write_out(function: Any, arguments: dict[str, Any], out: Any) -> Any:
-    return _write_out[0](function, (), arguments, out)
-
-
-def install_write_out(function: Any) -> None:
-    _write_out[:] = [function]
-
-
 def stem_of(name: str) -> str:
     """The input that a value of a rule is about: `input` for `input_shape`."""
     return name.removesuffix("_shape").removesuffix("_dtype").removesuffix("_by_columns")
@@ -96,7 +84,7 @@ SCOPE = {
     "next_sequence_nr": next_sequence_nr, "promote": promote, "promote_number": promote_number,
     "recorded": recorded, "same_device": same_device, "unpack_input": unpack_input,
     "unpack_output": unpack_output,
-    "counter_of": counter_of, "version_of": version_of, "write_out": write_out,
+    "counter_of": counter_of, "version_of": version_of,
 }  # fmt: skip
 
 
@@ -107,10 +95,14 @@ def build(op: Op) -> None:
         Build(op, (op.number,)).compile()
 
 
-def function_with_out(op: Op) -> Any:
-    """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
+def function_with_out(op: Op, write_out: Any) -> Any:
+    """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules.
+
+    write_out(function, arguments, out)  writes a result
+    """
     build = Build(op, (), takes_out=True)
     build.scope = op.function.__globals__
+    build.scope["write_out"] = write_out
     function = lazy_function(build.name, f"<undertow {build.name}>", op.function.__globals__, build.function_source)
     function.__qualname__ = function.__name__ = op.name
     signature = op.signature()
