@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -325,6 +326,17 @@ def test_imports_go_down() -> None:
 
 def test_no_circle() -> None:
     assert not circle(SOURCE), "modules that import each other: " + " <- ".join(circle(SOURCE))
+
+
+SLOT = re.compile(r"^def (install_\w+|lend)\(", re.MULTILINE)
+
+
+def test_slots_for_calls_upwards_are_in_the_table() -> None:
+    """A function named install_* (or lend) fills a slot. There are four at most, and docs/architecture.md says why."""
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    slots = sorted(f"`{name}` in `{path}`" for path, text in texts.items() for name in SLOT.findall(text))
+    table = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(slots) <= 4 and not [slot for slot in slots if slot not in table], slots
 
 
 def test_known_imports_exist() -> None:

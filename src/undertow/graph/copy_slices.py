@@ -11,6 +11,7 @@ from sys import getrefcount
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.graph.edges import Edge
 from undertow.graph.node import Node, freed_error
 from undertow.modes import State, current, set_state
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
@@ -32,7 +33,7 @@ class CopySlices(Node):
 
     keeps_outputs = False
 
-    def __init__(self, base: Tensor, base_edge: Any, replay: Any, node: Node, position: int = 0) -> None:
+    def __init__(self, base: Tensor, base_edge: Edge | None, replay: Any, node: Node, position: int = 0) -> None:
         edges = node.next_edges
         super().__init__(
             (*edges[:position], base_edge, *edges[position + 1 :]),
@@ -46,13 +47,13 @@ class CopySlices(Node):
         self.replay = replay
         self.layout = lent().layout_for(replay, base)
 
-    def edge_of_slice(self) -> Any:
+    def edge_of_slice(self) -> Edge | None:
         """The edge of the changed slice: the replay of the view on a base that has this history."""
         outer = current()
         set_state(State())
         try:
             shaped = cpu.broadcast_to(cpu.zeros((), self.dtype), self.shape)
-            return self.replay(Tensor(shaped, cpu, self))._edge
+            return self.replay(Tensor(shaped, cpu, self))._edge  # type: ignore[no-any-return]
         finally:
             set_state(outer)
 

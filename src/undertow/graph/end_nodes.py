@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from undertow.graph.edges import Edge
 from undertow.graph.node import Node
 from undertow.tensor import Tensor
 
@@ -15,7 +17,9 @@ class Error(Node):
 
     multiple_outputs = True
 
-    def __init__(self, exception: Exception, next_edges: tuple[Any, ...], shapes: list[Any], dtypes: list[Any]) -> None:
+    def __init__(
+        self, exception: Exception, next_edges: Sequence[Edge | None], shapes: list[Any], dtypes: list[Any]
+    ) -> None:
         super().__init__(next_edges)
         self.exception = exception
         self._shapes = shapes

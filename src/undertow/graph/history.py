@@ -12,6 +12,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
+from undertow.graph.edges import Edge
 from undertow.graph.end_nodes import Cut
 from undertow.graph.hooks import hooks_of
 from undertow.graph.node import Node, node_extra
@@ -28,7 +29,7 @@ STALE = -1
 # ---- the changed tensor
 
 
-def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
+def rebase_history(tensor: Tensor, edge: Edge, position: int = 0) -> None:
     """Move a tensor that was changed in place (and its version counted) to the history that `edge` leads to.
 
     position  which of the node's edges leads to what the tensor was
@@ -46,7 +47,7 @@ def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
         current_edge(tensor)  # now, because the switch may be another when somebody asks
 
 
-def set_edge(tensor: Tensor, edge: Any) -> None:
+def set_edge(tensor: Tensor, edge: Edge | None) -> None:
     """Give a tensor another history. retain_grad belongs to the tensor and moves along; hooks stay behind."""
     old, extra = tensor._edge, tensor._extra
     tensor._edge = edge

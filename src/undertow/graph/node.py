@@ -239,11 +239,11 @@ class Node:
             extra.counters = {}
         extra.counters[nr] = counter, counter.value
 
-    def output_edge(self, nr: int) -> Any:
+    def output_edge(self, nr: int) -> Edge:
         """The edge of the nr-th output. An in-place operation on a view is reached through its CopySlices."""
         wrapper = None if self.extra is None or self.extra.wrapper is None else self.extra.wrapper()
         if wrapper is not None:
-            return wrapper.edge_of_slice()
+            return wrapper.edge_of_slice()  # type: ignore[no-any-return]
         return OutputEdge((self, nr)) if self.multiple_outputs else self
 
     def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:

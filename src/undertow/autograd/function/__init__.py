@@ -63,8 +63,8 @@ class Function(metaclass=_FunctionMeta):
     boxed_grads_call = False
     #: release each saved tensor when it is read in backward
     clear_saved_tensors_on_access = False
-    #: whether forward is watched for intermediates (intermediates.py); undertow's own switch it off
-    _is_watched = True
+    #: whether forward is tracked for intermediates (intermediates.py); undertow's own switch it off
+    _is_tracked = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._node = type(self)._backward_cls()
@@ -157,7 +157,7 @@ class Function(metaclass=_FunctionMeta):
             if is_site_recording_enabled():
                 site = caller_site()
                 node.code, node.lasti = site.code, site.lasti
-        needed = needed_inputs(inputs, recording) if cls._is_watched else ()
+        needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
         inner = outer.with_grad(False)
         set_state(inner if tracking is None else inner.with_intercept(with_beneath(inner.intercept, tracking)))

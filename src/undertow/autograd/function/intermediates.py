@@ -1,12 +1,12 @@
 """Intermediates that a custom Function keeps: a second derivative through them is an error, not a wrong number.
 
 `forward` runs without recording, so what it computes and keeps on `ctx` has no history: a backward (or jvp) that uses
-it would take it for a constant, although it changes with the inputs. So forward is watched: an InputTracking follows
+it would take it for a constant, although it changes with the inputs. So forward is tracked: an InputTracking follows
 the inputs through its operations. Where backward or jvp is itself differentiated, a kept intermediate that changes with
 an input is handed out with an Error node as its history, and with unknown tangents (unknown_tangent.py).
 
-Note [Functions that are watched]: watching makes a call with small tensors take about twice its time, and most
-Functions keep only inputs and outputs. So the first call is watched, and later ones only if some call has kept an
+Note [Functions that are tracked]: tracking makes a call with small tensors take about twice its time, and most
+Functions keep only inputs and outputs. So the first call is tracked, and later ones only if some call has kept an
 intermediate. If one does so unexpectedly, it is not known what the intermediate depends on: it then counts as depending
 on every input.
 """
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
     for_jvp     place in save_for_forward -> the reach
     attributes  id of a tensor that is, or is in, an attribute of `ctx` -> Attribute
     levels      dual level -> the inputs that had a tangent, as a reach
-    is_known    whether the call was watched
+    is_known    whether the call was tracked
     """
 
     saved: dict[int, int]
@@ -70,7 +70,7 @@ def needed_inputs(inputs: Sequence[Tensor], recording: bool) -> tuple[bool, ...]
 
 
 def tracking_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -> InputTracking | None:
-    """What follows the inputs through this call, if it is to be watched. See Note [Functions that are watched]."""
+    """What follows the inputs through this call, if it is to be tracked. See Note [Functions that are tracked]."""
     if needed and cls._keeps_intermediates.get(needed, True):
         return InputTracking.of(inputs, needed, beneath(current().intercept))
     return None

@@ -106,7 +106,7 @@ class MadeRule(Function):
     """The batch of calls, as one Function on tensors with all examples."""
 
     generate_vmap_rule = True
-    _is_watched = False
+    _is_tracked = False
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, *values: Any) -> Any:
@@ -132,11 +132,11 @@ class MadeRule(Function):
 
     @staticmethod
     def followed(ctx: Any, plan: Plan, args: list[Any]) -> Any:
-        """The user's forward on a batch, watched for intermediates. See intermediates.py."""
+        """The user's forward on a batch, tracked for intermediates. See intermediates.py."""
         inner, cls = ctx.inner, plan.cls
         inner.next_edges = ctx.next_edges
         inputs = [a for a in args if isinstance(a, Tensor)]
-        needed = needed_inputs(inputs, recording=bool(ctx.next_edges)) if cls._is_watched else ()
+        needed = needed_inputs(inputs, recording=bool(ctx.next_edges)) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
         intercept = current().intercept
         lowest = beneath(intercept) if tracking is None else tracking
