@@ -2,17 +2,23 @@
 
 Imports under `if TYPE_CHECKING:` run for the type checker alone and may point anywhere.  Imports inside a
 function count like any other: hiding one there does not change what depends on what.
+
+Inside two large rooms the folders have an order, too; and nowhere may modules import each other in a circle.
 """
 
 from __future__ import annotations
 
 import ast
+import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from undertow.ops import FAMILIES
 
 SOURCE = Path(__file__).parents[1] / "src" / "undertow"
 
@@ -25,6 +31,7 @@ LAYERS = {
         "compiled",
         "backend",
         "own_files",
+        "refcounts",
         "pytree",
         "lazy_names",
         "torch_names.missing",
@@ -55,6 +62,40 @@ LAYERS = {
 # Siblings that must not know each other, although they share a layer.
 STRANGERS = [{"ops", "engine"}]
 
+# Inside these rooms, what a folder or file may import: those above it in the list, and those it shares a line with.
+ORDERS = {
+    "ops": "\n".join(["declare arguments", *dict.fromkeys(f.split(".")[0] for f in FAMILIES), "namespaces"]),
+    "autograd": """
+        batched_tensor gradient_edge variable version_counters
+        interceptors
+        slopes
+        saved_tensors
+        why_unreachable
+        graph
+        anomaly
+        forward
+        function
+        vmap
+        backward
+        tensor_attributes
+        alias
+        forward_ad
+        functional
+        gradcheck
+        checkpoint
+    """,
+}
+
+RANK_OF = {
+    f"{room}.{name}": rank
+    for room, lines in ORDERS.items()
+    for rank, line in enumerate(lines.strip().splitlines())
+    for name in line.split()
+}
+
+# Imports against these orders, and circles, that are still there. Nothing may be added; what is gone must be removed.
+KNOWN: set[tuple[str, str]] = set()
+
 # Third-party packages: the rooms that may import each.  What is not listed may not be imported at all.
 PACKAGES = {
     "numpy": {"backend", "interop"},
@@ -82,6 +123,7 @@ class Import(NamedTuple):
     """One imported module, as a dotted name, and where and how it is imported."""
 
     where: str
+    module: str
     room: str
     target: str
     in_function: bool
@@ -92,18 +134,26 @@ class Import(NamedTuple):
 
 
 def read_imports(source: Path) -> Iterator[Import]:
-    for path in sorted(source.rglob("*.py")):
-        yield from ImportReader(source, path).read()
+    paths = sorted(source.rglob("*.py"))
+    modules = {module_name(source, path) for path in paths}
+    for path in paths:
+        yield from ImportReader(source, path, modules).read()
+
+
+def module_name(source: Path, path: Path) -> str:
+    parts = (source.name, *path.relative_to(source).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 class ImportReader(ast.NodeVisitor):
     """Collects the imports of one file, absolute, relative and by `import_module("literal")`."""
 
-    def __init__(self, source: Path, path: Path) -> None:
-        self.source, self.path = source, path
-        module = (source.name, *path.relative_to(source).with_suffix("").parts)
-        self.package = module[:-1]
-        self.room = source.name if module[1:] == ("__init__",) else room_of(".".join(module[1:]))
+    def __init__(self, source: Path, path: Path, modules: set[str]) -> None:
+        self.source, self.path, self.modules = source, path, modules
+        self.module = module_name(source, path)
+        self.package = (source.name, *path.relative_to(source).parent.parts)
+        inside = self.module.partition(".")[2]
+        self.room = room_of(inside) if inside else source.name
         self.function_depth = self.typing_depth = 0
         self.found: list[Import] = []
 
@@ -113,7 +163,7 @@ class ImportReader(ast.NodeVisitor):
 
     def add(self, node: ast.AST, target: str) -> None:
         where = f"{self.path.relative_to(self.source.parent)}:{getattr(node, 'lineno', 0)}"
-        self.found.append(Import(where, self.room, target, self.function_depth > 0, self.typing_depth > 0))
+        self.found.append(Import(where, self.module, self.room, target, self.function_depth > 0, self.typing_depth > 0))
 
     def visit_Import(self, node: ast.Import) -> None:
         for name in node.names:
@@ -122,10 +172,13 @@ class ImportReader(ast.NodeVisitor):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         up = self.package[: len(self.package) - node.level + 1] if node.level else ()
         base = ".".join([*up, *([node.module] if node.module else [])])
-        # each name may be a room of its own
-        inside = base == self.source.name or base == f"{self.source.name}.torch_names"
-        for target in dict.fromkeys(f"{base}.{name.name}" if inside else base for name in node.names):
+        for target in dict.fromkeys(self.target(base, name.name) for name in node.names):
             self.add(node, target)
+
+    def target(self, base: str, name: str) -> str:
+        """What `from base import name` imports: a name may be a module of its own."""
+        whole = f"{base}.{name}"
+        return whole if base == self.source.name or whole in self.modules else base
 
     def visit_Call(self, node: ast.Call) -> None:
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
@@ -160,12 +213,19 @@ def violations(source: Path) -> list[str]:
     rooms = {path.stem for path in source.iterdir() if path.suffix == ".py" or is_package(path)}
     homeless = sorted(rooms - {"__init__"} - set(LAYER_OF))
     found = [f"{room}: a room without a layer; give it one in LAYERS" for room in homeless]
+    found += [f"{room}.{name}: it has no place in ORDERS" for room in ORDERS for name in unordered(source / room, room)]
     for entry in read_imports(source):
         if not entry.typing_only and entry.room in LAYER_OF:
-            complaint = judge(entry, source.name)
+            complaint = judge(entry, source.name) or judge_order(entry, source.name)
             if complaint:
                 found.append(f"{entry.where}: {complaint}{' (inside a function)' * entry.in_function}")
     return found
+
+
+def unordered(folder: Path, room: str) -> list[str]:
+    """The files and folders of a room with an order that it does not name."""
+    names = [path.stem for path in folder.glob("*") if path.suffix == ".py" or is_package(path)]
+    return sorted(name for name in names if name != "__init__" and f"{room}.{name}" not in RANK_OF)
 
 
 def is_package(path: Path) -> bool:
@@ -189,9 +249,78 @@ def judge(entry: Import, package: str) -> str | None:
     return None
 
 
+def judge_order(entry: Import, package: str) -> str | None:
+    """Say what is wrong with an import from one part of a room to another, or None."""
+    own, target = part_of(entry.module, package), part_of(entry.target, package)
+    room = own.partition(".")[0]
+    if own == target or own not in RANK_OF or target.partition(".")[0] != room or is_known(entry, package):
+        return None
+    if target == room:
+        return f"{own} imports {room}, which joins its parts"
+    if target in RANK_OF and RANK_OF[target] > RANK_OF[own]:
+        return f"{own} imports {target}, which comes later"
+    return None
+
+
+def part_of(module: str, package: str) -> str:
+    """ops.views, for a module in that folder; ops, for ops/__init__.py."""
+    top, *inside = module.split(".")
+    return ".".join(inside[:2]) if top == package else ""
+
+
+def is_known(entry: Import, package: str) -> bool:
+    return short_pair(entry, package) in KNOWN
+
+
+def short_pair(entry: Import, package: str) -> tuple[str, str]:
+    return entry.module.removeprefix(f"{package}."), entry.target.removeprefix(f"{package}.")
+
+
+def circle(source: Path) -> list[str]:
+    """Modules each of which imports the next, the last one the first; none, if there is no such circle.
+
+    To import a module runs the packages that it is in, so these count as imported, but for those the importer is in.
+    """
+    graph: dict[str, set[str]] = {}
+    for entry in read_imports(source):
+        if not entry.typing_only and not is_known(entry, source.name):
+            needed = {entry.target, *outer_packages(entry.target)} - {entry.module, *outer_packages(entry.module)}
+            graph.setdefault(entry.module, set()).update(needed - {source.name})
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def outer_packages(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:n]) for n in range(1, len(parts))]
+
+
 def test_imports_go_down() -> None:
     found = violations(SOURCE)
     assert not found, "imports against the layers:\n  " + "\n  ".join(found)
+
+
+def test_no_circle() -> None:
+    assert not circle(SOURCE), "modules that import each other: " + " <- ".join(circle(SOURCE))
+
+
+SLOT = re.compile(r"^def (install_\w+|lend)\(", re.MULTILINE)
+
+
+def test_slots_for_calls_upwards_are_in_the_table() -> None:
+    """A function named install_* (or lend) fills a slot. There are four at most, and docs/architecture.md says why."""
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    slots = sorted(f"`{name}` in `{path}`" for path, text in texts.items() for name in SLOT.findall(text))
+    table = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(slots) <= 4 and not [slot for slot in slots if slot not in table], slots
+
+
+def test_known_imports_exist() -> None:
+    gone = KNOWN - {short_pair(entry, SOURCE.name) for entry in read_imports(SOURCE)}
+    assert not gone, f"no longer there; remove them from KNOWN: {sorted(gone)}"
 
 
 # ------------------------------------------------------------------ the checker itself
@@ -230,6 +359,12 @@ FORBIDDEN = [
     ("__init__.py", "import numpy", "undertow imports numpy"),
     ("optim/sgd.py", "import pandas", "optim imports pandas; no room may"),
     ("helpers.py", "", "helpers: a room without a layer"),
+    ("ops/declare/node.py", "from ..views import slices", "ops.declare imports ops.views, which comes later"),
+    ("ops/pointwise/powers.py", "import undertow.ops.views.slices", "ops.pointwise imports ops.views"),
+    ("ops/views/slices.py", "from undertow.ops import REGISTRY", "ops.views imports ops, which joins its parts"),
+    ("autograd/forward/level.py", "from ..function.node import FunctionNode", "autograd.forward imports"),
+    ("autograd/graph.py", "def f():\n    from .backward import backward", "(inside a function)"),
+    ("ops/tidbits.py", "", "ops.tidbits: it has no place in ORDERS"),
     ("helpers/text.py", "import undertow.nn", "helpers: a room without a layer"),
 ]
 
@@ -238,12 +373,17 @@ ALLOWED = [
     ("backend/cpu.py", "import numpy as np\nfrom ..errors import DeviceError"),
     ("backend/cuda.py", "def load():\n    import cupy\n    return cupy"),
     ("interop/numpy_protocols.py", "import numpy\nfrom undertow.ops import sin"),
-    ("tensor/tensor.py", "from .. import modes\nfrom . import metadata\nfrom ..backend import cpu"),
+    ("tensor/tensor.py", "from .. import modes\nfrom . import extra\nfrom ..backend import cpu"),
     ("graph/node.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..ops import sin"),
     ("engine/tasks.py", "import typing\nif typing.TYPE_CHECKING:\n    import numpy, undertow.ops"),
     ("engine/engine.py", "from .tasks import GraphTask\nfrom ..graph import node"),
     ("nn/layers/linear.py", "from .. import ops, autograd\nfrom ..optim import SGD"),
     ("__init__.py", "from .nn import Linear\nfrom undertow import autograd, errors"),
+    ("ops/declare/node.py", "from ..arguments import operands"),
+    ("ops/arguments/operands.py", "from ..declare import op"),
+    ("ops/views/slices.py", "from ..pointwise.powers import square\nfrom .dimensions import t"),
+    ("ops/__init__.py", "from .views import slices"),
+    ("autograd/checkpoint/__init__.py", "from undertow.autograd.interceptors import stack"),
 ]
 
 
@@ -268,24 +408,25 @@ def test_checker_lists_every_edge_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-# ------------------------------------------------------------------ families of operations
+CIRCLES = [
+    {"a.py": "from . import b", "b.py": "import undertow.a"},
+    {"a.py": "def f():\n    from .b import g", "b.py": "from .a import f"},
+    {"a/__init__.py": "from undertow import b", "a/c.py": "", "b.py": "from undertow.a import c"},
+    {"a/c.py": "from .d import e", "a/d.py": "from .f import g", "a/f.py": "from . import c"},
+]
 
-#: a declaration needs what is done in place for `out=`, which it installs at the end
-UPWARDS = {("declare.out_argument", "inplace"), ("declare.inplace_templates", "pointwise")}
+STRAIGHT = [
+    {"a.py": "from . import b", "b.py": "if TYPE_CHECKING:\n    from .a import A"},
+    {"a/__init__.py": "from . import b, c", "a/b.py": "from undertow.a.c import d", "a/c.py": ""},
+    {"a/__init__.py": "", "a/c.py": "from ..b import d", "b.py": ""},
+]
 
 
-def test_families_of_operations_know_those_above_them() -> None:
-    from undertow.ops import FAMILIES
+@pytest.mark.parametrize("files", CIRCLES)
+def test_checker_finds_circles(tmp_path: Path, files: dict[str, str]) -> None:
+    assert circle(write_tree(tmp_path, files))
 
-    order = ["arguments", "declare", *dict.fromkeys(family.split(".")[0] for family in FAMILIES), "namespaces"]
-    rank = {family: k for k, family in enumerate(order)}
-    found = []
-    for one in read_imports(SOURCE):
-        home = one.where.split(":")[0].removeprefix("undertow/ops/").removesuffix(".py").replace("/", ".")
-        parts = one.target.split(".")
-        if not one.where.startswith("undertow/ops/") or parts[:2] != ["undertow", "ops"] or one.typing_only:
-            continue
-        family, target = home.split(".")[0], parts[2] if len(parts) > 2 else None
-        if family in rank and target in rank and rank[target] > rank[family] and (home, target) not in UPWARDS:
-            found.append(f"{one.where} imports {one.target}")
-    assert found == []
+
+@pytest.mark.parametrize("files", STRAIGHT)
+def test_checker_finds_no_circle(tmp_path: Path, files: dict[str, str]) -> None:
+    assert circle(write_tree(tmp_path, files)) == []

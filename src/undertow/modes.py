@@ -14,39 +14,30 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
+from undertow.tensor.extra import INFERENCE_EXTRA
+
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-#: functions `(node, state)` that are shown every recorded node while saved-tensor hooks or anomaly mode are on
-_recorders: list[Callable[[Any, State], None]] = []
-
-
-def install_recorder(function: Callable[[Any, State], None]) -> None:
-    _recorders.append(function)
-
-
-def _record(node: Any, state: State) -> None:
-    for recorder in _recorders:
-        recorder(node, state)
 
 
 class Anomaly(NamedTuple):
     """What anomaly mode looks for in the gradients that nodes return."""
 
-    check_nan: bool = True
-    check_inf: bool = False
+    check_nan: bool
+    check_inf: bool
+    record: Callable[[Any], None]  # is shown every recorded node
 
 
 #: None, or the Anomaly that is on. The only switch of the whole process, as it is in PyTorch: see set_anomaly
 _anomaly: list[Anomaly | None] = [None]
 
 
-#: what State.extra holds in inference mode; tensor/ installs it
-_inference_extra: list[Any] = [None]
-
-
-def install_inference_extra(extra: Any) -> None:
-    _inference_extra[0] = extra
+def _record(node: Any, state: State) -> None:
+    """`State.record` while saved-tensor hooks or anomaly mode are on."""
+    if state.saved_hooks:
+        state.saved_hooks[-1].record(node)
+    anomaly = _anomaly[0]
+    if anomaly is not None:
+        anomaly.record(node)
 
 
 class State:
@@ -63,7 +54,7 @@ class State:
     replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
     grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
-    saved_hooks   pairs (pack, unpack) of saved-tensor hooks; the last one counts
+    saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/saved.py); the last ones count
     no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
     """
 
@@ -87,7 +78,7 @@ class State:
         self.grad_enabled = grad_enabled and not inference
         self.intercept = intercept
         self.inference = inference
-        self.extra = _inference_extra[0] if inference else None
+        self.extra = INFERENCE_EXTRA if inference else None
         self.multithreading = multithreading
         self.saved_hooks = saved_hooks
         self.no_saved_hooks = no_saved_hooks
@@ -135,10 +126,13 @@ class State:
 class Interceptor:
     """What `State.intercept` may be beyond a plain function: it also sees what is more than one operation.
 
-    `args` are all arguments of the operation, in the order of its signature.
+    Those there are stand in autograd (interceptors/stack.py says in which order); but it is operations, below autograd,
+    that call these methods, each in the place of what it would do, so the class is here. To go on with what would have
+    happened, a method calls what it was given under another interceptor, or none.
     """
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The call of an operation; `args` are all its arguments, in the order of its signature."""
         raise NotImplementedError("an interceptor says what becomes of an operation")
 
     def in_place(
@@ -147,20 +141,37 @@ class Interceptor:
         """`tensor` changed to `function(tensor, *args, **kwargs)`: what `change` does without transformations."""
         raise NotImplementedError("an interceptor says what becomes of a change in place")
 
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """`tensor` looks at its memory in another way: as `function(tensor, *args)` does, a view operation."""
+        raise NotImplementedError("an interceptor says what becomes of a view operation in place")
+
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a custom Function."""
         raise NotImplementedError("an interceptor says what becomes of a custom Function")
 
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call of a function that draws random numbers."""
+        """The call of a function that draws random numbers; `__wrapped__` is the function itself."""
         raise NotImplementedError("an interceptor says what becomes of random numbers")
+
+    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
+        """The call of `tensor.detach()`: `function` asks interceptors, `itself` does not."""
+        return itself(tensor)
 
     def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a function that may look at the values of its tensors; `__wrapped__` is the function itself."""
         return function.__wrapped__(*args, **kwargs)
 
+    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function of several operations that autocast computes in float32 as a whole."""
+        return function(*args, **kwargs)
+
     def check_out(self, name: str, tensors: list[Any]) -> None:
         """Raise if an operation on these tensors cannot be written into one of them."""
+
+    def stands_for(self, alias: Any, tensor: Any) -> None:
+        """Learn that a transformation inside made an alias of a tensor, to differentiate by it."""
 
 
 #: the state every thread starts with

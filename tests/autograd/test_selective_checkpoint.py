@@ -21,7 +21,7 @@ from undertow.autograd.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 from undertow.autograd.checkpoint import memory_budget as budgets
-from undertow.autograd.checkpoint.kept_results import operation_name
+from undertow.autograd.interceptors.op_mode import operation_name
 from undertow.autograd.interceptors.stack import call_op
 from undertow.modes import current, set_state
 from undertow.ops import REGISTRY

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import undertow as ut
 from undertow import sim
 from undertow.backend import cpu
-from undertow.engine import deterministic_sums
-from undertow.engine.deterministic_sums import ExactSum
+from undertow.graph import exact_sums
+from undertow.graph.exact_sums import ExactSum
 
 #: numbers whose sum depends on the order in any floating-point dtype
 FACTORS = (1e8, 1.0, -1e8, 3e-9, 0.1)
@@ -158,13 +158,13 @@ def test_the_sums_die_with_their_gradients(deterministic: None) -> None:
     leaves = [ut.ones(2, requires_grad=True) for _ in range(3)]
     for _ in range(2):
         sum(leaf.sum() for leaf in leaves).backward()
-    assert len(deterministic_sums._sums) == 3
+    assert len(exact_sums._sums) == 3
     leaves[0].grad = None
     del leaves[1]
     gc.collect()
-    assert len(deterministic_sums._sums) == 1
+    assert len(exact_sums._sums) == 1
     ut.use_deterministic_algorithms(False)
-    assert not deterministic_sums._sums
+    assert not exact_sums._sums
 
 
 def test_real_and_complex_gradients_of_one_leaf(deterministic: None) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import undertow as ut
-from undertow.graph.node import topological_nr
+from undertow.backend import cpu
+from undertow.graph.node import Node, site_of, topological_nr
+from undertow.graph.user_lines import caller_site
 
 
 def leaf(L: ModuleType) -> Any:
@@ -183,3 +185,25 @@ def test_a_call_is_recorded(L: ModuleType) -> None:
     assert node(L.ones(2))[0].requires_grad
     with L.no_grad():
         assert not node(L.ones(2))[0].requires_grad
+
+
+# ---- nodes made by hand
+
+
+def test_a_node_made_by_hand_has_every_slot() -> None:
+    before = (ut.ones(1, requires_grad=True) * 2).grad_fn
+    node = Node([before, None], shape=(2,), dtype=ut.float32)
+    assert node.next_functions == ((before, 0), (None, 0))
+    assert (node.shape, node.dtype, node.saved, node.params) == ((2,), ut.float32, (), ())
+    assert node.sequence_nr > before._sequence_nr()  # type: ignore[attr-defined]
+    assert (node.extra, node.code, node.lasti) == (None, None, 0)
+    unset = [name for name in Node.__slots__ if name != "__weakref__" and not hasattr(node, name)]
+    assert not unset
+
+
+def test_a_node_made_by_hand_is_on_the_device_of_its_outputs() -> None:
+    x = ut.ones(1, device="sim:0")
+    node = Node(spaces=[x._xp], sequence_nr=7, site=caller_site())
+    assert node.device == x.device and node.sequence_nr == 7
+    assert "test_nodes.py" in str(site_of(node))
+    assert Node(spaces=[cpu, x._xp]).extra.spaces == [cpu, x._xp]  # type: ignore[union-attr]

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from undertow.autograd.gradcheck.perturbation import dense
 from undertow.autograd.saved_tensors.ledger import saved_numbers, saved_values
 from undertow.backend import dtypes
+from undertow.backend.sparse.compressed import to_dense
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import is_expandable_to
 from undertow.engine.watch import Watch, install_watcher
@@ -27,7 +28,7 @@ from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
 from undertow.graph.user_lines import warn_user
-from undertow.modes import Anomaly, anomaly, install_recorder, set_anomaly
+from undertow.modes import Anomaly, anomaly, set_anomaly
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
@@ -55,7 +56,7 @@ class detect_anomaly(contextlib.ContextDecorator):
     """
 
     def __init__(self, check_nan: bool = True, check_inf: bool = False) -> None:
-        self._wanted = Anomaly(bool(check_nan), bool(check_inf))
+        self._wanted = Anomaly(bool(check_nan), bool(check_inf), note_forward)
         self._outer: list[Anomaly | None] = []
         warnings.warn(
             "Anomaly Detection has been enabled. It slows the forward and the backward pass down and is meant for "
@@ -76,7 +77,7 @@ class set_detect_anomaly:
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = False) -> None:
         self._outer = anomaly()
-        set_anomaly(Anomaly(bool(check_nan), bool(check_inf)) if mode else None)
+        set_anomaly(Anomaly(bool(check_nan), bool(check_inf), note_forward) if mode else None)
 
     def __enter__(self) -> None:
         pass
@@ -103,10 +104,8 @@ def is_anomaly_check_inf_enabled() -> bool:
 # ---- recording
 
 
-def note_forward(node: Node, state: Any) -> None:
+def note_forward(node: Node) -> None:
     """Let a node that was just recorded remember the call, and the node in whose backward it happened."""
-    if anomaly() is None:
-        return
     node.metadata["traceback_"] = forward_traceback()
     task = current_task()
     if task is not None and task.node is not None:
@@ -164,7 +163,8 @@ def _warn(text: str) -> None:
 
 
 def _array(grad: Any) -> Any:
-    return dense(grad._array if isinstance(grad, Tensor) else grad)
+    array = grad._array if isinstance(grad, Tensor) else grad
+    return to_dense(array) if isinstance(array, AnySparse) else array
 
 
 def _is_nan(array: Any) -> Any:
@@ -308,5 +308,4 @@ def _watch_if_enabled() -> Watch | None:
     return None if wanted is None else AnomalyWatch(wanted)
 
 
-install_recorder(note_forward)
 install_watcher(_watch_if_enabled)

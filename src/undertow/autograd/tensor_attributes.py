@@ -9,15 +9,14 @@ from typing import Any
 
 from undertow.autograd.backward import backward as run_backward
 from undertow.autograd.batched_tensor import BatchedTensor
-from undertow.autograd.interceptors.stack import Above
 from undertow.backend import dtypes
 from undertow.backend.sparse.compressed import form_of
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
-from undertow.modes import current
+from undertow.modes import Interceptor, current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
-from undertow.tensor.metadata import INFERENCE_EXTRA
+from undertow.tensor.extra import INFERENCE_EXTRA
 from undertow.tensor.tensor import requires_grad
 
 # ---- requires_grad
@@ -162,7 +161,7 @@ def backward(
 def detach(self: Tensor) -> Tensor:
     """The same data without history; memory and version counter are shared."""
     intercept = current().intercept
-    return intercept.detach(detach, self) if isinstance(intercept, Above) else detached(self)
+    return intercept.detach(detach, detached, self) if isinstance(intercept, Interceptor) else detached(self)
 
 
 def detached(tensor: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
+from sys import getrefcount
 from types import MappingProxyType
 from typing import Any
 
@@ -33,12 +33,11 @@ from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
-from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.graph.node import LAST, Node, OutputEdge, resolve_leaves, sequence_order
+from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
 from undertow.modes import current, set_state
-
-getrefcount = sys.getrefcount
+from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
 
 NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
@@ -50,36 +49,13 @@ RUNS.needed = True
 MAX_DEPTH = 60
 
 
-def _holders_of_unshared() -> tuple[int, int]:
-    """What `getrefcount` says of a gradient that only the engine holds: in `_run`, and in `_accumulate`.
-
-    Counted as it is counted there, because versions of Python differ.
-    """
-
-    def second(grad: Any, count: int) -> int:
-        return count
-
-    received, grads = cpu.zeros(1), [cpu.zeros(1)]
-    g = grads[0]  # a variable of `evaluate`
-    in_list = second(grads[0], getrefcount(grads[0]))
-    del g
-    return getrefcount(received), in_list
-
-
-_UNSHARED, _UNSHARED_IN_LIST = _holders_of_unshared()
-
-
 class GraphRoot(Node):
     """The node above all roots: running it hands the given gradients to them."""
 
     __slots__ = ("grads",)
 
     def __init__(self, edges: Sequence[Any], grads: Sequence[Any]) -> None:
-        self.next_edges = tuple(edges)
-        self.sequence_nr = LAST
-        self.saved = self.params = ()
-        self.shape = self.dtype = None
-        self.extra = None
+        super().__init__(edges, sequence_nr=LAST)
         self.grads = tuple(grads)
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
@@ -384,7 +360,7 @@ def _run(task: GraphTask, node: Node) -> None:
                     if general:  # the heap keeps leaves in the order they came, which `following` would not
                         heappush(heap, (-LAST, arrival(), below, received))
                     else:
-                        unshared = in_place and received is not None and getrefcount(received) <= _UNSHARED
+                        unshared = in_place and received is not None and getrefcount(received) <= IN_VARIABLE
                         _finish_leaf(task, below, received, unshared)
                 elif following is None:
                     following, grad = below, received
@@ -505,7 +481,7 @@ def _post_hooks(node: Node) -> Any:
 def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshared: bool) -> None:
     """`unshared` is what is known of the array; a hook that returned it may have kept it."""
     if grads[0] is not None:
-        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= _UNSHARED_IN_LIST)
+        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= IN_LIST_AND_VARIABLE)
         node.run_post_accumulate_hooks()
 
 

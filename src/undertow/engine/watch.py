@@ -28,19 +28,6 @@ class Watch:
         """The pass ends here: the node, or a hook on it, raised."""
 
 
-#: functions that return a Watch for a pass that is starting, or None
-_watchers: list[Callable[[], Watch | None]] = []
-
-
-def install_watcher(watcher: Callable[[], Watch | None]) -> None:
-    _watchers.append(watcher)
-
-
-def watches_of_pass() -> tuple[Watch, ...]:
-    found = [watcher() for watcher in _watchers]
-    return tuple([watch for watch in found if watch is not None])
-
-
 class NodeLog(Watch):
     """One DEBUG record per node, on the logger `undertow.autograd`."""
 
@@ -56,4 +43,14 @@ def _log_if_enabled() -> Watch | None:
     return NodeLog() if logger.isEnabledFor(logging.DEBUG) else None
 
 
-install_watcher(_log_if_enabled)
+#: functions that return a Watch for a pass that is starting, or None
+_watchers: list[Callable[[], Watch | None]] = [_log_if_enabled]
+
+
+def install_watcher(watcher: Callable[[], Watch | None]) -> None:
+    _watchers.append(watcher)
+
+
+def watches_of_pass() -> tuple[Watch, ...]:
+    found = [watcher() for watcher in _watchers]
+    return tuple([watch for watch in found if watch is not None])

@@ -72,11 +72,16 @@ def zeros_like(tensor: Tensor) -> Tensor:
 # ---- history beyond the transformation
 
 
+def nodes_of(tensors: Sequence[Tensor]) -> list[Node]:
+    edges = [gradient_edge(physical(t)) for t in tensors if get_requires_grad(t)]
+    return [edge[0] for edge in edges if edge is not None]
+
+
 def reaches_others(tensors: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
     """Whether the tensors have a history beyond `own`: whether anybody else can differentiate them."""
-    ours = {gradient_edge(physical(t))[0] for t in own if get_requires_grad(t)}
+    ours = set(nodes_of(own))
     seen: set[Node] = set()
-    stack = [gradient_edge(physical(t))[0] for t in tensors if get_requires_grad(t)]
+    stack = nodes_of(tensors)
     while stack:
         node = stack.pop()
         if node in seen or node in ours:

@@ -6,19 +6,18 @@ The leaf knows its node weakly and the node its leaf strongly: the graph owns th
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import cpu, dtypes
-from undertow.backend.sparse.coo import AnySparse, SparseConversionError
-from undertow.graph.node import LAST, Node, extra_on, install_leaf_edge, next_sequence_nr
-from undertow.modes import current
+from undertow.backend import cpu
+from undertow.backend.sparse.coo import SparseConversionError
+from undertow.graph import exact_sums
+from undertow.graph.edges import Edge
+from undertow.graph.gradient_arrays import fits_in_place, own_array
+from undertow.graph.node import LAST, Node, extra_on, next_sequence_nr
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
-
-getrefcount = sys.getrefcount
+from undertow.tensor.lent_operations import lent
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
 # of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
@@ -76,15 +75,15 @@ class AccumulateGrad(Node):
         with _lock:
             old = extra.grad
             if type(grad) is Tensor or isinstance(grad, Tensor):
-                extra.grad = clone_gradient(grad) if old is None else add_gradients(old, grad)
+                extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
             elif old is None:
                 first = Tensor(own_array(grad, variable, unshared), variable._xp)
                 if extra.grad is not None:  # the compiled core stores a first gradient without taking the lock
                     self.accumulate(grad, False)
                 else:
                     extra.grad = first
-            elif _add_exactly is not None and _add_exactly(variable, old, grad):
-                pass  # see engine/deterministic_sums.py
+            elif exact_sums.enabled() and exact_sums.add_exactly(variable, old, grad):
+                pass
             elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
                 try:
                     variable._xp.add(old._array, grad, out=old._array)
@@ -106,13 +105,6 @@ class AccumulateGrad(Node):
                 )
 
 
-def fits_in_place(grad: Any, array: Any) -> bool:
-    """Whether `grad` can be added to `array` in place: real and complex do not mix, precisions do."""
-    if grad.dtype is array.dtype or array.dtype.kind == "c":
-        return True
-    return dtypes.kind_of(array.dtype) == dtypes.kind_of(grad.dtype)
-
-
 def grad_dtype_of(leaf: Tensor) -> Any:
     """The dtype a gradient of the leaf is cast to; None: it is kept as it comes."""
     chosen = ... if leaf._extra is None else leaf._extra.grad_dtype
@@ -124,84 +116,6 @@ def refresh_accumulate_node(leaf: Tensor) -> None:
     node = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
     if node is not None:
         node.shape, node.dtype = leaf._array.shape, grad_dtype_of(leaf)
-
-
-def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
-    """`grad` itself when nobody else can see it and it is laid out as the leaf is; a copy otherwise."""
-    array = variable._array
-    if unshared and grad.base is None and grad.strides == array.strides:
-        return grad
-    if isinstance(grad, AnySparse):
-        return own_sparse(grad, unshared)
-    if current().grad_layout:
-        return copy_in_layout(grad, array, variable._xp)
-    return grad if unshared and grad.base is None else grad.copy(order="K")
-
-
-def own_sparse(grad: AnySparse, unshared: bool) -> AnySparse:
-    """A sparse gradient that is the leaf's alone: `grad` itself, if nobody else holds it or its values."""
-    plain = grad.values.flags.c_contiguous and grad.values.flags.writeable
-    return grad if unshared and plain and is_sole(grad.values, _ONCE) else grad.copy()
-
-
-def is_sole(array: Any, once: int) -> bool:
-    """Whether the array belongs to one object only, and so does the memory that it shows."""
-    if array is None or type(array) is not cpu.ndarray:
-        return array is None
-    return getrefcount(array) <= once and is_sole(array.base, once)
-
-
-def _references(array: Any, once: int) -> int:
-    return getrefcount(array)
-
-
-def _once() -> int:
-    """What `getrefcount` says, in `is_sole`, of an array that belongs to one object."""
-    holder = Tensor(cpu.zeros(1), cpu)
-    return _references(holder._array, 0)
-
-
-_ONCE = _once()
-
-
-def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
-    """A copy of `grad` with the strides of `array` if that is dense, row-major otherwise."""
-    order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-    dense, expected = True, array.itemsize
-    for i in reversed(order):
-        if array.shape[i] != 1:
-            dense = dense and array.strides[i] == expected
-            expected *= array.shape[i]
-    if not dense:
-        return xp.array(grad, order="C")
-    inverse = [0] * array.ndim
-    for position, axis in enumerate(order):
-        inverse[axis] = position
-    return xp.array(grad.transpose(order), order="C").transpose(inverse) if array.ndim > 1 else grad.copy()
-
-
-#: adds an array to a leaf's gradient without a rounding error, if it can; None: every addition is rounded
-_add_exactly: Callable[[Tensor, Tensor, Any], bool] | None = None
-
-
-def set_exact_addition(add_exactly: Callable[[Tensor, Tensor, Any], bool] | None) -> None:
-    global _add_exactly
-    _add_exactly = add_exactly
-
-
-def clone_gradient(grad: Tensor) -> Tensor:
-    """Set by ops: a recorded copy."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def add_gradients(old: Tensor, new: Tensor) -> Tensor:
-    """Set by ops: a recorded sum."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def install_recorded(clone: Any, add: Any) -> None:
-    global clone_gradient, add_gradients
-    clone_gradient, add_gradients = clone, add
 
 
 def leaf_edge(leaf: Tensor) -> AccumulateGrad:
@@ -259,10 +173,16 @@ def leaf_edge_at(leaf: Tensor, sequence_nr: int) -> AccumulateGrad:
     return leaf_edge(leaf)
 
 
-install_leaf_edge(leaf_edge_at)
+def resolve_leaves(node: Node, edges: list[Any]) -> None:
+    """Put AccumulateGrad nodes where leaves stand for them. See Note [Edges to leaves]."""
+    for k, edge in enumerate(edges):
+        if isinstance(edge, Tensor):
+            extra = edge._extra
+            made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
+            edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
 
 
-def gradient_edge(tensor: Tensor) -> Any:
+def gradient_edge(tensor: Tensor) -> Edge | None:
     """Where the tensor's gradient goes: None, or an edge."""
     edge = current_edge(tensor)
     return leaf_edge(tensor) if edge is LEAF else edge

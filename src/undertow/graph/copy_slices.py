@@ -7,16 +7,17 @@ pass keeps the graph.
 
 from __future__ import annotations
 
-import sys
+from sys import getrefcount
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
+from undertow.graph.edges import Edge
+from undertow.graph.node import Node, freed_error
 from undertow.modes import State, current, set_state
+from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import Tensor
+from undertow.tensor.lent_operations import lent
 from undertow.tensor.memory import unlocked
-
-getrefcount = sys.getrefcount
 
 
 class CopySlices(Node):
@@ -32,28 +33,24 @@ class CopySlices(Node):
 
     keeps_outputs = False
 
-    def __init__(self, base: Tensor, base_edge: Any, replay: Any, node: Node, position: int = 0) -> None:
+    def __init__(self, base: Tensor, base_edge: Edge | None, replay: Any, node: Node, position: int = 0) -> None:
+        edges, array = node.next_edges, base._array
+        edges = (*edges[:position], base_edge, *edges[position + 1 :])
+        Node.__init__(self, edges, shape=array.shape, dtype=array.dtype, spaces=() if base._xp is cpu else (base._xp,))
+        self.code = getattr(node, "code", None)
+        self.lasti = getattr(node, "lasti", 0)
         self.node = node
         self.position = position
         self.replay = replay
-        self.layout = layout_for(replay, base)
-        edges = node.next_edges
-        self.next_edges = (*edges[:position], base_edge, *edges[position + 1 :])
-        self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
-        self.shape = base._array.shape
-        self.dtype = base._array.dtype
-        self.extra = None if base._xp is cpu else extra_on(base._xp)
-        self.code = getattr(node, "code", None)
-        self.lasti = getattr(node, "lasti", 0)
+        self.layout = lent().layout_for(replay, base)
 
-    def edge_of_slice(self) -> Any:
+    def edge_of_slice(self) -> Edge | None:
         """The edge of the changed slice: the replay of the view on a base that has this history."""
         outer = current()
         set_state(State())
         try:
             shaped = cpu.broadcast_to(cpu.zeros((), self.dtype), self.shape)
-            return self.replay(Tensor(shaped, cpu, self))._edge
+            return self.replay(Tensor(shaped, cpu, self))._edge  # type: ignore[no-any-return]
         finally:
             set_state(outer)
 
@@ -72,10 +69,15 @@ class CopySlices(Node):
             raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):
             return self.pull_recorded(xp, grad, edges, keep)
-        if getrefcount(grad) <= ONE_HOLDER and grad.base is None and grad.flags.writeable and self.layout is None:
+        if (
+            getrefcount(grad) <= IN_VARIABLE_OF_CALLER
+            and grad.base is None
+            and grad.flags.writeable
+            and self.layout is None
+        ):
             whole = grad  # the engine's own, and seen by nobody after this
         else:
-            whole = grad.copy(order="C") if self.layout is None else lay_out(xp, grad, self.layout)
+            whole = grad.copy(order="C") if self.layout is None else lent().lay_out(xp, grad, self.layout)
         part = self.replay.of_array(xp, whole)
         if not part.flags.writeable and xp.may_share_memory(part, whole):
             part = unlocked(xp, part, whole)
@@ -86,14 +88,15 @@ class CopySlices(Node):
         return results
 
     def pull_recorded(self, xp: Any, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        whole = clone_as(grad, self.layout)
+        operations = lent()
+        whole = operations.clone_as(grad, self.layout)
         part = self.replay(whole)
-        results, inside = self.run_wrapped(xp, clone_as(part, None), edges, keep)
+        results, inside = self.run_wrapped(xp, operations.clone_as(part, None), edges, keep)
         if edges[self.position] is not None:
             if inside is None:
-                zero_in_place(part)
+                operations.zero_in_place(part)
             else:
-                copy_in_place(part, fitted(xp, inside, part))
+                operations.copy_in_place(part, fitted(xp, inside, part))
             results[self.position] = whole
         return results
 
@@ -109,56 +112,7 @@ class CopySlices(Node):
         return results, inside
 
 
-def _one_holder() -> int:
-    """What `getrefcount` says, inside `pull`, of an array that nobody but the engine's loop holds."""
-
-    class Probe:
-        def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> int:
-            return getrefcount(grad)
-
-    node, grad = Probe(), cpu.zeros(1)
-    count = node.pull(cpu, grad, (), False)
-    del grad
-    return count
-
-
-ONE_HOLDER = _one_holder()
-
-
 def fitted(xp: Any, grad: Any, part: Any) -> Any:
     """A gradient in the shape of the slice: broadcasting is undone, as the engine does it between nodes."""
     shape = tuple(part.shape)
     return xp.sum_to(grad, shape) if tuple(grad.shape) != shape else grad
-
-
-# ---- what the operations lend to the graph
-
-
-def layout_for(replay: Any, base: Tensor) -> Any:
-    """Set by ops: how the base lies in memory if the replay depends on that (as_strided does), else None."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def lay_out(xp: Any, array: Any, layout: Any) -> Any:
-    """Set by ops: a copy of the array that lies in memory as `layout` says."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def clone_as(tensor: Tensor, layout: Any) -> Tensor:
-    """Set by ops: the same of a tensor, recorded."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def copy_in_place(tensor: Tensor, source: Tensor) -> Tensor:
-    """Set by ops: `tensor.copy_(source)`, recorded."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def zero_in_place(tensor: Tensor) -> Tensor:
-    """Set by ops: `tensor.zero_()`, recorded."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def install_in_place(**functions: Any) -> None:
-    """Give the functions above, by name."""
-    globals().update(functions)

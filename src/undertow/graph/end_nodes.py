@@ -1,27 +1,29 @@
-"""Error: a node that stands where a derivative does not exist, and says so when it is reached."""
+"""Nodes where a gradient ends without a leaf: Error, which says why it must not come here, and Cut."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from undertow.graph.node import Node, next_sequence_nr
+from undertow.graph.edges import Edge
+from undertow.graph.node import Node
+from undertow.tensor import Tensor
 
 
 class Error(Node):
-    """Raises a copy of `exception` when a gradient reaches it."""
+    """Stands where a derivative does not exist: raises a copy of `exception` when a gradient reaches it."""
 
     __slots__ = ("_dtypes", "_shapes", "exception")
 
     multiple_outputs = True
 
-    def __init__(self, exception: Exception, next_edges: tuple[Any, ...], shapes: list[Any], dtypes: list[Any]) -> None:
+    def __init__(
+        self, exception: Exception, next_edges: Sequence[Edge | None], shapes: list[Any], dtypes: list[Any]
+    ) -> None:
+        super().__init__(next_edges)
         self.exception = exception
-        self.next_edges = next_edges
-        self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
         self._shapes = shapes
         self._dtypes = dtypes
-        self.extra = None
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         # not the exception itself: its traceback would keep the pass alive as long as the graph
@@ -33,3 +35,18 @@ def copy_of(exception: Exception) -> Exception:
     fresh = kind.__new__(kind, *exception.args)
     vars(fresh).update(vars(exception))
     return fresh
+
+
+class Cut(Node):
+    """Where the gradient of a view ends that was made when its base required no grad, or while nothing was recorded.
+
+    As in PyTorch, what is computed from such a view requires grad (the base does), but no gradient flows into the base.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp])
+
+    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        return []

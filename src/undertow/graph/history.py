@@ -12,11 +12,14 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
+from undertow.graph.edges import Edge
+from undertow.graph.end_nodes import Cut
 from undertow.graph.hooks import hooks_of
-from undertow.graph.node import Node, next_sequence_nr, node_extra, place_node
+from undertow.graph.node import Node, node_extra
 from undertow.modes import State, current, set_state
-from undertow.tensor import LEAF, Tensor, View, current_edge, views
-from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
+from undertow.tensor import LEAF, Tensor, View, current_edge
+from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
+from undertow.tensor.lent_operations import lent
 from undertow.tensor.tensor import install_refresh
 from undertow.tensor.views import current_replay
 
@@ -26,7 +29,7 @@ STALE = -1
 # ---- the changed tensor
 
 
-def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
+def rebase_history(tensor: Tensor, edge: Edge, position: int = 0) -> None:
     """Move a tensor that was changed in place (and its version counted) to the history that `edge` leads to.
 
     position  which of the node's edges leads to what the tensor was
@@ -44,7 +47,7 @@ def rebase_history(tensor: Tensor, edge: Any, position: int = 0) -> None:
         current_edge(tensor)  # now, because the switch may be another when somebody asks
 
 
-def set_edge(tensor: Tensor, edge: Any) -> None:
+def set_edge(tensor: Tensor, edge: Edge | None) -> None:
     """Give a tensor another history. retain_grad belongs to the tensor and moves along; hooks stay behind."""
     old, extra = tensor._edge, tensor._extra
     tensor._edge = edge
@@ -68,7 +71,7 @@ def refresh(tensor: Tensor, view: View, version: int) -> Any:
     outer = current()
     set_state(State())
     try:
-        again = (view.replay if outer.replay_views else views.by_memory(tensor))(view.base)
+        again = (view.replay if outer.replay_views else lent().by_memory(tensor))(view.base)
     finally:
         set_state(outer)
     view.version = version
@@ -77,26 +80,6 @@ def refresh(tensor: Tensor, view: View, version: int) -> Any:
 
 
 install_refresh(refresh)
-
-
-class Cut(Node):
-    """Where the gradient of a view ends that was made when its base required no grad, or while nothing was recorded.
-
-    As in PyTorch, what is computed from such a view requires grad (the base does), but no gradient flows into the base.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.next_edges = ()
-        self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
-        self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
-        self.extra = None
-        place_node(self, [tensor._xp])
-
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        return []
 
 
 def recorded_edge(tensor: Tensor) -> Any:

@@ -14,20 +14,22 @@ everybody else finds it there.
 
 Note [Edges to leaves]: a leaf's AccumulateGrad node is needed once somebody runs or walks the graph, and many graphs
 are dropped before. So an operation leaves its edges as a list in which the leaf itself stands for its node; reading
-`next_edges` puts the nodes into the list, and compute_dependencies does so for all nodes that are to run. That is
-dearer than finding a node that exists, so it is done once in a graph only: while the node that used a leaf so is alive
-(the leaf's `used_by`), the next operation makes the AccumulateGrad node.
+`next_edges` of an OperationNode puts the nodes into the list, and compute_dependencies does so for all nodes that are
+to run. That is dearer than finding a node that exists, so it is done once in a graph only: while the node that used a
+leaf so is alive (the leaf's `used_by`), the next operation makes the AccumulateGrad node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import count
 from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
 from undertow.errors import GraphFreedError
+from undertow.graph.edges import Edge
+from undertow.graph.edges import OutputEdge as OutputEdge
 from undertow.graph.user_lines import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
 
@@ -46,16 +48,6 @@ class InputMetadata(NamedTuple):
     dtype: Any
     device: Any
     is_nested_tensor: bool = False
-
-
-class OutputEdge(tuple[Any, int]):
-    """The edge to one output of a node that has several: (node, output number).
-
-    A node with one output is its own edge, which saves every recorded operation an object: `edge[0]` and `edge[1]` give
-    node and number of either.
-    """
-
-    __slots__ = ()
 
 
 class NodeExtra:
@@ -83,8 +75,8 @@ class _DeviceOfNode:
 class Node:
     """A recorded operation. Its subclasses are compiled from the op declarations, or made by `Function`.
 
-    next_edges   one per differentiable input: None, or the edge to where that input came from (see OutputEdge);
-                 kept in recorded_edges (Note [Edges to leaves])
+    next_edges   one per differentiable input: None, or the edge to where that input came from (Note [Edges]); kept in
+                 recorded_edges
     sequence_nr  when it was recorded; the engine runs later nodes first
     saved        the tensors its rules need (Note [When saved values die])
     params       the other values its rules need; kept
@@ -106,6 +98,8 @@ class Node:
     _shapes: list[Any]
     _dtypes: list[Any]
     extra: NodeExtra | None
+    code: CodeType | None
+    lasti: int
 
     #: whether several tensors came out of the operation (gradients then arrive as a list)
     multiple_outputs = False
@@ -118,6 +112,38 @@ class Node:
     #: saved attribute -> how to find it; see graph/saved.py
     saved_names: dict[str, tuple[str, Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
 
+    def __init__(
+        self,
+        next_edges: Sequence[Edge | None] = (),
+        *,
+        shape: Any = None,
+        dtype: Any = None,
+        spaces: Sequence[Any] = (),
+        saved: Any = (),
+        params: tuple[Any, ...] = (),
+        sequence_nr: int | None = None,
+        site: Site | None = None,
+    ) -> None:
+        """A node that is made by hand; those of operations are filled slot by slot, which is faster.
+
+        spaces       the namespaces of the outputs' devices; they may be left out if all are on the CPU
+        sequence_nr  None: the next one
+        site         the line of the user's program that it stands for; None if that was not taken
+        """
+        self.recorded_edges = tuple(next_edges)
+        self.sequence_nr = next_sequence_nr() if sequence_nr is None else sequence_nr
+        self.saved = saved
+        self.params = params
+        self.shape = shape
+        self.dtype = dtype
+        self.extra = None
+        if site is None:
+            self.code, self.lasti = None, 0
+        else:
+            self.code, self.lasti = site.code, site.lasti
+        if spaces:
+            place_node(self, spaces)
+
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).
 
@@ -129,10 +155,7 @@ class Node:
 
     @property
     def next_edges(self) -> tuple[Any, ...]:
-        edges = self.recorded_edges
-        if type(edges) is list:
-            resolve_leaves(self, edges)
-        return tuple(edges)
+        return tuple(self.recorded_edges)
 
     @next_edges.setter
     def next_edges(self, edges: tuple[Any, ...]) -> None:
@@ -191,11 +214,9 @@ class Node:
         sequence_order.trusted = False
 
     def __getitem__(self, index: int) -> Any:
-        return self if index == 0 else 0  # see OutputEdge
+        return self if index == 0 else 0  # See Note [Edges]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("_saved_", "_raw_saved_")):
-            return saved_attribute(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -222,11 +243,11 @@ class Node:
             extra.counters = {}
         extra.counters[nr] = counter, counter.value
 
-    def output_edge(self, nr: int) -> Any:
+    def output_edge(self, nr: int) -> Edge:
         """The edge of the nr-th output. An in-place operation on a view is reached through its CopySlices."""
         wrapper = None if self.extra is None or self.extra.wrapper is None else self.extra.wrapper()
         if wrapper is not None:
-            return wrapper.edge_of_slice()
+            return wrapper.edge_of_slice()  # type: ignore[no-any-return]
         return OutputEdge((self, nr)) if self.multiple_outputs else self
 
     def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:
@@ -255,13 +276,13 @@ def extra_on(xp: Any) -> NodeExtra:
     return extra
 
 
-def place_node(node: Node, spaces: list[Any]) -> None:
+def place_node(node: Node, spaces: Sequence[Any]) -> None:
     """Note on which device(s) the outputs of a node lie, if any is not the CPU's."""
     away = [xp for xp in spaces if xp is not cpu]
     if away:
         extra = node_extra(node)
         extra.stream = away[0].current_stream()
-        extra.spaces = None if all(xp is away[0] for xp in spaces) else spaces
+        extra.spaces = None if all(xp is away[0] for xp in spaces) else list(spaces)
 
 
 def stream_of(node: Node) -> Any:
@@ -297,35 +318,6 @@ def freed_error(node: Node, freed: Any) -> GraphFreedError:
     """The error for a node that is run again although a pass has freed it. See Note [When saved values die]."""
     site = getattr(freed, "site", None)
     return GraphFreedError(node.name(), site_of(node), None if site is None else str(site))
-
-
-def saved_attribute(node: Node, name: str, /) -> Any:
-    """Set by graph/saved.py: reads `_saved_*` and `_raw_saved_*`."""
-    raise AttributeError(name)
-
-
-def resolve_leaves(node: Node, edges: list[Any]) -> None:
-    """Put AccumulateGrad nodes where leaves stand for them. See Note [Edges to leaves]."""
-    for k, edge in enumerate(edges):
-        if isinstance(edge, Tensor):
-            extra = edge._extra
-            made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
-            edges[k] = leaf_edge(edge, node.sequence_nr) if made is None else made
-
-
-def leaf_edge(leaf: Tensor, sequence_nr: int) -> Node:
-    """Set by graph/accumulate.py: the AccumulateGrad node of a leaf for an operation recorded at that time."""
-    raise NotImplementedError("AccumulateGrad is not loaded")
-
-
-def install_leaf_edge(function: Callable[[Tensor, int], Node]) -> None:
-    global leaf_edge
-    leaf_edge = function  # type: ignore[assignment]
-
-
-def install_saved_attribute(reader: Callable[[Node, str], Any]) -> None:
-    global saved_attribute
-    saved_attribute = reader
 
 
 def topological_nr(node: Node) -> int:

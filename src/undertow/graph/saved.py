@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.backend import cpu, dtypes
 from undertow.errors import GraphFreedError, ModifiedInplaceError
-from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.accumulate import AccumulateGrad, gradient_edge, resolve_leaves
 from undertow.graph.history import operation_name
-from undertow.graph.node import InputMetadata, Node, freed_error, install_saved_attribute, node_extra, site_of
+from undertow.graph.node import InputMetadata, Node, freed_error, node_extra, site_of
 from undertow.graph.user_lines import Site
-from undertow.modes import current, install_recorder, set_state
+from undertow.modes import current, set_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
 
@@ -65,8 +65,31 @@ class Freed(tuple[()]):
         return "<freed>"
 
 
-class DeclaredNode(Node):
-    """Base of the nodes of declared operations: saved values live in slots of their own, named `saved_slots`."""
+class OperationNode(Node):
+    """Base of the nodes of declared operations: leaves may stand for their nodes, and saved values have names."""
+
+    __slots__ = ()
+
+    @property
+    def next_edges(self) -> tuple[Any, ...]:
+        """See Note [Edges to leaves]."""
+        edges = self.recorded_edges
+        if type(edges) is list:
+            resolve_leaves(self, edges)
+        return tuple(edges)
+
+    @next_edges.setter
+    def next_edges(self, edges: tuple[Any, ...]) -> None:
+        self.recorded_edges = edges
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_saved_", "_raw_saved_")):
+            return saved_attribute(self, name)
+        return super().__getattr__(name)
+
+
+class DeclaredNode(OperationNode):
+    """Base of the nodes of primitives and views: saved values live in slots of their own, named `saved_slots`."""
 
     __slots__ = ()
 
@@ -361,6 +384,17 @@ def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Calla
             saved.pack_for(node, pack_hook, unpack_hook)
 
 
+class SavedHooks(NamedTuple):
+    """A pair of saved-tensor hooks, as `State.saved_hooks` holds it."""
+
+    pack: Callable[[Tensor], Any]
+    unpack: Callable[[Any], Tensor]
+
+    def record(self, node: Node) -> None:
+        """What happens to every node that is recorded while they are on."""
+        pack_node(node, self.pack, self.unpack)
+
+
 def _is_number(value: Any) -> bool:
     extra = value._extra if isinstance(value, Tensor) else None
     return extra is not None and extra.is_number
@@ -443,15 +477,3 @@ def raw_saved(node: Node, key: str, kind: str, place: Any) -> SavedTensor:
 
 def list_of(node: Node) -> str:
     return ", ".join("_saved_" + n for n in node.saved_names) or "nothing"
-
-
-install_saved_attribute(saved_attribute)
-
-
-def record(node: Node, state: Any) -> None:
-    """What happens to every node recorded while saved-tensor hooks are on."""
-    if state.saved_hooks:
-        pack_node(node, *state.saved_hooks[-1])
-
-
-install_recorder(record)

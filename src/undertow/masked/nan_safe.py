@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.autograd.backward import around_pass
-from undertow.autograd.function.input_tracking import Watch as Following
+from undertow.autograd.function.input_tracking import InputTracking
 from undertow.autograd.interceptors.stack import beneath, plainly, run_function, under, with_beneath
 from undertow.backend import cpu, dtypes
 from undertow.engine.watch import Watch, install_watcher
@@ -70,7 +70,7 @@ def run_safely(
 ) -> Any:
     """Run a backward pass with a SafePass between its operations."""
     outer = beneath(current().intercept)
-    lowest = outer.below if isinstance(outer, Following) else outer  # a Following looks on only
+    lowest = outer.below if isinstance(outer, InputTracking) else outer  # which looks on only
     if lowest is not None and type(lowest) is not SafePass:
         raise RuntimeError(
             "nan_safe() cannot be used for a backward pass on tensors that vmap or forward mode transforms: the pass "
@@ -233,6 +233,12 @@ class SafePass(Interceptor, Watch):
             return None
         self.note(tensor, part)
         return part
+
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.known.pop(id(tensor), None)  # its support was that of another shape
+        return under(None, change, tensor, *args, **kwargs)
 
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(None, run_function, cls, args, kwargs)

@@ -36,8 +36,8 @@ from undertow.nn.layers.fractional_pooling import fractional_max_pool3d as fract
 from undertow.nn.layers.fractional_pooling import (
     fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
 )
-from undertow.ops.declare.out_argument import public_function
 from undertow.ops.inplace.forms import in_place
+from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
 from undertow.torch_names import missing as _absent
 

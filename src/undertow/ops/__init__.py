@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from undertow.graph.accumulate import install_recorded
-from undertow.graph.copy_slices import install_in_place
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace import forms
 from undertow.ops.pointwise.arithmetic import add
+from undertow.tensor.lent_operations import LentOperations, lend
 
 #: the families and their tables; a module joins by being named here. A family may import those above it: pointwise
 #: operations know none, views know conjugation, reductions know what gathers and joins. What a rule computes with below
@@ -47,15 +46,21 @@ if TYPE_CHECKING:
 
 
 # they need the tables
-from undertow.ops.declare import out_argument, saved_attributes  # noqa: E402, F401
+from undertow.ops.create import creation as _creation  # noqa: E402
+from undertow.ops.declare import saved_attributes  # noqa: E402, F401
 from undertow.ops.inplace import views as _view_in_place  # noqa: E402
 from undertow.ops.views import as_strided as _strided  # noqa: E402
 
-install_recorded(clone=forms.copy_into_new, add=add)
-install_in_place(
-    layout_for=_view_in_place.layout_for,
-    lay_out=_strided.lay_out,
-    clone_as=_strided.clone_as,
-    copy_in_place=forms.copy_,
-    zero_in_place=forms.zero_,
+lend(
+    LentOperations(
+        from_sizes_or_data=_creation.from_sizes_or_data,
+        by_memory=_view_in_place.by_memory,
+        clone=forms.copy_into_new,
+        add=add,
+        layout_for=_view_in_place.layout_for,
+        lay_out=_strided.lay_out,
+        clone_as=_strided.clone_as,
+        copy_in_place=forms.copy_,
+        zero_in_place=forms.zero_,
+    )
 )

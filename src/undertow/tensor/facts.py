@@ -14,7 +14,7 @@ from undertow.backend import cpu, dtypes
 from undertow.errors import warn_once
 from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
-from undertow.tensor.metadata import Size
+from undertow.tensor.size import Size
 from undertow.tensor.tensor import Tensor, current_edge
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.modes import install_inference_extra
-from undertow.tensor.metadata import INFERENCE_EXTRA, NO_COUNTER, Extra, Size, VersionCounter, View
+from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
+from undertow.tensor.lent_operations import lent
+from undertow.tensor.size import Size
+from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
@@ -45,7 +47,7 @@ class Tensor:
 
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            array, xp, edge = from_sizes_or_data(array, xp, edge)
+            array, xp, edge = lent().from_sizes_or_data(array, xp, edge)
         self._array = array
         self._xp = xp
         self._edge = edge
@@ -82,16 +84,6 @@ class Tensor:
         if self._extra is not None and self._extra.inference:
             raise RuntimeError("Inference tensors do not track version counter.")
         return version_of(self)
-
-
-def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
-    """Set by ops/create/creation.py: array, namespace and edge for `Tensor(2, 3)` and `Tensor([1.0, 2.0])`."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def install_constructor(function: Callable[..., tuple[Any, Any, Any]]) -> None:
-    global from_sizes_or_data
-    from_sizes_or_data = function
 
 
 def current_edge(tensor: Tensor) -> Any:
@@ -142,9 +134,6 @@ def extra_of(tensor: Tensor) -> Extra:
             tensor._extra = made
         extra = tensor._extra
     return extra  # type: ignore[return-value]
-
-
-install_inference_extra(INFERENCE_EXTRA)
 
 
 def version_of(tensor: Tensor) -> int:

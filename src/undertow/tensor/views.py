@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.tensor.metadata import DEFAULT, INFERENCE, INFERENCE_EXTRA, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD
-from undertow.tensor.metadata import Extra as Extra
-from undertow.tensor.metadata import View as View
+from undertow.tensor.extra import DEFAULT, INFERENCE, INFERENCE_EXTRA, MULTIPLE_OUTPUTS, NO_GRAD
+from undertow.tensor.extra import Extra as Extra
+from undertow.tensor.extra import View as View
+from undertow.tensor.lent_operations import lent
 from undertow.tensor.tensor import Tensor, version_of
+from undertow.tensor.version_counter import NO_COUNTER
 
 
 class Replay:
@@ -110,15 +112,5 @@ def current_replay(tensor: Tensor) -> Replay:
     assert view is not None
     rare = None if view.base._extra is None else view.base._extra.rare
     if rare is not None and (rare.moved or rare.reshaped_at > view.version):
-        return by_memory(tensor)
+        return lent().by_memory(tensor)  # type: ignore[no-any-return]
     return view.replay  # type: ignore[no-any-return]
-
-
-def by_memory(tensor: Tensor) -> Replay:
-    """Set by ops/views/as_strided.py: the replay that finds the tensor's elements by their places in memory."""
-    raise NotImplementedError("the operations are not loaded")
-
-
-def install_by_memory(function: Any) -> None:
-    global by_memory
-    by_memory = function

@@ -7,7 +7,6 @@ nothing would be gained, or the state of tensors and generators would not be wha
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
@@ -67,19 +66,16 @@ class Between(Interceptor):
     ) -> Any:
         return under(self.outer[-1], change, tensor, *args, **kwargs)
 
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return under(self.outer[-1], change, tensor, *args, **kwargs)
+
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return run_function(cls, args, kwargs)
 
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return function.__wrapped__(*args, **kwargs)
-
-
-def operation_name(op: Any) -> str:
-    """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
-    if not op.edges and op.kind != "variadic":
-        return str(op.name).strip("_")
-    stem = re.sub(r"Backwards?\d*$", "", op.node_name)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
 
 
 class Kept:

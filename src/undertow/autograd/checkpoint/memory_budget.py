@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept, operation_name
+from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept
 from undertow.autograd.checkpoint.mismatch import CheckpointError
 from undertow.autograd.checkpoint.replayed_results import call_with_known
+from undertow.autograd.interceptors.op_mode import operation_name
 from undertow.tensor import Tensor, current_edge
 
 

@@ -83,7 +83,7 @@ class _StopRecomputation(Exception):
 class SaveInputs(Function):
     """A node that keeps the checkpointed function's tensors, so that outer hooks see them like any saved tensor."""
 
-    _is_watched = False
+    _is_tracked = False
 
     @staticmethod
     def forward(*tensors: Any) -> Any:

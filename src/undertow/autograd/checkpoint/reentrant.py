@@ -18,7 +18,7 @@ from undertow.tensor import Tensor, current_edge
 class Reentrant(Function):
     """Runs the function without recording; backward runs it again, recorded, and a backward pass through that."""
 
-    _is_watched = False
+    _is_tracked = False
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:

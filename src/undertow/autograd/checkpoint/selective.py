@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept, operation_name
+from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept
 from undertow.autograd.checkpoint.replayed_results import call_with_known
+from undertow.autograd.interceptors.op_mode import operation_name
 from undertow.ops import REGISTRY
 
 

@@ -23,8 +23,8 @@ from undertow.autograd.forward.tangents import (
     tangent_of,
 )
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_among
-from undertow.autograd.function.input_tracking import has_slope, slopes_of
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.autograd.slopes import has_slope, slopes_of
 from undertow.backend import cpu, dtypes
 from undertow.modes import current, no_grad, set_state
 from undertow.ops import REGISTRY
@@ -34,7 +34,7 @@ from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import check_fit, copy, copy_
 from undertow.tensor import Tensor, version_of
-from undertow.tensor.metadata import Tangents
+from undertow.tensor.extra import Tangents
 
 #: whether operations compute tangents (see forward_ad.set_fwd_grad_enabled)
 enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)

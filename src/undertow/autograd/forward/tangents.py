@@ -15,7 +15,7 @@ from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import copy_
 from undertow.ops.views.as_strided import geometry_of, memory_of
 from undertow.tensor import LEAF, Tensor, extra_of
-from undertow.tensor.metadata import Tangents
+from undertow.tensor.extra import Tangents
 
 
 def tangent_of(tensor: Any, level: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Watch: follows the inputs of a custom Function through the operations of its forward."""
+"""InputTracking: follows the inputs of a custom Function through the operations of its forward."""
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from undertow.autograd.batched_tensor import BatchedTensor, physical
 from undertow.autograd.forward.tangents import tangent_of
 from undertow.autograd.interceptors.stack import Above, Transforms, beneath, call_op, under
-from undertow.backend import dtypes
+from undertow.autograd.slopes import has_slope, is_continuous, is_flat, slopes_of
 from undertow.modes import Interceptor
 from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
@@ -22,7 +21,7 @@ OVERWRITING = {"zero_", "fill_", "copy_", "bernoulli_", "cauchy_", "exponential_
 CONTAINERS = (list, tuple, dict)
 
 
-class Watch(Above):
+class InputTracking(Above):
     """Follows the inputs of one call, above the transformations that are active.
 
     A tensor's `reach` is a number with bit k set if it changes with the k-th tensor among the arguments. Of a batch of
@@ -37,16 +36,16 @@ class Watch(Above):
         self.duals = below.duals if isinstance(below, Transforms) else ()  # those that forward itself entered
 
     @classmethod
-    def of(cls, inputs: Sequence[Tensor], needed: Sequence[bool], below: Any) -> Watch:
+    def of(cls, inputs: Sequence[Tensor], needed: Sequence[bool], below: Any) -> InputTracking:
         """A new one; `needed` says which inputs a derivative is taken by."""
-        watch = cls(below, {})
+        tracking = cls(below, {})
         for k, tensor in enumerate(inputs):
             if needed[k]:
-                watch.note(tensor, watch.reach(tensor) | 1 << k)
-        return watch
+                tracking.note(tensor, tracking.reach(tensor) | 1 << k)
+        return tracking
 
-    def over(self, below: Any) -> Watch:
-        return Watch(below, self.known)
+    def over(self, below: Any) -> InputTracking:
+        return InputTracking(below, self.known)
 
     def note(self, tensor: Tensor, reach: int) -> None:
         base = base_of(tensor)
@@ -147,30 +146,3 @@ def base_of(tensor: Tensor) -> Tensor:
         tensor = physical(tensor)
     extra = tensor._extra
     return tensor if extra is None or extra.view is None else extra.view.base
-
-
-def is_continuous(value: Any) -> bool:
-    return type(value) in (Tensor, BatchedTensor) and dtypes.is_differentiable(value._array.dtype)
-
-
-# ---- what operations do
-
-
-def has_slope(op: Any, out: Any) -> bool:
-    return is_continuous(out) and not (op.name == "sgn" and dtypes.is_floating(out._array.dtype))
-
-
-def is_flat(op: Any) -> bool:
-    """Whether the result has no slope: integers, booleans, whole parts, signs, random numbers."""
-    if op.kind == "composite":
-        return False
-    return op.kind == "nondifferentiable" or op.piecewise_constant or op.random is not None
-
-
-@functools.cache
-def slopes_of(op: Any) -> tuple[list[int], set[int]]:
-    """The places of the arguments that an operation has a derivative for, and of the results that have none."""
-    if is_flat(op):
-        return [], set()
-    without = {nr for nr, name in enumerate(op.outputs or ()) if name in op.nondifferentiable}
-    return [k for k, name in enumerate(op.ordered) if name in op.edges], without

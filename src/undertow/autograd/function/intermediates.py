@@ -1,12 +1,12 @@
 """Intermediates that a custom Function keeps: a second derivative through them is an error, not a wrong number.
 
 `forward` runs without recording, so what it computes and keeps on `ctx` has no history: a backward (or jvp) that uses
-it would take it for a constant, although it changes with the inputs. So forward is watched: a Watch follows the inputs
-through its operations. Where backward or jvp is itself differentiated, a kept intermediate that changes with an input
-is handed out with an Error node as its history, and with unknown tangents (unknown_tangent.py).
+it would take it for a constant, although it changes with the inputs. So forward is tracked: an InputTracking follows
+the inputs through its operations. Where backward or jvp is itself differentiated, a kept intermediate that changes with
+an input is handed out with an Error node as its history, and with unknown tangents (unknown_tangent.py).
 
-Note [Functions that are watched]: watching makes a call with small tensors take about twice its time, and most
-Functions keep only inputs and outputs. So the first call is watched, and later ones only if some call has kept an
+Note [Functions that are tracked]: tracking makes a call with small tensors take about twice its time, and most
+Functions keep only inputs and outputs. So the first call is tracked, and later ones only if some call has kept an
 intermediate. If one does so unexpectedly, it is not known what the intermediate depends on: it then counts as depending
 on every input.
 """
@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from undertow.autograd.batched_tensor import BatchedTensor, physical
 from undertow.autograd.forward.tangents import levels_of, set_tangent
 from undertow.autograd.forward.unknown_tangent import UnknownTangent
-from undertow.autograd.function.input_tracking import CONTAINERS, Watch, is_continuous
+from undertow.autograd.function.input_tracking import CONTAINERS, InputTracking
 from undertow.autograd.interceptors.stack import active, beneath
+from undertow.autograd.slopes import is_continuous
 from undertow.errors import AutogradError
 from undertow.graph.end_nodes import Error
 from undertow.graph.node import OutputEdge
@@ -44,7 +45,7 @@ class Kept(NamedTuple):
     for_jvp     place in save_for_forward -> the reach
     attributes  id of a tensor that is, or is in, an attribute of `ctx` -> Attribute
     levels      dual level -> the inputs that had a tangent, as a reach
-    is_known    whether the call was watched
+    is_known    whether the call was tracked
     """
 
     saved: dict[int, int]
@@ -68,21 +69,21 @@ def needed_inputs(inputs: Sequence[Tensor], recording: bool) -> tuple[bool, ...]
     return needed if any(needed) else ()
 
 
-def watch_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -> Watch | None:
-    """What follows the inputs through this call, if it is to be watched. See Note [Functions that are watched]."""
+def tracking_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -> InputTracking | None:
+    """What follows the inputs through this call, if it is to be tracked. See Note [Functions that are tracked]."""
     if needed and cls._keeps_intermediates.get(needed, True):
-        return Watch.of(inputs, needed, beneath(current().intercept))
+        return InputTracking.of(inputs, needed, beneath(current().intercept))
     return None
 
 
 def note_intermediates(
-    node: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...], output: Any, watch: Watch | None
+    node: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...], output: Any, tracking: InputTracking | None
 ) -> None:
     """After forward: remember which of the kept tensors change with the inputs."""
     usual = node._forward_cls._keeps_intermediates
     if may_keep(node, output):
         passed = set(map(id, [*inputs, *output] if isinstance(output, tuple) else [*inputs, output]))
-        reach_of = everything(needed) if watch is None else watch.reach
+        reach_of = everything(needed) if tracking is None else tracking.reach
 
         def reaches(tensors: Sequence[Any]) -> dict[int, int]:
             return {k: reach_of(t) for k, t in enumerate(tensors) if id(t) not in passed and is_unrecorded(t)}
@@ -91,9 +92,9 @@ def note_intermediates(
         found = [reaches(tensors) for tensors in (node._to_save, node._saved_for_forward, held)]
         if any(found):
             usual[needed] = True
-            keep(node, inputs, found, held, watch is not None)
+            keep(node, inputs, found, held, tracking is not None)
             return
-    if watch is not None:
+    if tracking is not None:
         usual.setdefault(needed, False)
 
 

@@ -20,7 +20,7 @@ from undertow.modes import current, set_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import check_history
 from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
-from undertow.tensor.metadata import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
+from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad
 
 

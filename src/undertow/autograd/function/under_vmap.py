@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from undertow.autograd.batched_tensor import BatchedTensor
-from undertow.autograd.function import Function, bind_arguments, call_jvp
-from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, watch_for
+from undertow.autograd.function import Function, bind_arguments
+from undertow.autograd.function.call import call_jvp
+from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, tracking_for
 from undertow.autograd.interceptors.stack import Transforms, active, beneath, under, with_beneath
 from undertow.modes import current
 from undertow.ops import REGISTRY
@@ -105,7 +106,7 @@ class MadeRule(Function):
     """The batch of calls, as one Function on tensors with all examples."""
 
     generate_vmap_rule = True
-    _is_watched = False
+    _is_tracked = False
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, *values: Any) -> Any:
@@ -131,17 +132,17 @@ class MadeRule(Function):
 
     @staticmethod
     def followed(ctx: Any, plan: Plan, args: list[Any]) -> Any:
-        """The user's forward on a batch, watched for intermediates. See intermediates.py."""
+        """The user's forward on a batch, tracked for intermediates. See intermediates.py."""
         inner, cls = ctx.inner, plan.cls
         inner.next_edges = ctx.next_edges
         inputs = [a for a in args if isinstance(a, Tensor)]
-        needed = needed_inputs(inputs, recording=bool(ctx.next_edges)) if cls._is_watched else ()
-        watch = watch_for(cls, inputs, needed)
+        needed = needed_inputs(inputs, recording=bool(ctx.next_edges)) if cls._is_tracked else ()
+        tracking = tracking_for(cls, inputs, needed)
         intercept = current().intercept
-        lowest = beneath(intercept) if watch is None else watch
+        lowest = beneath(intercept) if tracking is None else tracking
         output = under(with_beneath(intercept, lowest), plan.inside, call_forward, cls, inner, args)
         if needed:
-            note_intermediates(inner, inputs, needed, output, watch)
+            note_intermediates(inner, inputs, needed, output, tracking)
         return output
 
     @staticmethod

@@ -21,7 +21,7 @@ from undertow.autograd.tensor_attributes import requires_grad_ as set_requires_g
 from undertow.backend.sparse.compressed import form_of
 from undertow.backend.sparse.coo import AnySparse
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.node import Node, next_sequence_nr, place_node
+from undertow.graph.node import Node
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
 
@@ -318,12 +318,8 @@ class _UndefinedGrad(Node):
     __slots__ = ()
 
     def __init__(self, tensor: Tensor) -> None:
-        self.next_edges = (gradient_edge(tensor),)
-        self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
-        self.shape, self.dtype = tensor._array.shape, tensor._array.dtype
-        self.extra = None
-        place_node(self, [tensor._xp])
+        array = tensor._array
+        super().__init__([gradient_edge(tensor)], shape=array.shape, dtype=array.dtype, spaces=[tensor._xp])
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return [None]

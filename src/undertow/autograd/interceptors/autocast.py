@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, under
+from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, in_float32_under, under
 from undertow.backend import dtypes, namespace_of
 from undertow.modes import _Switch, current, set_state
 from undertow.ops import REGISTRY
@@ -124,15 +124,11 @@ class Casting(Above):
         return under(self.below, function, *args, **kwargs)
 
     def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call of a function that is computed in float32 as a whole, without autocast."""
         if self.context.enabled:
             names = list(kwargs)
             values = self.cast_all((*args, *kwargs.values()), dtypes.float32)
             args, kwargs = values[: len(args)], dict(zip(names, values[len(args) :], strict=True))
-        run = getattr(self.below, "in_float32", None)
-        if run is None:
-            return under(self.below, function, *args, **kwargs)
-        return under(self.below, run, function, args, kwargs)
+        return in_float32_under(self.below, function, args, kwargs)
 
     # ---- casts
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.checkpoint.kept_results import operation_name
 from undertow.autograd.interceptors.stack import Above, under
 from undertow.modes import current, set_state
 
@@ -29,6 +29,14 @@ class Operation(str):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+
+def operation_name(op: Any) -> str:
+    """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
+    if not op.edges and op.kind != "variadic":
+        return str(op.name).strip("_")
+    stem = re.sub(r"Backwards?\d*$", "", op.node_name)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
 
 
 class OpMode:
@@ -89,10 +97,12 @@ class Shown(Above):
     ) -> Any:
         return self.show(Operation(name, "in_place", change), (tensor, *args), kwargs)
 
-    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.show(Operation(change.__name__, "in_place", change), (tensor, *args), kwargs)
 
-    def detach(self, function: Any, tensor: Any) -> Any:
+    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
         return self.show(Operation("detach", "view", function), (tensor,), {})
 
     def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

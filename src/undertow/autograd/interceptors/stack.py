@@ -35,14 +35,13 @@ class Above(Interceptor):
             return under(lowest, lowest.apply_function, cls, args, kwargs)
         return run_function(cls, args, kwargs)
 
-    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return under(beneath(self), change, tensor, *args, **kwargs)
 
-    def detach(self, function: Any, tensor: Any) -> Any:
+    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
         return under(self.below, function, tensor)
-
-    def stands_for(self, alias: Any, tensor: Any) -> None:
-        """A transformation inside made an alias of a tensor, to differentiate by it."""
 
     def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = beneath(self)
@@ -55,13 +54,10 @@ class Above(Interceptor):
             self.below.check_out(name, tensors)
 
     def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call of a function that autocast computes in float32; see ops/arguments/autocast_float32.py."""
-
         def again(*args: Any, **kwargs: Any) -> Any:
             return under(self.over(current().intercept), function, *args, **kwargs)
 
-        run = getattr(self.below, "in_float32", None)
-        return under(self.below, again, *args, **kwargs) if run is None else under(self.below, run, again, args, kwargs)
+        return in_float32_under(self.below, again, args, kwargs)
 
 
 def beneath(intercept: Any) -> Any:
@@ -130,8 +126,9 @@ class Transforms(Interceptor):
             self.vmaps[-1].check_fill()
         return under(None, change, tensor, *args, **kwargs)
 
-    def in_place_view(self, change: Any, function: Any, tensor: Any, args: Any, kwargs: Any) -> Any:
-        """`tensor` looks at its memory in another way: as `function(tensor, *args)` does, a view operation."""
+    def in_place_view(
+        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         for level in self.vmaps[::-1]:
             if level.is_batched(tensor):
                 return level.look_again(tensor, function(tensor, *args, **kwargs))
@@ -193,6 +190,13 @@ def under(intercept: Any, function: Callable[..., Any], *args: Any, **kwargs: An
         return function(*args, **kwargs)
     finally:
         set_state(state)
+
+
+def in_float32_under(intercept: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that autocast computes in float32 under another interceptor, which may be a plain function."""
+    if isinstance(intercept, Interceptor):
+        return under(intercept, intercept.in_float32, function, args, kwargs)
+    return under(intercept, function, *args, **kwargs)
 
 
 def active() -> Transforms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.graph.saved import SavedTensor
+from undertow.graph.saved import SavedHooks, SavedTensor
 from undertow.modes import current, set_state
 from undertow.tensor import Tensor
 
@@ -32,7 +32,7 @@ class saved_tensors_hooks:
         state = current()
         if state.no_saved_hooks is not None:
             raise RuntimeError(state.no_saved_hooks)
-        set_state(state.replace(saved_hooks=(*state.saved_hooks, (self.pack_hook, self.unpack_hook))))
+        set_state(state.replace(saved_hooks=(*state.saved_hooks, SavedHooks(self.pack_hook, self.unpack_hook))))
 
     def __exit__(self, *exc: object) -> None:
         state = current()

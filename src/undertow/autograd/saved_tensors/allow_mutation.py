@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
+from undertow.graph.saved import SavedHooks
 from undertow.modes import current, set_state
 from undertow.tensor import Tensor, counter_of, version_of
 
@@ -99,7 +100,7 @@ class allow_mutation_on_saved_tensors:
         if state.no_saved_hooks is not None:
             raise RuntimeError(state.no_saved_hooks)
         self._context = context = MutationContext()
-        hooks = (*state.saved_hooks, (context.pack, context.unpack))
+        hooks = (*state.saved_hooks, SavedHooks(context.pack, context.unpack))
         set_state(state.replace(saved_hooks=hooks, before_change=context.before_change))
         return context
 

@@ -71,7 +71,7 @@ def computed(ufunc: Any, inputs: Sequence[Any]) -> Tensor:
 class ByUfunc(Function):
     """A ufunc of SciPy that is differentiated by its PARTIALS."""
 
-    _is_watched = False
+    _is_tracked = False
 
     @staticmethod
     def forward(ufunc: Any, *inputs: Any) -> Tensor:

@@ -20,11 +20,11 @@ from undertow.autograd.interceptors.stack import NONE, active
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.history import set_edge
 from undertow.graph.hooks import add_hook, hooks_of
-from undertow.graph.node import Node, OutputEdge, next_sequence_nr, place_node, space_of
-from undertow.graph.user_lines import Site, caller_site, is_site_recording_enabled
+from undertow.graph.node import Node, OutputEdge, space_of
+from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current, no_grad
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, share_memory, version_of
-from undertow.tensor.metadata import CUSTOM_FUNCTION
+from undertow.tensor.extra import CUSTOM_FUNCTION
 from undertow.tensor.tensor import requires_grad
 
 
@@ -37,15 +37,13 @@ class BackwardHookFunctionBackward(Node):
     keeps_outputs = False
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self.next_edges = tuple([gradient_edge(t) if requires_grad(t) else None for t in tensors])
-        self.sequence_nr = next_sequence_nr()
-        self.saved = self.params = ()
+        super().__init__(
+            [gradient_edge(t) if requires_grad(t) else None for t in tensors],
+            spaces=[t._xp for t in tensors],
+            site=caller_site() if is_site_recording_enabled() else None,
+        )
         self._shapes = [t._array.shape for t in tensors]
         self._dtypes = [t._array.dtype for t in tensors]
-        self.extra = None
-        place_node(self, [t._xp for t in tensors])
-        site: Any = caller_site() if is_site_recording_enabled() else Site(None, 0)  # type: ignore[arg-type]
-        self.code, self.lasti = site.code, site.lasti
         state = current()
         if state.record is not None:
             state.record(self, state)

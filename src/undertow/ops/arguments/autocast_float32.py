@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from undertow.modes import current
+from undertow.modes import Interceptor, current
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -14,7 +14,9 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened_first(*args: Any, **kwargs: Any) -> Any:
-        run = getattr(current().intercept, "in_float32", None)
-        return function(*args, **kwargs) if run is None else run(function, args, kwargs)
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.in_float32(function, args, kwargs)
+        return function(*args, **kwargs)
 
     return widened_first

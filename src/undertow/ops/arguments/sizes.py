@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
-from undertow.tensor.metadata import Size
+from undertow.tensor.size import Size
 
 
 def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
-from undertow.tensor import LEAF, Size, Tensor, current_edge, install_constructor, share_memory
+from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
 
 # ---- arguments
 
@@ -402,6 +402,3 @@ def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
     else:
         made = tensor(given[0], dtype=dtypes.get_default_dtype())
     return made._array, made._xp, None
-
-
-install_constructor(from_sizes_or_data)

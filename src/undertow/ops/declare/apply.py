@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.backend import cpu
-from undertow.graph.accumulate import leaf_edge
+from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
-from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr, resolve_leaves
+from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
 from undertow.ops.arguments.bfloat16 import NARROW, introduce, is_narrow, rounded, wide, wide_dtype, widened

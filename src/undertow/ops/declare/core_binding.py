@@ -5,15 +5,16 @@ from __future__ import annotations
 from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.graph import user_lines
-from undertow.graph.accumulate import AccumulateGrad, leaf_edge
+from undertow.graph.accumulate import AccumulateGrad, leaf_edge, resolve_leaves
 from undertow.graph.history import rebase_history, recorded_edge
-from undertow.graph.node import Node, OutputEdge, resolve_leaves, sequence
+from undertow.graph.node import Node, OutputEdge, sequence
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.modes import State, state_variable
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Extra, Tensor, counter_of, current_edge, extra_of, version_of
-from undertow.tensor.metadata import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_COUNTER, NO_GRAD, VersionCounter
+from undertow.tensor.extra import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
+from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
 
 if core is not None:

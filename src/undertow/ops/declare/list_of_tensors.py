@@ -13,8 +13,8 @@ from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
-from undertow.graph.node import Node, extra_on, freed_error, next_sequence_nr
-from undertow.graph.saved import Freed, SavedTensor
+from undertow.graph.node import extra_on, freed_error, next_sequence_nr
+from undertow.graph.saved import Freed, OperationNode, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
 from undertow.ops.arguments.bfloat16 import NARROW, is_narrow, rounded, wide
@@ -24,7 +24,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 
 
-class VariadicNode(Node):
+class VariadicNode(OperationNode):
     """saved: a SavedTensor each, or (); params: the values of `value_names`, in order."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from undertow.ops.declare.form import Form
 
 
-class OperationNode(DeclaredNode):
+class PrimitiveNode(DeclaredNode):
     """Base of the Node classes made from declarations. The compiled core does the usual case of `pull` in its place."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ def node_class(form: Form) -> Any:
         "multiple_outputs": form.several,
         "keeps_outputs": bool(form.kept_outputs),
     }
-    return type(op.number_node_name if form.numbers else op.node_name, (OperationNode,), members)
+    return type(op.number_node_name if form.numbers else op.node_name, (PrimitiveNode,), members)
 
 
 def saved_names(form: Form) -> dict[str, tuple[str, Any]]:

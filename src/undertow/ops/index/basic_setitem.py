@@ -8,22 +8,22 @@ Everything else, errors included, is left to the general way in index/getitem.py
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.graph.accumulate import leaf_edge
-from undertow.graph.copy_slices import ONE_HOLDER, CopySlices
+from undertow.graph.copy_slices import CopySlices
 from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
 from undertow.ops.inplace.forms import copy, is_free
 from undertow.own_files import OWN_FILES
+from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of
+from undertow.tensor.extra import DEFAULT
 from undertow.tensor.memory import unlocked
-from undertow.tensor.metadata import DEFAULT
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay
 
@@ -88,7 +88,7 @@ class Assignment(CopySlices):
         before, given = edges
         if before is None:
             return [None, self.part_of(xp, grad).copy()]
-        if getrefcount(grad) > ONE_HOLDER or grad.base is not None or not grad.flags.writeable:
+        if getrefcount(grad) > IN_VARIABLE_OF_CALLER or grad.base is not None or not grad.flags.writeable:
             grad = grad.copy(order="C")  # else it is the engine's own, and seen by nobody after this
         found = self.part_of(xp, grad)
         values = None if given is None else found.copy()
@@ -100,25 +100,18 @@ Assignment.__name__ = Assignment.__qualname__ = "CopySlices"
 
 
 def part(tensor: Any, key: Any) -> Any:
-    """Set below: `tensor[key]`, as a view operation."""
-    raise NotImplementedError("the operations are not loaded")
+    """`tensor[key]`, as a view operation."""
+    return tensor[key]
+
+
+part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
 
 
 # ---- making it
 
 
-def assigner(getitem: Callable[..., Any]) -> Callable[[Tensor, Any, Any], bool]:
-    """The short way to `tensor[index] = value`; it says whether it could be gone."""
-    global part
-
-    def part(tensor: Any, key: Any) -> Any:
-        return getitem(tensor, key)
-
-    part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
-    return assign
-
-
 def assign(tensor: Tensor, index: Any, value: Any) -> bool:
+    """The short way to `tensor[index] = value`; it says whether it could be gone."""
     state = current()
     key = (index, Ellipsis) if type(index) is int else basic_key(index)
     if key is None or state.unusual:

@@ -13,7 +13,7 @@ from undertow.compiled import shortcut
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
-from undertow.ops.index.basic_setitem import assigner
+from undertow.ops.index.basic_setitem import assign
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op
 from undertow.ops.index.positions import set_at
@@ -299,8 +299,6 @@ def as_index(item: Any) -> Tensor:
 
 
 # ---- in place
-
-assign = assigner(getitem)
 
 
 @shortcut()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import dtypes
 from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
@@ -24,10 +24,12 @@ from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
 from undertow.ops.pointwise.arithmetic import times_alpha
+from undertow.refcounts import IN_VARIABLE
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
+from undertow.tensor.extra import DEFAULT
 from undertow.tensor.memory import unlocked
-from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.version_counter import NO_COUNTER
 
 getrefcount = sys.getrefcount
 
@@ -296,7 +298,7 @@ def record_change(
     before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
     args = tuple([before if a is self else a for a in args])
     result = function(before, *args, **kwargs)
-    if not compiled and not own_memory and (getrefcount(before) > ALONE or before._extra is not None):
+    if not compiled and not own_memory and (getrefcount(before) > IN_VARIABLE or before._extra is not None):
         before = Tensor(self._array.copy(), self._xp, edge)
         result = function(before, *args, **kwargs)
     unlock(self)
@@ -316,20 +318,6 @@ def record_change(
         save_memory_itself(node, result._array, self, counter)
     rebase_history(self, result._edge)
     return self
-
-
-def _alone() -> int:
-    """What `getrefcount` says, in record_change, of a tensor that nobody else holds."""
-
-    def look(tensor: Tensor) -> None:
-        pass
-
-    before = Tensor(None, cpu)
-    look(before)
-    return getrefcount(before)
-
-
-ALONE = _alone()
 
 
 def is_saved(node: Any, tensor: Tensor) -> bool:

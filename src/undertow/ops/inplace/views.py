@@ -18,13 +18,14 @@ from undertow.graph.accumulate import FormerMemory, gradient_edge
 from undertow.graph.end_nodes import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
-from undertow.modes import current, set_state
+from undertow.modes import Interceptor, current, set_state
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.forms import check_in_place, described
 from undertow.ops.pointwise.complex import _view_as_complex, pairs_of_parts, view_as_real
 from undertow.ops.views.as_strided import Geometry, _as_strided, as_strided, geometry_of, layout_of
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
+from undertow.tensor.extra import DEFAULT
 from undertow.tensor.facts import (
     channels_last,
     channels_last_3d,
@@ -34,9 +35,9 @@ from undertow.tensor.facts import (
     preserve_format,
 )
 from undertow.tensor.memory import Storage, memory_of
-from undertow.tensor.metadata import DEFAULT, NO_COUNTER
 from undertow.tensor.tensor import requires_grad
-from undertow.tensor.views import Replay, current_replay, install_by_memory
+from undertow.tensor.version_counter import NO_COUNTER
+from undertow.tensor.views import Replay, current_replay
 
 # ---- another look at the same memory
 
@@ -46,9 +47,9 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
     shown = name + "_"
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        transformed = getattr(current().intercept, "in_place_view", None)
-        if transformed is not None:
-            return transformed(change, function, self, args, kwargs)
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.in_place_view(change, function, self, args, kwargs)
         check_in_place(self, shown)
         if is_view(self):
             change_view(self, shown, function, args, kwargs)
@@ -148,9 +149,6 @@ def refuse_lost(base: Tensor) -> Tensor:
         "this view shows memory that its base, since an in-place view operation (as_strided_), no longer shows: the "
         "history of those elements cannot be found again. Take the view of a clone(), or use as_strided."
     )
-
-
-install_by_memory(by_memory)
 
 
 def layout_for(replay: Any, base: Tensor) -> Geometry | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.out_argument import namespace_function
+from undertow.ops.inplace.out_argument import namespace_function
 
 #: the operations registered as `fft_<name>`
 NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from undertow.errors import LinAlgError as LinAlgError
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.out_argument import namespace_function
+from undertow.ops.inplace.out_argument import namespace_function
 
 #: the operations registered as `linalg_<name>`, and the ones torch.linalg shares with the package itself
 NAMES = {name: name for name in ("diagonal", "matmul", "matrix_power")}

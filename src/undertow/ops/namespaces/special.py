@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.out_argument import namespace_function
+from undertow.ops.inplace.out_argument import namespace_function
 
 #: those that torch.special shares with the package itself, by the name they have there
 SHARED = {

@@ -1,123 +1,19 @@
-"""The small facts a tensor carries beside its array: sizes, version counters, and what only some tensors need."""
+"""Extra: what only some tensors need beside their array, and View, what a tensor knows of the memory it shows."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from undertow.own_files import OWN_FILES
+from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 if TYPE_CHECKING:
     from undertow.tensor.tensor import Tensor
-
-
-class Size(tuple[int, ...]):
-    """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
-
-    >>> import undertow as ut
-    >>> ut.zeros(2, 3).shape.numel()
-    6
-    """
-
-    def __new__(cls, sizes: Any = ()) -> Size:
-        sizes = tuple(sizes)
-        for n in sizes:
-            if not hasattr(n, "__index__"):
-                raise TypeError(f"Size() takes an iterable of 'int' (item is '{type(n).__name__}')")
-        return super().__new__(cls, sizes)
-
-    def numel(self) -> int:
-        n = 1
-        for size in self:
-            n *= size
-        return n
-
-    def __repr__(self) -> str:
-        return f"undertow.Size({list(self)})"
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
-
-    def __getitem__(self, index: Any) -> Any:
-        item = tuple.__getitem__(self, index)
-        return Size(item) if isinstance(index, slice) else item
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Size, (tuple(self),)
-
 
 # Note [Made once]
 # Counters, Extras and their like are made when first needed, perhaps by several threads at once: all must go on with
 # the same one, or a change counted in the other is lost. So the new object is made first, and stored after a second
 # look finds the place still empty. CPython switches threads only at calls and at jumps back, of which there are none
 # between that look and the store, so no lock is needed.
-
-
-class VersionCounter:
-    """How often the memory behind a tensor was changed in place, and by which operation and line it was last done.
-
-    One counter is shared by a base, its views and its detached twins. It is made when first needed: a tensor without
-    one is at version 0 and shares its memory with no other tensor.
-    """
-
-    __slots__ = ("code", "lasti", "operation", "value")
-
-    def __init__(self) -> None:
-        self.value = 0
-        self.operation: str | None = None
-        self.code: Any = None
-        self.lasti = 0
-
-    def bump(self, operation: str | None = None) -> None:
-        """Count a change, made by `operation`, and note the line of the user's program that runs it."""
-        self.value += 1
-        self.operation = operation
-        frame: Any = sys._getframe(1)
-        while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
-            frame = frame.f_back
-        self.code, self.lasti = frame.f_code, frame.f_lasti
-
-    def note(self, operation: str, code: Any, lasti: int) -> None:
-        """Count a change, made by `operation` at a line that is known already."""
-        self.value += 1
-        self.operation, self.code, self.lasti = operation, code, lasti
-
-    def last_change(self) -> str | None:
-        """The operation and the line that made the last change, or None."""
-        if self.code is None:
-            return None
-        positions = list(self.code.co_positions())
-        line = positions[self.lasti // 2][0] if self.lasti // 2 < len(positions) else None
-        by = "made" if self.operation is None else f"made by {self.operation}"
-        return f"{by} at {self.code.co_filename}:{line or self.code.co_firstlineno} in {self.code.co_name}"
-
-
-class NoCounter(VersionCounter):
-    """The counter of every inference tensor: it counts nothing, and so nobody may rely on it."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.operation = self.code = None
-        self.lasti = 0
-
-    def bump(self, operation: str | None = None) -> None:
-        pass
-
-    def note(self, operation: str, code: Any, lasti: int) -> None:
-        pass
-
-    @property
-    def value(self) -> int:  # type: ignore[override]
-        raise RuntimeError(
-            "Inference tensors cannot be saved for backward: nobody would notice if they were changed before it runs. "
-            "Please do not use Tensors created in inference mode in computation tracked by autograd. To work around "
-            "this, make a clone() to get a normal tensor, or use no_grad() instead of inference_mode()."
-        )
-
-
-NO_COUNTER = NoCounter()
-
 
 #: how a view came to be (`View.creation`); all but the first restrict in-place changes
 DEFAULT = "default"

@@ -1,0 +1,40 @@
+"""Size: the shape of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
+
+    >>> import undertow as ut
+    >>> ut.zeros(2, 3).shape.numel()
+    6
+    """
+
+    def __new__(cls, sizes: Any = ()) -> Size:
+        sizes = tuple(sizes)
+        for n in sizes:
+            if not hasattr(n, "__index__"):
+                raise TypeError(f"Size() takes an iterable of 'int' (item is '{type(n).__name__}')")
+        return super().__new__(cls, sizes)
+
+    def numel(self) -> int:
+        n = 1
+        for size in self:
+            n *= size
+        return n
+
+    def __repr__(self) -> str:
+        return f"undertow.Size({list(self)})"
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __getitem__(self, index: Any) -> Any:
+        item = tuple.__getitem__(self, index)
+        return Size(item) if isinstance(index, slice) else item
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
