@@ -34,14 +34,11 @@ class CopySlices(Node):
     keeps_outputs = False
 
     def __init__(self, base: Tensor, base_edge: Edge | None, replay: Any, node: Node, position: int = 0) -> None:
-        edges = node.next_edges
-        super().__init__(
-            (*edges[:position], base_edge, *edges[position + 1 :]),
-            shape=base._array.shape,
-            dtype=base._array.dtype,
-            spaces=[base._xp],
-        )
-        self.code, self.lasti = getattr(node, "code", None), getattr(node, "lasti", 0)
+        edges, array = node.next_edges, base._array
+        edges = (*edges[:position], base_edge, *edges[position + 1 :])
+        Node.__init__(self, edges, shape=array.shape, dtype=array.dtype, spaces=() if base._xp is cpu else (base._xp,))
+        self.code = getattr(node, "code", None)
+        self.lasti = getattr(node, "lasti", 0)
         self.node = node
         self.position = position
         self.replay = replay

@@ -137,8 +137,12 @@ class Node:
         self.shape = shape
         self.dtype = dtype
         self.extra = None
-        self.code, self.lasti = (None, 0) if site is None else (site.code, site.lasti)
-        place_node(self, spaces)
+        if site is None:
+            self.code, self.lasti = None, 0
+        else:
+            self.code, self.lasti = site.code, site.lasti
+        if spaces:
+            place_node(self, spaces)
 
     def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).

@@ -41,6 +41,7 @@ def lend(operations: LentOperations) -> None:
 
 
 def lent() -> LentOperations:
-    if not _lent:
-        raise NotImplementedError("the operations are not loaded")
-    return _lent[0]
+    try:
+        return _lent[0]
+    except IndexError:
+        raise NotImplementedError("the operations are not loaded") from None

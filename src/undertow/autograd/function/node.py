@@ -27,6 +27,7 @@ class FunctionNode(Node):
     _own_attributes = 0  # how many of __dict__ are not the user's
 
     def __init__(self) -> None:
+        # not Node's: a Function may call attributes of its own `shape`, `dtype`, `saved` or `params`
         self.next_edges = ()
         self.sequence_nr = next_sequence_nr()
         self._kept: Any = ()
