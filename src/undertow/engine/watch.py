@@ -6,13 +6,14 @@ nobody watches pays nothing.
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from undertow.graph.node import Node, site_of
 
-logger = logging.getLogger("undertow.autograd")
+DEBUG = 10  # logging.DEBUG
 
 
 class Watch:
@@ -36,11 +37,20 @@ class NodeLog(Watch):
         site = site_of(node)
         recorded = f" recorded at {site}" if site else ""
         shown = ", ".join("None" if g is None else f"{g.dtype}{list(g.shape)}" for g in grads)
-        logger.debug("Executing: %s%s with grad_outputs: [%s]", repr(node), recorded, shown)
+        _logger().debug("Executing: %s%s with grad_outputs: [%s]", repr(node), recorded, shown)
+
+
+@cache
+def _logger() -> Any:
+    import logging
+
+    return logging.getLogger("undertow.autograd")
 
 
 def _log_if_enabled() -> Watch | None:
-    return NodeLog() if logger.isEnabledFor(logging.DEBUG) else None
+    if "logging" not in sys.modules:  # whoever wants records has loaded it; the others need not wait for that
+        return None
+    return NodeLog() if _logger().isEnabledFor(DEBUG) else None
 
 
 #: functions that return a Watch for a pass that is starting, or None
