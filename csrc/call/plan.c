@@ -109,6 +109,23 @@ failed:
     return NULL;
 }
 
+/* Whether the forms speak only of arguments that there are. */
+static int
+are_within(const Operation *self)
+{
+    for (int f = 0; f < 2; f++) {
+        const Form *form = self->forms[f];
+        int reach = form == NULL ? 0 : expression_reach(form->forward);
+        for (int k = 0; form != NULL && k < form->edge_count; k++) {
+            reach = form->edges[k] >= reach ? form->edges[k] + 1 : reach;
+        }
+        if (reach > self->count) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int
 read_description(Operation *self, PyObject *description)
 {
@@ -129,6 +146,11 @@ read_description(Operation *self, PyObject *description)
             self->forms[1] = form_new(number_form);
         }
         self->forms[0] = PyErr_Occurred() ? NULL : form_new(form); /* last: it says that the plan is made */
+    }
+    if (ok && !PyErr_Occurred() && !are_within(self)) {
+        PyErr_SetString(PyExc_ValueError, "a form of an operation speaks of more arguments than there are");
+        form_free(self->forms[0]);
+        self->forms[0] = NULL;
     }
     return PyErr_Occurred() ? -1 : ok;
 }
