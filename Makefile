@@ -3,7 +3,7 @@ PYTHON ?= python
 # The tier for every save: the library end to end in small, and the import directions.  Under five seconds.
 TINY = tests/test_tiny.py tests/test_layers.py
 
-.PHONY: check format-check lint types test tiny docs-test bench format
+.PHONY: check format-check lint types test tiny docs-test bench format sanitize
 
 check: format-check lint types test
 
@@ -24,6 +24,21 @@ tiny:
 
 docs-test:
 	$(PYTHON) -m pytest -q --doctest-modules src/undertow tests/test_docs.py
+
+# The compiled core built with the address and undefined-behaviour sanitizers, beside a copy of the Python files, and the
+# tests of what it does: make sanitize SANITIZED_TESTS=tests/compiled/test_core.py runs one file of them.
+SANITIZED = build/sanitized
+SANITIZED_TESTS = tests/compiled tests/inplace
+
+sanitize:
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	cp -r src/undertow $(SANITIZED)/undertow
+	rm -f $(SANITIZED)/undertow/_core*.so
+	UNDERTOW_SANITIZE=1 $(PYTHON) setup.py -q build_ext --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
+	test -n "$$(ls $(SANITIZED)/undertow/_core*.so)"
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED) \
+	$(PYTHON) -m pytest -q -x -p no:cacheprovider $(SANITIZED_TESTS)
 
 bench:
 	$(PYTHON) -m benchmarks

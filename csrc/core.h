@@ -94,6 +94,8 @@ typedef struct Expression Expression;
 /* Compile the nested tuples that ops/declare/core_plan.py makes of a formula. */
 Expression *expression_new(PyObject *description);
 void expression_free(Expression *);
+/* How many arguments it needs: one more than the highest number of those in it. */
+int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
 
@@ -183,11 +185,35 @@ new_tensor(PyObject *array, PyObject *edge, PyObject *extra)
 }
 
 /* Whether the object is a tensor whose slots can be read: a Tensor or a Parameter. Another subclass may have put
- * properties in their place. */
+ * properties in their place; and whoever deletes a slot, or puts something strange there, hears of it from Python. */
 static inline int
 is_tensor(PyObject *object)
 {
-    return Py_IS_TYPE(object, core.Tensor) || Py_IS_TYPE(object, core.Parameter);
+    if (!Py_IS_TYPE(object, core.Tensor) && !Py_IS_TYPE(object, core.Parameter)) {
+        return 0;
+    }
+    PyObject *extra = SLOT(object, core.t_extra);
+    return SLOT(object, core.t_array) != NULL && SLOT(object, core.t_edge) != NULL && extra != NULL &&
+           (extra == Py_None || Py_IS_TYPE(extra, core.Extra));
+}
+
+/* The View behind an Extra (both borrowed), or NULL if there is none that can be read. */
+static inline PyObject *
+readable_view(PyObject *extra)
+{
+    PyObject *view = extra == Py_None ? NULL : SLOT(extra, core.e_view);
+    return view != NULL && Py_IS_TYPE(view, core.View) && SLOT(view, core.v_base) != NULL ? view : NULL;
+}
+
+/* Edges (taken over), if they are a tuple or a list; otherwise NULL and an exception. */
+static inline PyObject *
+checked_edges(PyObject *edges)
+{
+    if (edges != NULL && !PyTuple_Check(edges) && !PyList_Check(edges)) {
+        PyErr_Format(PyExc_TypeError, "a node keeps its edges in a tuple or a list, not in %s", Py_TYPE(edges)->tp_name);
+        Py_CLEAR(edges);
+    }
+    return edges;
 }
 
 /* The edges of a node, a new reference: a tuple or a list. */
@@ -195,7 +221,22 @@ static inline PyObject *
 edges_of(PyObject *node)
 {
     PyObject *edges = SLOT(node, core.n_recorded_edges);
-    return edges != NULL ? Py_NewRef(edges) : PyObject_GetAttrString(node, "recorded_edges");
+    return checked_edges(edges != NULL ? Py_NewRef(edges) : PyObject_GetAttrString(node, "recorded_edges"));
+}
+
+/* The node (borrowed) that an edge leads to; NULL and an exception if it is none. */
+static inline PyObject *
+node_behind(PyObject *edge)
+{
+    PyObject *node = edge;
+    if (Py_IS_TYPE(edge, core.OutputEdge)) {
+        node = PyTuple_GET_SIZE(edge) == 2 ? PyTuple_GET_ITEM(edge, 0) : edge;
+    }
+    if (!PyObject_TypeCheck(node, core.Node)) {
+        PyErr_Format(PyExc_TypeError, "an edge leads to a node, not to %s", Py_TYPE(node)->tp_name);
+        return NULL;
+    }
+    return node;
 }
 
 /* The object behind a weak reference, a new reference, or NULL if it is gone. */

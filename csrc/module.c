@@ -11,6 +11,7 @@ Core core;
 typedef struct {
     const char *name;
     PyObject **place;
+    int is_type;
 } Object;
 
 typedef struct {
@@ -19,8 +20,8 @@ typedef struct {
     Py_ssize_t *place;
 } Slot;
 
-#define TYPE(name) {#name, (PyObject **)&core.name}
-#define OBJECT(name) {#name, &core.name}
+#define TYPE(name) {#name, (PyObject **)&core.name, 1}
+#define OBJECT(name) {#name, &core.name, 0}
 
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
@@ -103,6 +104,10 @@ bind(PyObject *module, PyObject *args, PyObject *given)
             PyErr_Format(PyExc_TypeError, "the compiled core knows no %s", text);
             return NULL;
         }
+        if (objects[k].is_type && !PyType_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "%s is a class", text);
+            return NULL;
+        }
         if (PyType_Check(value) && bind_slots(text, value) < 0) {
             return NULL;
         }
@@ -132,7 +137,10 @@ evaluate(PyObject *module, PyObject *args)
         values[k] = k < PyTuple_GET_SIZE(arguments) ? PyTuple_GET_ITEM(arguments, k) : Py_None;
     }
     Expression *expression = expression_new(description);
-    if (expression != NULL) {
+    if (expression != NULL && expression_reach(expression) > 16) {
+        PyErr_SetString(PyExc_ValueError, "a formula has at most 16 arguments here");
+    }
+    else if (expression != NULL) {
         value = expression_value(expression, values);
     }
     expression_free(expression);

@@ -57,8 +57,8 @@ count_edges_of(PyObject *dependencies, PyObject *node, unsigned long long lowest
         if (edge == Py_None) {
             continue;
         }
-        PyObject *below = Py_IS_TYPE(edge, core.OutputEdge) ? PyTuple_GET_ITEM(edge, 0) : edge;
-        int first = count_edge(dependencies, below);
+        PyObject *below = node_behind(edge);
+        int first = below == NULL ? -1 : count_edge(dependencies, below);
         if (first < 0) {
             status = -1;
         }
@@ -82,7 +82,7 @@ are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         return NULL;
     }
     while (PyDict_Next(arguments[0], &position, &node, &number)) {
-        PyObject *edges = edges_of(node);
+        PyObject *edges = node_behind(node) == NULL ? NULL : edges_of(node);
         if (edges == NULL) {
             return NULL;
         }
@@ -102,7 +102,7 @@ are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 PyObject *
 compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !PyDict_CheckExact(arguments[0])) {
+    if (count != 3 || !PyDict_CheckExact(arguments[0]) || !PyObject_TypeCheck(arguments[1], core.Node)) {
         PyErr_SetString(PyExc_TypeError, "compute_dependencies(dependencies, root, lowest)");
         return NULL;
     }

@@ -67,9 +67,17 @@ evaluate(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     if (pair == NULL) {
         return -1;
     }
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "evaluate() returns gradients and edges");
+        Py_DECREF(pair);
+        return -1;
+    }
     results->list = Py_NewRef(PyTuple_GET_ITEM(pair, 0));
-    results->edges = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
+    results->edges = checked_edges(Py_NewRef(PyTuple_GET_ITEM(pair, 1)));
     Py_DECREF(pair);
+    if (results->edges == NULL) {
+        return -1;
+    }
     if (!PyList_CheckExact(results->list)) {
         Py_SETREF(results->list, PySequence_List(results->list));
     }
@@ -90,7 +98,7 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     }
     else {
         PyObject *edges = PyDict_GetItemWithError(pass->wanted, node);
-        results->edges = edges != NULL ? Py_NewRef(edges) : PyErr_Occurred() ? NULL : PyTuple_New(0);
+        results->edges = edges != NULL ? checked_edges(Py_NewRef(edges)) : PyErr_Occurred() ? NULL : PyTuple_New(0);
     }
     if (results->edges == NULL) {
         return -1;
@@ -152,10 +160,13 @@ dependencies_of(Pass *pass, PyObject *node, Py_ssize_t *count)
 static int
 deliver(Pass *pass, PyObject *node, int index, PyObject *edge, PyObject *grad, PyObject **ready, PyObject **ready_grad)
 {
-    PyObject *below = edge;
+    PyObject *below = node_behind(edge);
     Py_ssize_t waiting;
-    if (Py_IS_TYPE(edge, core.OutputEdge)) {
-        below = PyTuple_GET_ITEM(edge, 0);
+    if (below == NULL) {
+        Py_XDECREF(grad);
+        return -1;
+    }
+    if (below != edge) {
         PyObject *number = PyLong_FromLong(index);
         PyObject *arguments[] = {pass->task, node, number, edge, grad == NULL ? Py_None : grad};
         PyObject *content = number == NULL ? NULL : PyObject_Vectorcall(core.buffered, arguments, 5, NULL);
@@ -281,6 +292,15 @@ field(PyObject *task, const char *name, int *failed)
     return value;
 }
 
+/* Whether the fields of a task, and its root, are what the loop takes them for. */
+static int
+is_runnable(const Pass *pass, PyObject *root)
+{
+    return PyObject_TypeCheck(root, core.Node) && PyDict_Check(pass->dependencies) && PyDict_Check(pass->not_ready) &&
+           PyList_Check(pass->captured) && (pass->info == Py_None || PyDict_Check(pass->info)) &&
+           (pass->wanted == Py_None || PyDict_Check(pass->wanted)) && PyType_Check((PyObject *)pass->ndarray);
+}
+
 /* run_pass(task, root, running): run the task from its root. `running` is a list of one node, the one that runs. */
 PyObject *
 run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
@@ -308,6 +328,10 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     PyObject *ndarray = failed ? NULL : field(pass.xp, "ndarray", &failed);
     pass.ndarray = (PyTypeObject *)ndarray;
     PyObject *node = Py_NewRef(arguments[1]);
+    if (!failed && !is_runnable(&pass, node)) {
+        PyErr_SetString(PyExc_TypeError, "run_pass() was given a task that no pass can run");
+        failed = 1;
+    }
     if (!failed) {
         failed = run_nodes(&pass, &node) < 0;
         if (failed) { /* PyList_SetItem would lose the exception only if it failed itself, which it cannot */

@@ -46,7 +46,7 @@ has_shape(PyArrayObject *array, PyObject *shape)
 static int
 fits(PyObject *grad, PyObject *shape, PyObject *dtype)
 {
-    if (Py_IS_TYPE(grad, core.Tensor) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
+    if (is_tensor(grad) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
         grad = SLOT(grad, core.t_array);
     }
     if (PyArray_CheckExact(grad)) {
@@ -65,7 +65,7 @@ fits(PyObject *grad, PyObject *shape, PyObject *dtype)
 static int
 was_broadcast(PyObject *grad, PyObject *shape, PyObject *dtype)
 {
-    PyObject *object = Py_IS_TYPE(grad, core.Tensor) ? SLOT(grad, core.t_array) : grad;
+    PyObject *object = is_tensor(grad) ? SLOT(grad, core.t_array) : grad;
     PyArrayObject *array = (PyArrayObject *)object;
     if (!PyArray_CheckExact(object) || (PyObject *)PyArray_DESCR(array) != dtype || !PyTuple_CheckExact(shape) ||
         PyTuple_GET_SIZE(shape) > PyArray_NDIM(array)) {

@@ -39,6 +39,17 @@ has_own_memory(PyArrayObject *array)
            PyArray_ISWRITEABLE(array);
 }
 
+static int
+have_same_strides(PyArrayObject *a, PyArrayObject *b)
+{
+    for (int k = 0; k < PyArray_NDIM(a) && k < PyArray_NDIM(b); k++) {
+        if (PyArray_STRIDE(a, k) != PyArray_STRIDE(b, k)) {
+            return 0;
+        }
+    }
+    return PyArray_NDIM(a) == PyArray_NDIM(b);
+}
+
 /* Make the gradient (borrowed) the leaf's own, if it has none and nobody else holds this one; whether that was done.
  *
  * Nothing runs between the look at the leaf's gradient and the store, so no lock is needed: accumulate() of
@@ -52,8 +63,7 @@ give_first(PyObject *variable, PyObject *grad)
         return 0;
     }
     PyArrayObject *mine = (PyArrayObject *)grad, *leaf = (PyArrayObject *)array;
-    if (!has_own_memory(mine) || PyArray_NDIM(mine) != PyArray_NDIM(leaf) ||
-        memcmp(PyArray_STRIDES(mine), PyArray_STRIDES(leaf), PyArray_NDIM(mine) * sizeof(npy_intp)) != 0) {
+    if (!has_own_memory(mine) || !have_same_strides(mine, leaf)) {
         return 0;
     }
     PyObject *tensor = new_tensor(Py_NewRef(grad), Py_None, Py_None);
@@ -72,7 +82,7 @@ int
 finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
 {
     PyObject *variable = SLOT(node, core.a_variable);
-    PyObject *extra = is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
+    PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
     if (extra != NULL && SLOT(node, core.n_extra) == Py_None &&

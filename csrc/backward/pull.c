@@ -21,6 +21,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function; /* Python's */
     PyObject *plan;     /* a function that describes the rules (see ops/declare/core_plan.py), until it has been called */
+    PyTypeObject *node; /* the class that it is a method of */
     int edge_count;     /* 0 until the plan is made */
     int several;        /* whether the node has several outputs, and their gradients come in a list */
     int only;           /* the one of them that has a gradient, which the rules get; -1: they get the list */
@@ -46,6 +47,17 @@ read_rules(Rules *rules, PyObject *plan)
         }
     }
     return 0;
+}
+
+static int
+reach_of_rules(const Rules *rules)
+{
+    int reach = rules->joint == NULL ? 0 : expression_reach(rules->joint);
+    for (int k = 0; k < MOST_EDGES; k++) {
+        int of_edge = rules->edges[k] == NULL ? 0 : expression_reach(rules->edges[k]);
+        reach = of_edge > reach ? of_edge : reach;
+    }
+    return reach;
 }
 
 /* What the nodes keep: a tuple of Kept. */
@@ -96,6 +108,13 @@ read_plan(Pull *self, PyObject *plan)
         read_rules(&self->rules[1], recorded) < 0 || PyErr_Occurred()) {
         return -1;
     }
+    for (int k = 0; k < 2; k++) {
+        if (reach_of_rules(&self->rules[k]) > PyTuple_GET_SIZE(kept) + values + 2) {
+            PyErr_SetString(PyExc_ValueError, "a rule speaks of more arguments than there are");
+            return -1;
+        }
+    }
+    self->node = (PyTypeObject *)Py_NewRef(node);
     self->value_count = values;
     self->edge_count = (int)count; /* last: it says that the plan is made */
     return 0;
@@ -226,6 +245,10 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     const Rules *rules = &self->rules[recorded];
     PyObject *arguments[MOST_VALUES + MOST_EDGES], **items;
     int owned = 0, status = -1;
+    if (!PyObject_TypeCheck(node, self->node)) {
+        PyErr_Format(PyExc_TypeError, "pull() of %s was called with %s", self->node->tp_name, Py_TYPE(node)->tp_name);
+        return -1;
+    }
     memset(gradients, 0, self->edge_count * sizeof(PyObject *));
     if (PyTuple_Check(edges)) {
         items = &PyTuple_GET_ITEM(edges, 0);
@@ -248,6 +271,10 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
         arguments[owned++] = value;
     }
     PyObject *params = SLOT(node, core.n_params);
+    if (self->value_count && (params == NULL || !PyTuple_Check(params) || PyTuple_GET_SIZE(params) < self->value_count)) {
+        PyErr_Format(PyExc_ValueError, "the params of %s are not those that it was recorded with", Py_TYPE(node)->tp_name);
+        goto done;
+    }
     for (int k = 0; k < self->value_count; k++) {
         arguments[owned++] = Py_NewRef(PyTuple_GET_ITEM(params, k));
     }
@@ -375,6 +402,7 @@ pull_traverse(Pull *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
     Py_VISIT(self->plan);
+    Py_VISIT(self->node);
     return 0; /* what the rules refer to lives as long as the process */
 }
 
@@ -383,6 +411,7 @@ pull_clear(Pull *self)
 {
     Py_CLEAR(self->function);
     Py_CLEAR(self->plan);
+    Py_CLEAR(self->node);
     return 0;
 }
 

@@ -7,8 +7,8 @@ found_counter(PyObject *tensor)
 {
     PyObject *extra = SLOT(tensor, core.t_extra);
     if (extra != Py_None && SLOT(extra, core.e_view) != Py_None) {
-        PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
-        extra = is_tensor(base) ? SLOT(base, core.t_extra) : Py_None;
+        PyObject *view = readable_view(extra), *base = view == NULL ? NULL : SLOT(view, core.v_base);
+        extra = base != NULL && is_tensor(base) ? SLOT(base, core.t_extra) : Py_None;
     }
     PyObject *counter = extra == Py_None ? Py_None : SLOT(extra, core.e_counter);
     return counter == Py_None ? NULL : counter;
@@ -55,8 +55,8 @@ may_require_grad(PyObject *tensor)
     if (extra == Py_None || SLOT(extra, core.e_view) == Py_None) {
         return 0;
     }
-    PyObject *base = SLOT(SLOT(extra, core.e_view), core.v_base);
-    return !is_tensor(base) || SLOT(base, core.t_edge) != Py_None;
+    PyObject *view = readable_view(extra), *base = view == NULL ? NULL : SLOT(view, core.v_base);
+    return base == NULL || !is_tensor(base) || SLOT(base, core.t_edge) != Py_None;
 }
 
 int

@@ -153,6 +153,17 @@ form_new(PyObject *plan)
     return form;
 }
 
+/* Whether a form speaks only of arguments that there are. */
+static int
+is_within(const Form *form, int count)
+{
+    int reach = expression_reach(form->forward);
+    for (int k = 0; k < form->edge_count; k++) {
+        reach = form->edges[k] >= reach ? form->edges[k] + 1 : reach;
+    }
+    return reach <= count;
+}
+
 int
 read_description(Operation *self, PyObject *plan)
 {
@@ -179,8 +190,14 @@ read_description(Operation *self, PyObject *plan)
     if (PyErr_Occurred()) {
         return -1;
     }
-    self->forms[0] = form_new(FIELD(plan, OPERATION_PLAN_FORM)); /* last: it says that the plan is made */
-    return self->forms[0] == NULL ? -1 : 1;
+    Form *form = form_new(FIELD(plan, OPERATION_PLAN_FORM));
+    if (form != NULL && !(is_within(form, count) && (self->forms[1] == NULL || is_within(self->forms[1], count)))) {
+        PyErr_SetString(PyExc_ValueError, "a form of an operation speaks of more arguments than there are");
+        form_free(form);
+        form = NULL;
+    }
+    self->forms[0] = form; /* last: it says that the plan is made */
+    return form == NULL ? -1 : 1;
 }
 
 /* Ask for the plan; 0 if there is none. A thread that comes second finds it made, or leaves it to Python. */

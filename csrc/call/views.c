@@ -32,9 +32,9 @@ attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *func
         before = Py_NewRef(Py_None);
     }
     else {
-        PyObject *view = SLOT(extra, core.e_view);
-        base = SLOT(view, core.v_base);
-        if (!is_tensor(base)) {
+        PyObject *view = readable_view(extra);
+        base = view == NULL ? NULL : SLOT(view, core.v_base);
+        if (base == NULL || !is_tensor(base) || SLOT(view, core.v_creation) == NULL || SLOT(view, core.v_replay) == NULL) {
             return attach_to_other(result, number, source, function, arguments, state);
         }
         creation = SLOT(view, core.v_creation);

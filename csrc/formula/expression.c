@@ -61,14 +61,42 @@ with_parts(enum kind kind, PyObject *description, Py_ssize_t first)
     }
     made->kind = kind;
     made->count = (int)count;
-    for (Py_ssize_t k = 0; k < count; k++) {
+    int status = Py_EnterRecursiveCall(" in a formula") ? -1 : 0;
+    for (Py_ssize_t k = 0; status == 0 && k < count; k++) {
         made->parts[k] = expression_new(PyTuple_GET_ITEM(description, first + k));
         if (made->parts[k] == NULL) {
-            expression_free(made);
-            return NULL;
+            Py_LeaveRecursiveCall();
+            status = -1;
         }
     }
+    if (status < 0) {
+        expression_free(made);
+        return NULL;
+    }
+    Py_LeaveRecursiveCall();
     return made;
+}
+
+/* The number of an argument; -1 with an exception. */
+static int
+argument_number(PyObject *number)
+{
+    long found = PyLong_AsLong(number);
+    if (!PyErr_Occurred() && (found < 0 || found > 255)) {
+        PyErr_Format(PyExc_ValueError, "no argument of a formula has the number %ld", found);
+    }
+    return PyErr_Occurred() ? -1 : (int)found;
+}
+
+int
+expression_reach(const Expression *expression)
+{
+    int reach = expression->kind == ARGUMENT ? expression->symbol + 1 : 0;
+    for (int k = 0; k < expression->count; k++) {
+        int of_part = expression_reach(expression->parts[k]);
+        reach = of_part > reach ? of_part : reach;
+    }
+    return reach;
 }
 
 /* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...) */
@@ -117,7 +145,11 @@ expression_new(PyObject *description)
             made->symbol = symbol == NULL ? -1 : position(symbol, known[k].symbols);
         }
         else if (known[k].kind == ARGUMENT) {
-            made->symbol = (int)PyLong_AsLong(second);
+            made->symbol = argument_number(second);
+        }
+        else if (known[k].kind == CALL && second != Py_None &&
+                 (!PyTuple_Check(second) || PyTuple_GET_SIZE(second) >= parts)) {
+            PyErr_SetString(PyExc_ValueError, "a call in a formula names more arguments than it has");
         }
         else if (!(known[k].kind == CALL && second == Py_None)) {
             made->constant = Py_NewRef(second);

@@ -65,6 +65,13 @@ lies_plainly(PyArrayObject *array)
            (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED);
 }
 
+/* Whether it is an array of one number, without dimensions, that can be read where it lies. */
+static inline int
+is_aligned_number(PyArrayObject *array)
+{
+    return PyArray_NDIM(array) == 0 && PyArray_CHKFLAGS(array, NPY_ARRAY_ALIGNED);
+}
+
 PyObject *
 small_result(int symbol, PyObject *left, PyObject *right)
 {
@@ -97,7 +104,7 @@ small_result(int symbol, PyObject *left, PyObject *right)
         }
         else {
             step[side] = array == shaped || same_shape(array, shaped);
-            if (PyArray_DESCR(array) != descr || !(step[side] ? lies_plainly(array) : PyArray_NDIM(array) == 0)) {
+            if (PyArray_DESCR(array) != descr || !(step[side] ? lies_plainly(array) : is_aligned_number(array))) {
                 return NULL;
             }
             from[side] = PyArray_DATA(array);
@@ -168,7 +175,7 @@ change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other)
     if (PyArray_CheckExact(other)) {
         PyArrayObject *array = (PyArrayObject *)other;
         step = same_shape(array, target);
-        if (PyArray_DESCR(array) != descr || !(step ? lies_plainly(array) : PyArray_NDIM(array) == 0)) {
+        if (PyArray_DESCR(array) != descr || !(step ? lies_plainly(array) : is_aligned_number(array))) {
             return 0;
         }
         from = PyArray_DATA(array);

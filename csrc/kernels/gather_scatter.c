@@ -18,6 +18,19 @@
 ADD_ROWS(float)
 ADD_ROWS(double)
 
+/* Note [Indices are read once]
+ * A kernel that lets other threads run must not read an index again after it was found to be inside: one of them may
+ * write to it meanwhile. So where it will (WORK does so beyond WITHOUT_LOCK elements), the index is copied first, and the
+ * copy is looked at and used; copying costs little beside the sums. */
+
+/* An index (a new reference) that nobody else changes while that many elements are worked on. */
+static PyArrayObject *
+steady_index(PyArrayObject *index, Py_ssize_t elements)
+{
+    return elements > WITHOUT_LOCK ? (PyArrayObject *)PyArray_NewCopy(index, NPY_CORDER)
+                                   : (PyArrayObject *)Py_NewRef(index);
+}
+
 static int
 are_inside(const npy_int64 *index, Py_ssize_t count, Py_ssize_t size)
 {
@@ -44,15 +57,23 @@ add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         Py_RETURN_NONE;
     }
     Py_ssize_t size = PyArray_DIM(out, 0), width = PyArray_SIZE(out) / size, number = PyArray_SIZE(index);
-    const npy_int64 *at = PyArray_DATA(index);
-    if (PyArray_SIZE(rows) != number * width || !are_inside(at, number, size)) {
+    if (PyArray_SIZE(rows) != number * width) {
         Py_RETURN_NONE;
     }
-    void *to = PyArray_DATA(out);
-    const void *from = PyArray_DATA(rows);
-    WORK(number * width, PyArray_TYPE(out) == NPY_FLOAT ? add_rows_float(to, at, from, number, width)
-                                                        : add_rows_double(to, at, from, number, width));
-    Py_RETURN_TRUE;
+    index = steady_index(index, number * width); /* See Note [Indices are read once] */
+    if (index == NULL) {
+        return NULL;
+    }
+    const npy_int64 *at = PyArray_DATA(index);
+    int inside = are_inside(at, number, size);
+    if (inside) {
+        void *to = PyArray_DATA(out);
+        const void *from = PyArray_DATA(rows);
+        WORK(number * width, PyArray_TYPE(out) == NPY_FLOAT ? add_rows_float(to, at, from, number, width)
+                                                            : add_rows_double(to, at, from, number, width));
+    }
+    Py_DECREF(index);
+    return Py_NewRef(inside ? Py_True : Py_None);
 }
 
 /* ---- elements along a dimension */
@@ -87,8 +108,9 @@ typedef struct {
 ALONG(float)
 ALONG(double)
 
-/* Whether the index is one along this dimension of the array, of the same sizes otherwise, and all inside. */
-static int
+/* An index along this dimension of the array, of the same sizes otherwise, and all inside: a new reference that nobody
+ * else changes. NULL if it is none, without an exception, or with one. */
+static PyArrayObject *
 take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *object)
 {
     PyArrayObject *index = (PyArrayObject *)object;
@@ -96,36 +118,44 @@ take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *objec
     if (!PyArray_CheckExact(object) || PyArray_TYPE(index) != NPY_INT64 || !PyArray_ISCARRAY_RO(index) || dim < 0 ||
         dim >= PyArray_NDIM(array) || PyArray_NDIM(index) != PyArray_NDIM(array)) {
         PyErr_Clear();
-        return 0;
+        return NULL;
     }
     for (int d = 0; d < PyArray_NDIM(array); d++) {
         if (d != dim && PyArray_DIM(index, d) != PyArray_DIM(array, d)) {
-            return 0;
+            return NULL;
         }
     }
     along->size = PyArray_DIM(array, dim);
     along->count = PyArray_DIM(index, dim);
     along->outer = PyArray_MultiplyList(PyArray_DIMS(array), (int)dim);
     along->inner = PyArray_SIZE(array) / (along->outer * along->size);
-    return are_inside(PyArray_DATA(index), PyArray_SIZE(index), along->size);
+    index = steady_index(index, PyArray_SIZE(index)); /* See Note [Indices are read once] */
+    if (index != NULL && !are_inside(PyArray_DATA(index), PyArray_SIZE(index), along->size)) {
+        Py_CLEAR(index);
+    }
+    return index;
 }
 
 /* gather(x, dim, index): the elements of x that the index names along a dimension */
 PyObject *
 gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    Along along;
-    if (count != 3 || !is_plain(arguments[0]) ||
-        !take_along(&along, (PyArrayObject *)arguments[0], arguments[1], arguments[2])) {
+    if (count != 3 || !is_plain(arguments[0])) {
         Py_RETURN_NONE;
     }
-    PyArrayObject *x = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[2];
+    Along along;
+    PyArrayObject *x = (PyArrayObject *)arguments[0];
+    PyArrayObject *index = take_along(&along, x, arguments[1], arguments[2]);
+    if (index == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
     PyObject *out = new_array(PyArray_NDIM(index), PyArray_DIMS(index), PyArray_TYPE(x));
     if (out != NULL) {
         const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
         WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? gather_float(&along, from, at, data_of(out))
                                                                : gather_double(&along, from, at, data_of(out)));
     }
+    Py_DECREF(index);
     return out;
 }
 
@@ -133,19 +163,23 @@ gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 PyObject *
 scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    Along along;
     if (count != 4 || !is_plain(arguments[0]) || !PyArray_ISWRITEABLE((PyArrayObject *)arguments[0]) ||
-        !take_along(&along, (PyArrayObject *)arguments[0], arguments[1], arguments[2]) || !is_plain(arguments[3])) {
+        !is_plain(arguments[3])) {
         Py_RETURN_NONE;
     }
-    PyArrayObject *out = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[2];
-    PyArrayObject *x = (PyArrayObject *)arguments[3];
-    if (PyArray_TYPE(x) != PyArray_TYPE(out) || !PyArray_SAMESHAPE(x, index)) {
-        Py_RETURN_NONE;
+    Along along;
+    PyArrayObject *out = (PyArrayObject *)arguments[0], *x = (PyArrayObject *)arguments[3];
+    PyArrayObject *index = take_along(&along, out, arguments[1], arguments[2]);
+    if (index == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    void *to = PyArray_DATA(out);
-    const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
-    WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? scatter_add_float(&along, to, at, from)
-                                                           : scatter_add_double(&along, to, at, from));
-    Py_RETURN_TRUE;
+    int fits = PyArray_TYPE(x) == PyArray_TYPE(out) && PyArray_SAMESHAPE(x, index);
+    if (fits) {
+        void *to = PyArray_DATA(out);
+        const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
+        WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? scatter_add_float(&along, to, at, from)
+                                                               : scatter_add_double(&along, to, at, from));
+    }
+    Py_DECREF(index);
+    return Py_NewRef(fits ? Py_True : Py_None);
 }

@@ -8,10 +8,12 @@
 
 #include "core.h"
 
-/* Run a statement, letting other threads run meanwhile if there is much to do. */
+/* Run a statement, letting other threads run meanwhile if there is much to do: more than so many elements. */
+#define WITHOUT_LOCK 16384
+
 #define WORK(size, statement)             \
     do {                                  \
-        if ((size) > 16384) {             \
+        if ((size) > WITHOUT_LOCK) {      \
             Py_BEGIN_ALLOW_THREADS        \
             statement;                    \
             Py_END_ALLOW_THREADS          \

@@ -226,10 +226,11 @@ NAME(put_back)(const REAL *g, const npy_int64 *indices, Py_ssize_t images, Py_ss
     memset(out, 0, images * size * sizeof(REAL));
     for (Py_ssize_t n = 0; n < images; n++, g += count, indices += count, out += size) {
         for (Py_ssize_t k = 0; k < count; k++) {
-            if (indices[k] < 0 || indices[k] >= size) {
+            npy_int64 at = *(const volatile npy_int64 *)&indices[k]; /* See Note [Indices are read once] */
+            if (at < 0 || at >= size) {
                 return 0;
             }
-            out[indices[k]] += g[k];
+            out[at] += g[k];
         }
     }
     return 1;

@@ -186,6 +186,8 @@ def apply_to_others(form: Form, arguments: Any, state: Any) -> Any:
         tensors = as_operands(form.name, tuple(form.input_names), given, form.op.optional)
     except ForeignOperandError as error:
         return error.answer(form.name, (), dict(zip(form.op.ordered, arguments, strict=True)))
+    if all([tensor is value for tensor, value in zip(tensors, given, strict=True)]):
+        raise  # all are tensors, and one has lost its array
     for k, tensor in zip(places, tensors, strict=True):
         found[k] = tensor
     return apply(form, found, state)

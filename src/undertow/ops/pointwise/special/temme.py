@@ -1,4 +1,4 @@
-"""The coefficients of Temme's expansion of the incomplete gamma functions, computed when first needed. See incomplete_gamma.py."""
+"""The coefficients of Temme's expansion of the incomplete gamma functions, computed when first needed."""
 
 from __future__ import annotations
 
