@@ -14,7 +14,8 @@ from undertow.tensor.lent_operations import LentOperations, lend
 #: operations know none, views know conjugation, reductions know what gathers and joins. What a rule computes with below
 #: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
-    "pointwise": "arithmetic elementary powers complex where_clamp comparison float_parts activations gelu",
+    "pointwise": "arithmetic elementary trigonometric rounding powers complex where_clamp comparison float_parts "
+    "activations gelu",
     "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",
@@ -22,8 +23,8 @@ FAMILIES = {
     "inplace": "forms methods views",
     "index": "index_tensors getitem index_select masks coordinates gather_scatter scatter_reduce",
     "shape": "joining repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
-    "reduce": "sums_and_products all_any extrema cumulative sorting unique statistics vector_norms distances calculus "
-    "histograms segments",
+    "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "
+    "calculus histograms segments",
     "random": "tensors",
     "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
     "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",

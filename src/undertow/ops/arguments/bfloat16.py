@@ -44,7 +44,7 @@ def wide_dtype(dtype: Any) -> Any:
     return dtypes.float32 if any([dtype is narrow for narrow in NARROW]) else dtype
 
 
-def round_array(array: Any) -> Any:
+def _round_array(array: Any) -> Any:
     """Real floating-point numbers as bfloat16, the nearest; what is beyond its range is infinite, without a warning."""
     return namespace_of_array(array).astype(array, NARROW[0]) if array.dtype.kind == "f" else array
 
@@ -52,8 +52,8 @@ def round_array(array: Any) -> Any:
 def rounded(out: Any, exact: Sequence[int] = ()) -> Any:
     """The result of an operation in bfloat16: an array, or several, of which those at `exact` are left as they are."""
     if type(out) is not tuple:
-        return round_array(out)
-    return tuple([array if k in exact else round_array(array) for k, array in enumerate(out)])
+        return _round_array(out)
+    return tuple([array if k in exact else _round_array(array) for k, array in enumerate(out)])
 
 
 def widened(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str], leading: str) -> list[Any]:
@@ -69,7 +69,7 @@ def widened(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str],
     else:
         rounds = any([asked is narrow for narrow in NARROW])
     if any(map(is_narrow, arrays)):
-        check_mixture(op, xp, arguments, names)
+        _check_mixture(op, xp, arguments, names)
         return [rounds, *map(wide, arrays)]
     return [rounds, *arrays]
 
@@ -80,7 +80,7 @@ def widened(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str],
 _taken: set[Any] = set()
 
 
-def check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
+def _check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse bfloat16 beside another floating-point dtype where an operation wants one dtype.
 
     In float32 there might be no difference to see. So the forward is tried with another dtype in its place, once.
@@ -96,11 +96,11 @@ def check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence
             with cpu.errstate(all="ignore"):
                 op.compute(xp, stand_ins)
         except Exception as error:
-            raise type(error)(in_terms_of_bfloat16(str(error), other)) from None
+            raise type(error)(_in_terms_of_bfloat16(str(error), other)) from None
         _taken.add(key)
 
 
-def in_terms_of_bfloat16(message: str, other: Any) -> str:
+def _in_terms_of_bfloat16(message: str, other: Any) -> str:
     """The message, in which bfloat16 goes by the names of another dtype."""
     names = {"c10::Half": "c10::BFloat16", "Half": "BFloat16", "float16": "bfloat16"}
     if other is not dtypes.float16:

@@ -38,7 +38,7 @@ def adopt(array: Any) -> Any:
     return array if known is dtype else array.view(known)  # long and long long are one dtype to us
 
 
-def is_foreign_array(data: Any) -> bool:
+def _is_foreign_array(data: Any) -> bool:
     """Whether it is an array or NumPy scalar, or can become one by itself (a pandas column, another library's)."""
     return isinstance(data, (cpu.ndarray, cpu.generic)) or hasattr(data, "__array__")
 
@@ -48,51 +48,51 @@ def is_foreign_array(data: Any) -> bool:
 
 def read(data: Any, dtype: Any = None) -> Any:
     """A new array of the data, which is anything but a Tensor."""
-    if type(data) is not list and type(data) not in NUMBERS and is_foreign_array(data):
+    if type(data) is not list and type(data) not in NUMBERS and _is_foreign_array(data):
         return cpu.array(adopt(cpu.asarray(data)), dtype=dtype)
     types: set[Any] = set()
-    measure(data, 0, types, typed=dtype is not None)
+    _measure(data, 0, types, typed=dtype is not None)
     if dtype is None:
-        dtype = infer_dtype(types)
+        dtype = _infer_dtype(types)
     return build(data if types <= NUMBERS.keys() else plain(data), dtype, types)
 
 
-def measure(data: Any, depth: int, types: set[Any], typed: bool) -> tuple[int, ...]:
+def _measure(data: Any, depth: int, types: set[Any], typed: bool) -> tuple[int, ...]:
     """The shape of nested data; `types` collects the Python types and the dtypes of its numbers."""
     if type(data) in NUMBERS:
         types.add(type(data))
         return ()
-    if not is_sequence(data):
-        return measure_leaf(data, depth, types, typed)
+    if not _is_sequence(data):
+        return _measure_leaf(data, depth, types, typed)
     if depth == MAX_DEPTH:
         raise ValueError(f"too many dimensions '{type(data).__name__}'")
     found = set(map(type, data))
     if found <= NUMBERS.keys():  # the innermost rows, at the speed of C
         types |= found
         return (len(data),)
-    shapes = [measure(element, depth + 1, types, typed) for element in data]
+    shapes = [_measure(element, depth + 1, types, typed) for element in data]
     for element, shape in zip(data, shapes, strict=True):
         if shape != shapes[0]:
-            raise_ragged(shapes[0], shape, depth + 1, element)
+            _raise_ragged(shapes[0], shape, depth + 1, element)
     return (len(data), *shapes[0])
 
 
-def is_sequence(data: Any) -> bool:
+def _is_sequence(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return True
-    if isinstance(data, (str, bytes, Tensor)) or is_foreign_array(data):
+    if isinstance(data, (str, bytes, Tensor)) or _is_foreign_array(data):
         return False
     return isinstance(data, (Sequence, bytearray, memoryview)) or (
         hasattr(data, "__len__") and hasattr(data, "__getitem__") and not hasattr(data, "keys")
     )
 
 
-def measure_leaf(data: Any, depth: int, types: set[Any], typed: bool) -> tuple[int, ...]:
+def _measure_leaf(data: Any, depth: int, types: set[Any], typed: bool) -> tuple[int, ...]:
     if isinstance(data, Tensor):
-        check_single(data)
+        _check_single(data)
         types.add(data._array.dtype)
         return ()
-    if is_foreign_array(data):
+    if _is_foreign_array(data):
         array = adopt(cpu.asarray(data))
         types.add(array.dtype)
         return tuple(array.shape)
@@ -108,7 +108,7 @@ def measure_leaf(data: Any, depth: int, types: set[Any], typed: bool) -> tuple[i
     raise RuntimeError(f"Could not infer dtype of {name}")
 
 
-def check_single(tensor: Tensor) -> None:
+def _check_single(tensor: Tensor) -> None:
     if tensor._array.size != 1:
         raise ValueError(
             "only one element tensors can be converted to Python scalars. Use undertow.stack to join larger ones."
@@ -122,7 +122,7 @@ def check_single(tensor: Tensor) -> None:
         )
 
 
-def raise_ragged(expected: tuple[int, ...], got: tuple[int, ...], depth: int, element: Any) -> None:
+def _raise_ragged(expected: tuple[int, ...], got: tuple[int, ...], depth: int, element: Any) -> None:
     for dim, (n, m) in enumerate(zip(expected, got, strict=False), depth):
         if n != m:
             raise ValueError(f"expected sequence of length {n} at dim {dim} (got {m})")
@@ -131,7 +131,7 @@ def raise_ragged(expected: tuple[int, ...], got: tuple[int, ...], depth: int, el
     raise TypeError(f"must be real number, not {type(element).__name__}")
 
 
-def infer_dtype(types: set[Any]) -> Any:
+def _infer_dtype(types: set[Any]) -> Any:
     """PyTorch's dtype for numbers of these types (and dtypes) together."""
     found = [dtypes.number_dtype(NUMBERS[t]) if t in NUMBERS else t for t in types]
     return reduce(dtypes.promote_types, found) if found else dtypes.get_default_dtype()
@@ -146,7 +146,7 @@ def plain(data: Any) -> Any:
     """The data with every tensor in it replaced by its number, and every sequence by a list."""
     if isinstance(data, Tensor):
         return data._array.item()
-    return [plain(element) for element in data] if is_sequence(data) else data
+    return [plain(element) for element in data] if _is_sequence(data) else data
 
 
 def build(data: Any, dtype: Any, types: set[Any]) -> Any:

@@ -68,7 +68,7 @@ def common_shape(*shapes: Any) -> Size:
     >>> ut.broadcast_shapes((2, 1), (3,), 3)
     undertow.Size([2, 3])
     """
-    given = [checked_shape(shape) for shape in shapes]
+    given = [_checked_shape(shape) for shape in shapes]
     if any([n < 0 for shape in given for n in shape]):
         raise ValueError(
             f"Attempting to broadcast a dimension with negative length! broadcast_shapes was given {given}"
@@ -83,7 +83,7 @@ def common_shape(*shapes: Any) -> Size:
     return Size(broadcast_shapes(given))
 
 
-def checked_shape(shape: Any) -> tuple[int, ...]:
+def _checked_shape(shape: Any) -> tuple[int, ...]:
     try:
         return ints((shape,))
     except TypeError:

@@ -206,14 +206,14 @@ def asarray(
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype, "asarray")
     if copy is False:
-        check_alias(obj, wanted)
+        _check_alias(obj, wanted)
     if isinstance(obj, Tensor):
-        return asarray_of_tensor(obj, wanted, device, bool(copy), requires_grad)
+        return _asarray_of_tensor(obj, wanted, device, bool(copy), requires_grad)
     result = new_from(obj, wanted, device, False) if copy else as_tensor(obj, wanted, device)
     return leaf(result._array, result._xp, bool(requires_grad))
 
 
-def check_alias(obj: Any, dtype: Any) -> None:
+def _check_alias(obj: Any, dtype: Any) -> None:
     """Raise unless a tensor of that dtype can share the object's memory."""
     if not isinstance(obj, (Tensor, cpu.ndarray)):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -221,7 +221,7 @@ def check_alias(obj: Any, dtype: Any) -> None:
         raise ValueError(f"can't alias tensor with dtype '{obj.dtype}' into dtype '{dtype}'.")
 
 
-def asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
+def _asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
     result = as_tensor(obj, dtype, device)
     if copy and result is obj:
         result = clone(obj)

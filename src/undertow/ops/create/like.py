@@ -53,14 +53,14 @@ def like(name: str, default_fill: Any = None) -> Any:
         pin_memory: bool = False,
         memory_format: Any = None,
     ) -> Tensor:
-        return fill_like(name, input, default_fill, dtype, device, requires_grad, memory_format)
+        return _fill_like(name, input, default_fill, dtype, device, requires_grad, memory_format)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{name.removesuffix('_like')}` with the shape, dtype and device of `input`."
     return composite(function)
 
 
-def fill_like(
+def _fill_like(
     name: str, input: Any, fill: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
     make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)
@@ -104,7 +104,7 @@ def full_like(
 ) -> Tensor:
     """`full` with the shape, dtype and device of `input`."""
     number = as_number("full_like", "fill_value", fill_value)
-    return fill_like("full_like", input, number, dtype, device, requires_grad, memory_format)
+    return _fill_like("full_like", input, number, dtype, device, requires_grad, memory_format)
 
 
 adapter("zeros_like")(zeros_like)
@@ -131,13 +131,13 @@ def new_tensor(
     return new_from(data, dtype, input._xp.device if device is None else device, requires_grad)
 
 
-def options_of(input: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+def _options_of(input: Tensor, options: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a `new_*` call, with the dtype and device of `input` where none is given."""
     given = {name: value for name, value in options.items() if value is not None}
     return {"dtype": input._array.dtype, "device": input._xp.device, **given}
 
 
-def in_each_example(input: Tensor, made: Tensor) -> Tensor:
+def _in_each_example(input: Tensor, made: Tensor) -> Tensor:
     """A new tensor; under vmap one for each example, if `input` is a batch, so that it can be changed in place."""
     if not isinstance(getattr(input, "_dim", None), int) or requires_grad(made):
         return made
@@ -148,31 +148,31 @@ def in_each_example(input: Tensor, made: Tensor) -> Tensor:
 @composite(variants="method")
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`empty` with the dtype and device of `input`."""
-    return in_each_example(input, empty(*shape, **options_of(input, options)))
+    return _in_each_example(input, empty(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`zeros` with the dtype and device of `input`."""
-    return in_each_example(input, zeros(*shape, **options_of(input, options)))
+    return _in_each_example(input, zeros(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`ones` with the dtype and device of `input`."""
-    return in_each_example(input, ones(*shape, **options_of(input, options)))
+    return _in_each_example(input, ones(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`."""
-    return in_each_example(input, full(size, fill_value, **options_of(input, options)))
+    return _in_each_example(input, full(size, fill_value, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
     """`empty_strided` with the dtype and device of `input`."""
-    return empty_strided(size, stride, **options_of(input, options))
+    return empty_strided(size, stride, **_options_of(input, options))
 
 
 def new(input: Tensor, *args: Any) -> Tensor:

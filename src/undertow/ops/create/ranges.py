@@ -37,20 +37,20 @@ def arange(
         as_number("arange", name, number)
         for name, number in (("start", 0 if start is None else start), ("end", end), ("step", step))
     ]
-    dtype = range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
+    dtype = _range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
     if dtypes.kind_of(dtype) not in "iuf":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
     xp = cpu if device is None else namespace_of(device)
-    return leaf(range_array(bounds, dtype, xp), xp, requires_grad)
+    return leaf(_range_array(bounds, dtype, xp), xp, requires_grad)
 
 
-def range_dtype(bounds: list[Any]) -> Any:
+def _range_dtype(bounds: list[Any]) -> Any:
     if any(isinstance(b, complex) for b in bounds):
         raise RuntimeError("value cannot be converted to type double without overflow: arange() takes real numbers")
     return dtypes.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
 
 
-def range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
+def _range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
     if not all(math.isfinite(b) for b in bounds[:2]):
         raise RuntimeError(f"unsupported range: {bounds[0]} -> {bounds[1]}")
     if dtype is dtypes.int64:  # numbers lose their fraction before they are counted; in other dtypes, afterwards
@@ -87,7 +87,7 @@ def linspace(
     >>> ut.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    dtype, values, xp = spaced("linspace", start, end, steps, dtype, device)
+    dtype, values, xp = _spaced("linspace", start, end, steps, dtype, device)
     return leaf(values.astype(dtype, copy=False), xp, requires_grad)
 
 
@@ -105,11 +105,11 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """The powers of `base` with exponents at equal distances, from `start` to `end`."""
-    dtype, exponents, xp = spaced("logspace", start, end, steps, dtype, device)
+    dtype, exponents, xp = _spaced("logspace", start, end, steps, dtype, device)
     return leaf(xp.power(base, exponents).astype(dtype, copy=False), xp, requires_grad)
 
 
-def spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device: Any) -> tuple[Any, Any, Any]:
+def _spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device: Any) -> tuple[Any, Any, Any]:
     """The dtype, the numbers at equal distances in double precision, and the namespace."""
     for name, value in (("start", start), ("end", end)):
         if isinstance(value, Tensor) and value._array.ndim:
@@ -128,10 +128,10 @@ def spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device: 
     if complex_ and dtype.kind != "c":
         raise RuntimeError(f"{function}: complex start or end needs a complex dtype, got {dtype}")
     xp = cpu if device is None else namespace_of(device)
-    return dtype, equal_distances(start, end, steps, dtype, xp), xp
+    return dtype, _equal_distances(start, end, steps, dtype, xp), xp
 
 
-def equal_distances(start: Any, end: Any, steps: int, dtype: Any, xp: Any) -> Any:
+def _equal_distances(start: Any, end: Any, steps: int, dtype: Any, xp: Any) -> Any:
     """Counted from both ends towards the middle, so that both are met exactly and reversal is symmetric."""
     wide = dtypes.complex128 if dtype.kind == "c" else dtypes.float64
     if steps < 2:

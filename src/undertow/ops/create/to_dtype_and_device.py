@@ -39,7 +39,7 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     first = args[0] if args else kwargs.pop("other", None)
     if isinstance(first, Tensor):
         names = ["other", "non_blocking", "copy"]
-    elif args and not is_device(first):
+    elif args and not _is_device(first):
         names = ["dtype", "non_blocking", "copy"]
     else:
         names = ["device", "dtype", "non_blocking", "copy"]
@@ -57,7 +57,7 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return given.get("dtype"), given.get("device"), flags[1], given.get("memory_format")
 
 
-def is_device(value: Any) -> bool:
+def _is_device(value: Any) -> bool:
     return value is None or isinstance(value, (str, Device))
 
 
@@ -68,7 +68,7 @@ def in_order(tensor: Tensor, format: Any) -> Tensor:
     return contiguous(tensor, format)
 
 
-def caster(name: str, dtype: Any) -> Callable[..., Tensor]:
+def _caster(name: str, dtype: Any) -> Callable[..., Tensor]:
     """`tensor.float()` and its kin."""
 
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
@@ -94,7 +94,7 @@ def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
 _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
 
 
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignored: Any) -> Any:
+def _type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignored: Any) -> Any:
     """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor."""
     if dtype is None:
         return type_name(self)
@@ -119,7 +119,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return convert(self, other._array.dtype, other._xp)
 
 
-def cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
+def _cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU: itself if it is there already."""
     return in_order(convert(self, None, cpu), memory_format)
 
@@ -129,7 +129,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
     return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
-def iterate(self: Tensor) -> Iterator[Tensor]:
+def _iterate(self: Tensor) -> Iterator[Tensor]:
     """`iter(tensor)`: over its slices along the first dimension."""
     if self._array.ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
@@ -137,13 +137,13 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 
 #: attribute -> function; `methods.py` puts them on Tensor
-METHODS: dict[str, Callable[..., Any]] = {name: caster(name, dtype) for name, dtype in CASTS.items()}
+METHODS: dict[str, Callable[..., Any]] = {name: _caster(name, dtype) for name, dtype in CASTS.items()}
 METHODS |= {
-    "__iter__": iterate,
+    "__iter__": _iterate,
     "bfloat16": bfloat16,
-    "cpu": cpu_,
+    "cpu": _cpu_,
     "cuda": cuda,
     "to": to,
-    "type": type_,
+    "type": _type_,
     "type_as": type_as,
 }

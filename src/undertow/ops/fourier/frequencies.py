@@ -14,7 +14,7 @@ from undertow.ops.shape.flip_roll import roll
 from undertow.tensor import Tensor
 
 
-def frequencies(
+def _frequencies(
     name: str, n: int, d: float, dtype: Any, device: Any, requires_grad: bool, first: int, count: int
 ) -> Tensor:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
@@ -40,7 +40,7 @@ def fft_fftfreq(
     [0.0, 0.25, -0.5, -0.25]
     """
     n, d = as_int("fft_fftfreq", "n", n), as_number("fft_fftfreq", "d", d)
-    return frequencies("fftfreq", n, d, dtype, device, requires_grad, -(n // 2), n)
+    return _frequencies("fftfreq", n, d, dtype, device, requires_grad, -(n // 2), n)
 
 
 @composite
@@ -49,10 +49,10 @@ def fft_rfftfreq(
 ) -> Tensor:
     """The frequencies that the elements of `rfft` stand for."""
     n, d = as_int("fft_rfftfreq", "n", n), as_number("fft_rfftfreq", "d", d)
-    return frequencies("rfftfreq", n, d, dtype, device, requires_grad, 0, n // 2 + 1)
+    return _frequencies("rfftfreq", n, d, dtype, device, requires_grad, 0, n // 2 + 1)
 
 
-def shifts(input: Any, dim: Any, sign: int) -> Tensor:
+def _shifts(input: Any, dim: Any, sign: int) -> Tensor:
     dims = range(input.ndim) if dim is None else [one_dim(input, d) for d in as_tuple(dim) or ()]
     return roll(input, tuple([(input.shape[d] + (sign < 0)) // 2 for d in dims]), tuple(dims))
 
@@ -66,11 +66,11 @@ def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
     >>> ut.fft.fftshift(ut.fft.fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
     """
-    return shifts(as_operand("fftshift", "input", input), dim, 1)
+    return _shifts(as_operand("fftshift", "input", input), dim, 1)
 
 
 @composite(out=False)
 @numpy_spelling
 def fft_ifftshift(input: Any, dim: Any = None) -> Tensor:
     """The inverse of `fftshift`."""
-    return shifts(as_operand("ifftshift", "input", input), dim, -1)
+    return _shifts(as_operand("ifftshift", "input", input), dim, -1)

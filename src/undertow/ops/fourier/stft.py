@@ -102,7 +102,7 @@ def kaiser_window(
 # ---- transforms
 
 
-def full_window(name: str, n_fft: int, win_length: int | None, window: Any, like: Tensor) -> Any:
+def _full_window(name: str, n_fft: int, win_length: int | None, window: Any, like: Tensor) -> Any:
     """The window, of ones if there is none, with zeros on both sides up to n_fft."""
     length = n_fft if win_length is None else win_length
     if not 0 < length <= n_fft:
@@ -151,14 +151,14 @@ def stft(
     if not 0 < n_fft <= signal.shape[-1]:
         raise RuntimeError(f"stft: expected 0 < n_fft <= {signal.shape[-1]}, but got n_fft={n_fft}")
     frames = unfold(squeeze(signal, 1), -1, n_fft, hop)
-    frames = frames * full_window("stft", n_fft, win_length, window, input)
+    frames = frames * _full_window("stft", n_fft, win_length, window, input)
     transform = fft_rfft if one_sided else fft_fft
     out = transpose(transform(frames, norm="ortho" if normalized else None), 1, 2)
     out = out if input.ndim == 2 else squeeze(out, 0)
     return view_as_real(out) if return_complex is False else out
 
 
-def overlapped(frames: Any, hop: int) -> Any:
+def _overlapped(frames: Any, hop: int) -> Any:
     """(batch, n_fft, stretches), laid out in time and added up."""
     n_fft, count = frames.shape[1:]
     length = n_fft + hop * (count - 1)
@@ -166,7 +166,7 @@ def overlapped(frames: Any, hop: int) -> Any:
     return reshape(image, (frames.shape[0], length))
 
 
-def check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
+def _check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
     expected = n_fft // 2 + 1 if one_sided else n_fft
     if input.ndim not in (2, 3) or input.shape[-2] != expected:
         raise RuntimeError(
@@ -202,9 +202,9 @@ def istft(
         raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft(...)")
     hop = n_fft // 4 if hop_length is None else hop_length
     one_sided = input.shape[-2] != n_fft if onesided is None else onesided
-    check_rows(input, n_fft, one_sided)
+    _check_rows(input, n_fft, one_sided)
     spectrum = input if input.ndim == 3 else unsqueeze(input, 0)
-    weights = full_window("istft", n_fft, win_length, window, input)
+    weights = _full_window("istft", n_fft, win_length, window, input)
     norm = "ortho" if normalized else None
     frames = transpose(spectrum, 1, 2)
     if not return_complex:  # of both sides, only one is looked at
@@ -214,9 +214,9 @@ def istft(
         raise RuntimeError("cannot have onesided=True if return_complex is True: a complex signal has two sides")
     else:
         frames = fft_ifft(frames, norm=norm)
-    total = overlapped(transpose(frames * weights, 1, 2), hop)
+    total = _overlapped(transpose(frames * weights, 1, 2), hop)
     squares = unsqueeze(expand(weights * weights, (frames.shape[1], n_fft)), 0)
-    envelope = overlapped(transpose(squares, 1, 2), hop)
+    envelope = _overlapped(transpose(squares, 1, 2), hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total.shape[-1] - start
     total, envelope = [slice_(t, 1, start, end) for t in (total, envelope)]

@@ -38,7 +38,7 @@ OF_INVERSE = ("forward", "ortho", "backward")
 # ---- the kernels
 
 
-def complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, inverse: bool) -> Any:
+def _complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, inverse: bool) -> Any:
     if not dim:
         return input.copy()
     if inverse:
@@ -46,19 +46,19 @@ def complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: 
     return xp.module.fft.fftn(input, axes=dim, norm=OF_FORWARD[normalization])
 
 
-def real_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
+def _real_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
     transform = xp.module.fft.rfft if onesided else xp.module.fft.fft
     out = transform(input, axis=dim[-1], norm=OF_FORWARD[normalization])
-    return complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
+    return _complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
 
 
-def hermitian_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
+def _hermitian_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
     if dim[:-1]:
-        input = complex_transform(xp, input, dim[:-1], normalization, True)
+        input = _complex_transform(xp, input, dim[:-1], normalization, True)
     return xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
 
 
-def scale_pairs(xp: Any, input: Any, dim: int, size: int, factor: float) -> Any:
+def _scale_pairs(xp: Any, input: Any, dim: int, size: int, factor: float) -> Any:
     """Half a spectrum with the elements that stand for two (of `size` along `dim`) multiplied by `factor`."""
     out = input.copy()
     out[at(dim, slice(1, (size + 1) // 2))] *= factor
@@ -67,7 +67,7 @@ def scale_pairs(xp: Any, input: Any, dim: int, size: int, factor: float) -> Any:
 
 scale_spectrum_pairs = primitive(
     "_scale_spectrum_pairs",
-    forward=scale_pairs,
+    forward=_scale_pairs,
     vjp={"input": lambda xp, g, dim, size, factor: xp._scale_spectrum_pairs(g, dim, size, factor)},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
@@ -75,7 +75,7 @@ scale_spectrum_pairs = primitive(
 
 fft_c2c = primitive(
     "_fft_c2c",
-    forward=complex_transform,
+    forward=_complex_transform,
     vjp={"input": lambda xp, g, dim, normalization, inverse: xp._fft_c2c(g, dim, normalization, not inverse)},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
@@ -84,7 +84,7 @@ fft_c2c = primitive(
 )
 
 
-def real_gradient(xp: Any, g: Any, input_shape: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+def _real_gradient(xp: Any, g: Any, input_shape: Any, dim: Any, normalization: int, onesided: bool) -> Any:
     if not onesided:
         return xp.real(xp._fft_c2c(g, dim, normalization, True))
     size = input_shape[dim[-1]]
@@ -93,8 +93,8 @@ def real_gradient(xp: Any, g: Any, input_shape: Any, dim: Any, normalization: in
 
 fft_r2c = primitive(
     "_fft_r2c",
-    forward=real_transform,
-    vjp={"input": real_gradient},
+    forward=_real_transform,
+    vjp={"input": _real_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftR2CBackward0",
@@ -102,15 +102,15 @@ fft_r2c = primitive(
 )
 
 
-def hermitian_gradient(xp: Any, g: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
+def _hermitian_gradient(xp: Any, g: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
     half = xp._fft_r2c(g, dim, normalization, True)
     return xp._scale_spectrum_pairs(half, dim[-1], last_dim_size, 2.0)
 
 
 fft_c2r = primitive(
     "_fft_c2r",
-    forward=hermitian_transform,
-    vjp={"input": hermitian_gradient},
+    forward=_hermitian_transform,
+    vjp={"input": _hermitian_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     node="FftC2RBackward0",
@@ -136,7 +136,7 @@ def signal(name: str, input: Any, to_complex: bool = False) -> Any:
     return to_dtype(input, dtypes.complex_of(dtype) if to_complex else dtype)
 
 
-def refuse_complex(name: str, input: Any, real: str) -> None:
+def _refuse_complex(name: str, input: Any, real: str) -> None:
     if input.dtype.kind == "c":
         raise RuntimeError(
             f"{name} expects a {real} input tensor, but got {type_name(input)}. Take its real part, "
@@ -144,13 +144,13 @@ def refuse_complex(name: str, input: Any, real: str) -> None:
         )
 
 
-def scaling(norm: str | None, forward: bool) -> int:
+def _scaling(norm: str | None, forward: bool) -> int:
     if norm not in (None, *OF_FORWARD):
         raise RuntimeError(f'Invalid normalization mode: "{norm}". Use "forward", "backward" or "ortho".')
     return (OF_FORWARD if forward else OF_INVERSE).index(norm or "backward")
 
 
-def check_length(n: int) -> None:
+def _check_length(n: int) -> None:
     if n < 1:
         raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
@@ -165,7 +165,7 @@ def as_tuple(sizes: Any) -> tuple[int, ...] | None:
     return None if sizes is None else tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
 
 
-def shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+def _shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
     """The sizes of the signal, and the dimensions that it has them in."""
     s, dim = as_tuple(s), as_tuple(dim)
     if dim is not None:
@@ -181,11 +181,11 @@ def shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, 
         dim = tuple(range(input.ndim - (input.ndim if s is None else len(s)), input.ndim))
     sizes = [input.shape[d] if n == -1 else n for d, n in zip(dim, [-1] * len(dim) if s is None else s, strict=True)]
     for n in sizes:
-        check_length(n)
+        _check_length(n)
     return sizes, dim
 
 
-def resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+def _resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
     """The input cut, or filled up with zeros behind, to have these sizes along these dimensions."""
     more = [0] * (2 * input.ndim)
     for d, n in zip(dims, sizes, strict=True):
@@ -198,33 +198,33 @@ def resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
 # ---- one dimension
 
 
-def complex_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _complex_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
     input = signal(name, input)
     if input.dtype.kind != "c":
-        return real_1d(name, input, n, dim, norm, forward, False)
+        return _real_1d(name, input, n, dim, norm, forward, False)
     dim = one_dim(input, dim)
     n = input.shape[dim] if n is None else n
-    check_length(n)
-    return fft_c2c(resized(input, [dim], [n]), (dim,), scaling(norm, forward), not forward)
+    _check_length(n)
+    return fft_c2c(_resized(input, [dim], [n]), (dim,), _scaling(norm, forward), not forward)
 
 
-def real_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
+def _real_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
     input = signal(name, input)
-    refuse_complex(name, input, "real")
+    _refuse_complex(name, input, "real")
     dim = one_dim(input, dim)
     n = input.shape[dim] if n is None else n
-    check_length(n)
-    out = fft_r2c(resized(input, [dim], [n]), (dim,), scaling(norm, forward), onesided)
+    _check_length(n)
+    out = fft_r2c(_resized(input, [dim], [n]), (dim,), _scaling(norm, forward), onesided)
     return out if forward else conj(out)
 
 
-def hermitian_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _hermitian_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
     input = signal(name, input, to_complex=True)
     dim = one_dim(input, dim)
     n = 2 * (input.shape[dim] - 1) if n is None else n
-    check_length(n)
-    input = resized(input, [dim], [n // 2 + 1])
-    return fft_c2r(conj(input) if forward else input, (dim,), scaling(norm, forward), n)
+    _check_length(n)
+    input = _resized(input, [dim], [n // 2 + 1])
+    return fft_c2r(conj(input) if forward else input, (dim,), _scaling(norm, forward), n)
 
 
 @composite
@@ -238,21 +238,21 @@ def fft_fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = 
     >>> ut.fft.fft(ut.tensor([1.0, 0.0, 0.0])).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return complex_1d("fft", input, n, dim, norm, True)
+    return _complex_1d("fft", input, n, dim, norm, True)
 
 
 @composite
 @numpy_spelling
 def fft_ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`."""
-    return complex_1d("ifft", input, n, dim, norm, False)
+    return _complex_1d("ifft", input, n, dim, norm, False)
 
 
 @composite
 @numpy_spelling
 def fft_rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 elements of the Fourier transform of a real signal; the rest mirrors them."""
-    return real_1d("rfft", input, n, dim, norm, True, True)
+    return _real_1d("rfft", input, n, dim, norm, True, True)
 
 
 @composite
@@ -264,78 +264,78 @@ def fft_irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None 
     >>> ut.fft.irfft(ut.fft.rfft(ut.tensor([1.0, 2.0, 4.0])), n=3).tolist()
     [1.0, 2.0, 4.0]
     """
-    return hermitian_1d("irfft", input, n, dim, norm, False)
+    return _hermitian_1d("irfft", input, n, dim, norm, False)
 
 
 @composite
 @numpy_spelling
 def fft_hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The (real) Fourier transform of a signal with Hermitian symmetry, of which the input is the first half."""
-    return hermitian_1d("hfft", input, n, dim, norm, True)
+    return _hermitian_1d("hfft", input, n, dim, norm, True)
 
 
 @composite
 @numpy_spelling
 def fft_ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of a signal with Hermitian symmetry."""
-    return real_1d("ihfft", input, n, dim, norm, False, True)
+    return _real_1d("ihfft", input, n, dim, norm, False, True)
 
 
 # ---- several dimensions
 
 
-def complex_nd(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _complex_nd(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     input = signal(name, input, to_complex=True)
-    sizes, dims = shape_and_dims(input, s, dim)
-    return fft_c2c(resized(input, dims, sizes), dims, scaling(norm, forward), not forward)
+    sizes, dims = _shape_and_dims(input, s, dim)
+    return fft_c2c(_resized(input, dims, sizes), dims, _scaling(norm, forward), not forward)
 
 
-def real_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
-    sizes, dims = shape_and_dims(input, s, dim)
+def _real_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+    sizes, dims = _shape_and_dims(input, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
     return sizes, dims
 
 
-def half_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...], int]:
+def _half_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...], int]:
     """The sizes of half a spectrum, its dimensions, and the size of the whole along the last of them."""
-    sizes, dims = real_shape(name, input, s, dim)
+    sizes, dims = _real_shape(name, input, s, dim)
     given = as_tuple(s)
     if given is None or given[-1] == -1:
         sizes[-1] = 2 * (input.shape[dims[-1]] - 1)
-        check_length(sizes[-1])
+        _check_length(sizes[-1])
     return [*sizes[:-1], sizes[-1] // 2 + 1], dims, sizes[-1]
 
 
-def real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     input = signal("rfftn", input)
-    refuse_complex("rfftn", input, "real-valued")
-    sizes, dims = real_shape("rfftn", input, s, dim)
-    return fft_r2c(resized(input, dims, sizes), dims, scaling(norm, True), True)
+    _refuse_complex("rfftn", input, "real-valued")
+    sizes, dims = _real_shape("rfftn", input, s, dim)
+    return fft_r2c(_resized(input, dims, sizes), dims, _scaling(norm, True), True)
 
 
-def inverse_real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _inverse_real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     input = signal("irfftn", input, to_complex=True)
-    sizes, dims, last = half_shape("irfftn", input, s, dim)
-    return fft_c2r(resized(input, dims, sizes), dims, scaling(norm, False), last)
+    sizes, dims, last = _half_shape("irfftn", input, s, dim)
+    return fft_c2r(_resized(input, dims, sizes), dims, _scaling(norm, False), last)
 
 
-def hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     input = signal("hfftn", input, to_complex=True)
-    sizes, dims, last = half_shape("hfftn", input, s, dim)
-    input, normalization = resized(input, dims, sizes), scaling(norm, True)
+    sizes, dims, last = _half_shape("hfftn", input, s, dim)
+    input, normalization = _resized(input, dims, sizes), _scaling(norm, True)
     if dims[:-1]:
         input = fft_c2c(input, dims[:-1], normalization, False)
     return fft_c2r(conj(input), dims[-1:], normalization, last)
 
 
-def inverse_hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _inverse_hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     input = signal("ihfftn", input)
     if input.dtype.kind == "c":
         raise RuntimeError(f"Only supports floating-point dtypes, but found: {type_name(input)}")
-    sizes, dims = real_shape("ihfftn", input, s, dim)
-    normalization = scaling(norm, False)
-    out = fft_r2c(resized(input, dims, sizes), dims[-1:], normalization, True)
+    sizes, dims = _real_shape("ihfftn", input, s, dim)
+    normalization = _scaling(norm, False)
+    out = fft_r2c(_resized(input, dims, sizes), dims[-1:], normalization, True)
     return fft_c2c(conj_physical(out), dims[:-1], normalization, True) if dims[:-1] else conj(out)
 
 
@@ -348,42 +348,42 @@ def fft_fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None
     >>> ut.fft.fftn(ut.ones(2, 2)).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
-    return complex_nd("fftn", input, s, dim, norm, True)
+    return _complex_nd("fftn", input, s, dim, norm, True)
 
 
 @composite
 @numpy_spelling
 def fft_ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`."""
-    return complex_nd("ifftn", input, s, dim, norm, False)
+    return _complex_nd("ifftn", input, s, dim, norm, False)
 
 
 @composite
 @numpy_spelling
 def fft_rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """`fftn` of a real signal: of the last dimension, only the half that decides the other."""
-    return real_nd(input, s, dim, norm)
+    return _real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`."""
-    return inverse_real_nd(input, s, dim, norm)
+    return _inverse_real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The (real) `fftn` of a signal with Hermitian symmetry, of which the input is half."""
-    return hermitian_nd(input, s, dim, norm)
+    return _hermitian_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`."""
-    return inverse_hermitian_nd(input, s, dim, norm)
+    return _inverse_hermitian_nd(input, s, dim, norm)
 
 
 @composite

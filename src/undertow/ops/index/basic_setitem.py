@@ -113,15 +113,15 @@ part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key]
 def assign(tensor: Tensor, index: Any, value: Any) -> bool:
     """The short way to `tensor[index] = value`; it says whether it could be gone."""
     state = current()
-    key = (index, Ellipsis) if type(index) is int else basic_key(index)
+    key = (index, Ellipsis) if type(index) is int else _basic_key(index)
     if key is None or state.unusual:
         return False
     is_tensor = type(value) is Tensor
     if state.grad_enabled and (
         tensor._edge is not None or requires_grad(tensor) or (is_tensor and requires_grad(value))
     ):
-        return state.record is None and record_assignment(tensor, key, value, is_tensor)
-    if not is_free(tensor, state) or not is_simple(value, tensor):
+        return state.record is None and _record_assignment(tensor, key, value, is_tensor)
+    if not is_free(tensor, state) or not _is_simple(value, tensor):
         return False
     try:
         tensor._array[key] = value._array if is_tensor else value
@@ -131,7 +131,7 @@ def assign(tensor: Tensor, index: Any, value: Any) -> bool:
     return True
 
 
-def basic_key(index: Any) -> tuple[Any, ...] | None:
+def _basic_key(index: Any) -> tuple[Any, ...] | None:
     """The index as a NumPy key that always gives an array, or None if it is not of the simple kinds."""
     items = index if type(index) is tuple else (index,)
     for item in items:
@@ -147,7 +147,7 @@ def basic_key(index: Any) -> tuple[Any, ...] | None:
     return items if Ellipsis in items else (*items, Ellipsis)
 
 
-def is_simple(value: Any, tensor: Tensor) -> bool:
+def _is_simple(value: Any, tensor: Tensor) -> bool:
     """Whether the value needs no cast."""
     dtype = tensor._array.dtype
     if type(value) is Tensor:
@@ -157,14 +157,14 @@ def is_simple(value: Any, tensor: Tensor) -> bool:
     return type(value) is int and (dtypes.is_floating(dtype) or (dtype.kind == "i" and 0 <= value < 128))
 
 
-def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tensor: bool) -> bool:
+def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tensor: bool) -> bool:
     extra, array = tensor._extra, tensor._array
     base, outer = tensor, None
     if extra is not None and extra.view is not None:
         base, outer = extra.view.base, current_replay(tensor)
-        if not may_be_rebased(tensor, extra.view) or outer.sees_memory():
+        if not _may_be_rebased(tensor, extra.view) or outer.sees_memory():
             return False
-    if base._edge is LEAF or not is_simple(value, tensor):
+    if base._edge is LEAF or not _is_simple(value, tensor):
         return False
     try:
         target = array[key]
@@ -172,7 +172,7 @@ def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tenso
         return False
     if not target.flags.writeable or (is_tensor and value._array.shape != target.shape):
         return False
-    edge = value_edge(value) if is_tensor else None
+    edge = _value_edge(value) if is_tensor else None
     target[...] = value._array if is_tensor else value
     node = new(Assignment)
     node.outer, node.key = outer, key
@@ -181,7 +181,7 @@ def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tenso
     node.saved = ()
     node.shape, node.dtype = base._array.shape, base._array.dtype
     node.extra = None if base._xp is cpu else extra_on(base._xp)
-    count_assignment(base, node)
+    _count_assignment(base, node)
     if base._extra.rare is None:  # type: ignore[union-attr]
         base._edge = node
     else:
@@ -191,19 +191,19 @@ def record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tenso
     return True
 
 
-def may_be_rebased(tensor: Tensor, view: Any) -> bool:
+def _may_be_rebased(tensor: Tensor, view: Any) -> bool:
     """Whether a change of the view can be followed; a view that is a leaf itself cannot."""
     followed = view.creation is DEFAULT and shows_base(tensor, view.base)
     return followed and (tensor._edge is None or view.base._edge is not None)
 
 
-def value_edge(value: Tensor) -> Any:
+def _value_edge(value: Tensor) -> Any:
     extra = value._extra
     edge = value._edge if extra is None or extra.view is None else recorded_edge(value)
     return leaf_edge(value) if edge is LEAF else edge
 
 
-def count_assignment(base: Tensor, node: Assignment) -> None:
+def _count_assignment(base: Tensor, node: Assignment) -> None:
     """Count a version, and note the line of the program with the counter and the node."""
     extra = base._extra
     counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter

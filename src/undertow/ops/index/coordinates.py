@@ -50,7 +50,7 @@ def argwhere(input: Any) -> Any:
 # ---- indices without a tensor
 
 
-def triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tensor:
+def _triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tensor:
     for name, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name} must be non-negative, got{n}")
@@ -67,13 +67,13 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
     tensor([[0, 1, 1],
             [0, 0, 1]])
     """
-    return triangle(row, col, dtype, device, lambda ones: cpu.tril(ones, offset))
+    return _triangle(row, col, dtype, device, lambda ones: cpu.tril(ones, offset))
 
 
 @composite
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
     """The indices (rows, then columns) of the upper triangle of a matrix."""
-    return triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
+    return _triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
 
 
 @composite

@@ -27,19 +27,19 @@ from undertow.tensor import Tensor
 # ---- gather
 
 
-def gather_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _gather_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
     return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
 
 
-def gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+def _gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
     if kernels.scatter_add(xp, out, wrap_dim(dim, out.ndim), index, xp.ascontiguousarray(grad)):
         return out
     return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
 
 
-def gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+def _gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
     if not sparse_grad:
         return xp.gather_backward(g, input_shape, dim, index)
     places = xp._gather_places(index, input_shape, wrap_dim(dim, len(input_shape)))
@@ -48,8 +48,8 @@ def gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: 
 
 gather = primitive(
     "gather",
-    forward=gather_array,
-    vjp={"input": gather_rule, "index": None},
+    forward=_gather_array,
+    vjp={"input": _gather_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1),
     variants="function method",
@@ -57,7 +57,7 @@ gather = primitive(
 
 gather_backward = primitive(
     "gather_backward",
-    forward=gather_gradient,
+    forward=_gather_gradient,
     vjp={"grad": lambda xp, g, dim, index: xp.gather(g, dim, index), "index": None},
     jvp=LINEAR,
     batch=along(dim=2, sizes=1),
@@ -88,12 +88,12 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: in
     return gather(expanded[0], dim, _wrapped_index(expanded[1], input.shape[dim], dim))
 
 
-def wrapped_index_array(xp: Any, index: Any, size: int, dim: int) -> Any:
+def _wrapped_index_array(xp: Any, index: Any, size: int, dim: int) -> Any:
     check_wrapping_range(index, size, dim)
     return from_front(xp, index, size)
 
 
-_wrapped_index = nondifferentiable("_wrapped_index", forward=wrapped_index_array, inputs=("index",))
+_wrapped_index = nondifferentiable("_wrapped_index", forward=_wrapped_index_array, inputs=("index",))
 
 
 @adapter("take_along_axis")
@@ -104,21 +104,21 @@ def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 # ---- scatter
 
 
-def scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
     positions = positions_of(xp, "scatter", input, dim, index)
     out = xp.array(input, order="C")
     out.reshape(-1)[positions.reshape(-1)] = src.reshape(-1)
     return out
 
 
-def gather_written_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+def _gather_written_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
     """gather, with zeros where a later index names the same element: the transpose of scatter into zeros."""
     positions = positions_of(xp, "scatter", input, dim, index)
     last = last_at(xp, input.size, positions)
     return xp.where(last, input.reshape(-1).take(positions), xp.zeros((), input.dtype))
 
 
-def scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+def _scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     positions = positions_of(xp, "scatter", input, dim, index)
     value = cast_number("scatter", value, input.dtype)
     out = xp.array(input, order="C")
@@ -135,7 +135,7 @@ def scatter_add_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> An
 
 _scatter = primitive(
     "_scatter",
-    forward=scatter_array,
+    forward=_scatter_array,
     vjp={
         "input": lambda xp, g, dim, index: xp._scatter_number(g, dim, index, 0),
         "src": lambda xp, g, dim, index: xp._gather_written(g, dim, index),
@@ -147,7 +147,7 @@ _scatter = primitive(
 
 _gather_written = primitive(
     "_gather_written",
-    forward=gather_written_array,
+    forward=_gather_written_array,
     vjp={
         "input": lambda xp, g, input_shape, dim, index: xp._scatter(xp._zeros_for(g, input_shape), dim, index, g),
         "index": None,
@@ -158,7 +158,7 @@ _gather_written = primitive(
 
 _scatter_number = primitive(
     "_scatter_number",
-    forward=scatter_number_array,
+    forward=_scatter_number_array,
     vjp={"input": lambda xp, g, dim, index: xp._scatter_number(g, dim, index, 0), "index": None},
     jvp={"input": lambda xp, t, dim, index: xp._scatter_number(t, dim, index, 0)},
     batch=along(dim=1),

@@ -45,10 +45,10 @@ def getitem(input: Any, index: Any) -> Any:
     if kind is int:
         shape = input._array.shape
         if not shape or not -shape[0] <= index < shape[0]:
-            check_select(input, 0, index, 0)
+            _check_select(input, 0, index, 0)
         return select(input, 0, index)
     if kind is slice:
-        if index.step is not None and is_backwards(index):
+        if index.step is not None and _is_backwards(index):
             return backwards(input, 0, index)
         start, stop, step = bounds(index)
         return slice_(input, 0, start, stop, step)
@@ -72,7 +72,7 @@ def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
     """The basic part of an index, applied to the tensor as views; the index tensors; and where they stand."""
     if type(index) is Tensor and index._array.ndim and index._array.dtype.kind == "i" and input._array.ndim:
         return input, (index,), (0,)
-    items = as_items(index)
+    items = _as_items(index)
     rank = input._array.ndim
     taken = sum([1 if type(item) is int or type(item) is slice else dimensions_taken(item) for item in items])
     if taken > rank:
@@ -103,10 +103,10 @@ def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
     """The view of a tensor that one item of an index makes; index tensors make none."""
     kind = type(item)
     if kind is int:
-        check_select(tensor, dim, item, position)
+        _check_select(tensor, dim, item, position)
         return select(tensor, dim, item)
     if kind is slice:
-        return backwards(tensor, dim, item) if is_backwards(item) else sliced(tensor, dim, *bounds(item))
+        return backwards(tensor, dim, item) if _is_backwards(item) else sliced(tensor, dim, *bounds(item))
     if item is None or kind is bool:  # a bool then takes the new dimension once, or not at all
         return unsqueeze(tensor, dim)
     return tensor
@@ -119,7 +119,7 @@ def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
     return slice_(tensor, dim, start, stop, step)
 
 
-def check_select(input: Any, dim: int, index: int, position: int) -> None:
+def _check_select(input: Any, dim: int, index: int, position: int) -> None:
     shape = input._array.shape
     if not shape and index == 0:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
@@ -144,7 +144,7 @@ def bounds(item: slice) -> tuple[int, int, int]:
     return start, stop, step
 
 
-def is_backwards(item: slice) -> bool:
+def _is_backwards(item: slice) -> bool:
     return hasattr(item.step, "__index__") and operator.index(item.step) < 0
 
 
@@ -163,13 +163,13 @@ def backwards(tensor: Any, dim: int, item: slice) -> Any:
 # ---- what users write as an index
 
 
-def as_items(index: Any) -> list[Any]:
+def _as_items(index: Any) -> list[Any]:
     """The items of an index: ints, slices, None, `...`, bools, and int or bool tensors with dimensions."""
-    items = index if type(index) is tuple or is_several(index) else (index,)
-    return [item if type(item) is int or type(item) is slice else as_item(item) for item in items]
+    items = index if type(index) is tuple or _is_several(index) else (index,)
+    return [item if type(item) is int or type(item) is slice else _as_item(item) for item in items]
 
 
-def is_several(index: Any) -> bool:
+def _is_several(index: Any) -> bool:
     """Whether the index is a tuple, or a list that PyTorch takes for one."""
     if isinstance(index, tuple):
         return True
@@ -188,22 +188,22 @@ def _is_structured(item: Any) -> bool:
     return item is None or item is Ellipsis or isinstance(item, (slice, Tensor, cpu.ndarray, Sequence))
 
 
-def as_item(item: Any) -> Any:
+def _as_item(item: Any) -> Any:
     if type(item) in (int, slice, bool) or item is None or item is Ellipsis:
         return item
     if isinstance(item, Tensor):
-        return checked_tensor(item)
+        return _checked_tensor(item)
     if isinstance(item, str):
         raise TypeError(INVALID.format("str"))
     if isinstance(item, (cpu.ndarray, Sequence)):
-        return checked_tensor(index_tensor(item))
+        return _checked_tensor(_index_tensor(item))
     try:
         return operator.index(item)
     except TypeError:
         raise IndexError(INVALID.format(type(item).__name__)) from None
 
 
-def index_tensor(data: Any) -> Tensor:
+def _index_tensor(data: Any) -> Tensor:
     """A list or an array as a tensor of its own, int64 or bool."""
     array = cpu.array(data)
     if array.size == 0 and not isinstance(data, cpu.ndarray):
@@ -214,17 +214,17 @@ def index_tensor(data: Any) -> Tensor:
     return Tensor(array if keep else array.astype(dtypes.int64, copy=False), cpu)
 
 
-def checked_tensor(index: Tensor) -> Any:
+def _checked_tensor(index: Tensor) -> Any:
     """An index tensor; one of no dimensions as the int or bool it holds."""
     array = index._array
     if array.dtype == dtypes.uint8:
-        return checked_tensor(mask_of_bytes(index))
+        return _checked_tensor(_mask_of_bytes(index))
     if array.dtype.kind not in "bi":
         raise IndexError(WRONG_DTYPE)
     return index if array.ndim else array.item()
 
 
-def mask_of_bytes(index: Tensor) -> Tensor:
+def _mask_of_bytes(index: Tensor) -> Tensor:
     if index._array.ndim:
         warnings.warn(
             "indexing with dtype uint8 is now deprecated, because it means a mask; please use a dtype bool instead, "
@@ -248,7 +248,7 @@ def dimensions_taken(item: Any) -> int:
 @composite(variants="")
 def index(input: Any, indices: Sequence[Any]) -> Any:
     """What `indices` (tensors, or None for a whole dimension) select."""
-    tensors, places = family_arguments(indices)
+    tensors, places = _family_arguments(indices)
     if not tensors:
         raise IndexError("at least one index must be provided: None stands for a whole dimension")
     return index_op(len(tensors))(input, *tensors, places)
@@ -266,7 +266,7 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     >>> ut.index_put(x, (ut.tensor([0, 0, 2]),), ut.tensor([1.0, 2.0, 3.0]), accumulate=True)
     tensor([3., 0., 3.])
     """
-    tensors, places = family_arguments(indices)
+    tensors, places = _family_arguments(indices)
     if not tensors:
         raise RuntimeError("index_put: at least one index must be a tensor: None stands for a whole dimension")
     if isinstance(values, NUMBERS):
@@ -274,7 +274,7 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
 
 
-def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
+def _family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
     """The index tensors among `indices`, and their places."""
     if isinstance(indices, Tensor) or not isinstance(indices, Sequence):
         raise TypeError(f"argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
@@ -283,16 +283,16 @@ def family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
     for item in indices:
         places.append(None if item is None else len(tensors))
         if item is not None:
-            tensors.append(as_index(item))
+            tensors.append(_as_index(item))
     while places and places[-1] is None:
         places.pop()
     return tensors, tuple(places)
 
 
-def as_index(item: Any) -> Tensor:
-    tensor = item if isinstance(item, Tensor) else index_tensor(item)
+def _as_index(item: Any) -> Tensor:
+    tensor = item if isinstance(item, Tensor) else _index_tensor(item)
     if tensor._array.dtype == dtypes.uint8:
-        return mask_of_bytes(tensor)
+        return _mask_of_bytes(tensor)
     if tensor._array.dtype.kind not in "bi":
         raise IndexError(WRONG_DTYPE)
     return tensor
@@ -306,17 +306,17 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
     if assign(self, index, value):
         return
-    value = assigned_value(self, value)
+    value = _assigned_value(self, value)
     if index is False:
         return
     view, indices, places = split(self, index)
     indices = beside(view, indices)
-    if not is_recorded(view, value):
-        write_directly(view, key_of([i._array for i in indices], places), value)
+    if not _is_recorded(view, value):
+        _write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:
-        put_in_place(view, indices, places, without_leading_ones(value))
+        put_in_place(view, indices, places, _without_leading_ones(value))
     else:
-        copy_(view, fitted(value, tuple(view.shape)))
+        copy_(view, _fitted(value, tuple(view.shape)))
 
 
 def delitem(self: Tensor, index: Any) -> None:
@@ -324,7 +324,7 @@ def delitem(self: Tensor, index: Any) -> None:
     raise TypeError("Tensor does not support deleting items: take the ones to keep, by index_select or a mask")
 
 
-def assigned_value(self: Tensor, value: Any) -> Tensor:
+def _assigned_value(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, NUMBERS):
@@ -334,19 +334,19 @@ def assigned_value(self: Tensor, value: Any) -> Tensor:
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
 
 
-def fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not value._array.ndim or tuple(value.shape) == shape:
         return value
-    return broadcast_to(without_leading_ones(value), shape)
+    return broadcast_to(_without_leading_ones(value), shape)
 
 
-def without_leading_ones(value: Tensor) -> Tensor:
+def _without_leading_ones(value: Tensor) -> Tensor:
     shape = value._array.shape
     extra = next((k for k, n in enumerate(shape) if n != 1), len(shape))
     return reshape(value, shape[extra:]) if extra else value
 
 
-def is_recorded(view: Tensor, value: Tensor) -> bool:
+def _is_recorded(view: Tensor, value: Tensor) -> bool:
     state = current()
     return state.intercept is not None or (state.grad_enabled and (requires_grad(view) or requires_grad(value)))
 
@@ -357,13 +357,13 @@ put_in_place = in_place(
 )
 
 
-def write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
+def _write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None:
     """Write into the tensor's memory, when there is nothing to record, and count a version."""
     name = "index_put_" if key else "copy_"
     check_in_place(tensor, name)
     unlock(tensor)
     target = tensor._array
-    values = (without_leading_ones(value) if key else fitted(value, target.shape))._array
+    values = (_without_leading_ones(value) if key else _fitted(value, target.shape))._array
     if key:
         check_values(tensor._xp, target, values, key)
     if not target.flags.writeable:

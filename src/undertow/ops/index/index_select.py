@@ -31,7 +31,7 @@ def check_vector(
         raise error(f"{op}(): Expected {expected} for index, but got {type_name(index)}")
 
 
-def check_same_dtype(op: str, input: Any, source: Any) -> None:
+def _check_same_dtype(op: str, input: Any, source: Any) -> None:
     if input.dtype != source.dtype:
         mine, its = type_name(input), type_name(source)
         raise RuntimeError(
@@ -43,9 +43,9 @@ def check_same_dtype(op: str, input: Any, source: Any) -> None:
 def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None:
     """Refuse a source that is not one slice per index."""
     if op == "index_add_":
-        check_same_dtype(op, input, source)
+        _check_same_dtype(op, input, source)
         if input.ndim != source.ndim:
-            raise RuntimeError(unlike_slices(op, input, source))
+            raise RuntimeError(_unlike_slices(op, input, source))
     if source.ndim and input.ndim != source.ndim:
         raise IndexError(
             f"{op}(): When source and destination are not scalars, their dimensionality must match. Source "
@@ -56,13 +56,13 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
             f"{op}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[dim] if source.ndim else 1}), for dim: {dim}"
         )
-    check_same_dtype(op, input, source)
+    _check_same_dtype(op, input, source)
     others = [tuple(a.shape[:dim]) + tuple(a.shape[dim + 1 :]) for a in (input, source)]
     if others[0] != others[1]:
-        raise RuntimeError(unlike_slices(op, input, source))
+        raise RuntimeError(_unlike_slices(op, input, source))
 
 
-def unlike_slices(op: str, input: Any, source: Any) -> str:
+def _unlike_slices(op: str, input: Any, source: Any) -> str:
     return (
         f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self tensor "
         f"shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
@@ -97,30 +97,30 @@ def slices(input: Any, dim: int, index: Any) -> tuple[Any, ...]:
     return (ALL,) * dim + (index.reshape(-1),) if input.ndim else (Ellipsis,)
 
 
-def index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     check_vector("index_select", index)
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
     if not input.size and index.size:
-        check_selection_of_nothing(input.shape[dim], index)
+        _check_selection_of_nothing(input.shape[dim], index)
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
     return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
 
 
-def check_selection_of_nothing(size: int, index: Any) -> None:
+def _check_selection_of_nothing(size: int, index: Any) -> None:
     if not size:
         raise RuntimeError("index_select(): self indexing axis dim should be positive: there is nothing to select from")
     if index.max() >= size or index.min() < 0:
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={int(index.max())} axis_dim={size}")
 
 
-def index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+def _index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
     return add_at(xp, out, slices(out, wrap_dim(dim, out.ndim), index), grad) if out.ndim else grad.copy()
 
 
-def index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+def _index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
     if not sparse_grad:
         return xp.index_select_backward(g, input_shape, dim, index)
     dim = wrap_dim(dim, len(input_shape))
@@ -130,8 +130,8 @@ def index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, i
 
 index_select = primitive(
     "index_select",
-    forward=index_select_array,
-    vjp={"input": index_select_rule, "index": None},
+    forward=_index_select_array,
+    vjp={"input": _index_select_rule, "index": None},
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
     variants="function method",
@@ -139,7 +139,7 @@ index_select = primitive(
 
 index_select_backward = primitive(
     "index_select_backward",
-    forward=index_select_gradient,
+    forward=_index_select_gradient,
     vjp={"grad": lambda xp, g, dim, index: xp.index_select(g, dim, index), "index": None},
     jvp=LINEAR,
     batch=along(dim=2, sizes=1, shared=3),
@@ -147,7 +147,7 @@ index_select_backward = primitive(
 )
 
 
-def index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def _index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     check_vector("index_add_", index)
     dim = wrap_dim(dim, input.ndim)
     check_source("index_add_", input, dim, index, source)
@@ -159,7 +159,7 @@ def index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, a
 
 index_add = primitive(
     "index_add",
-    forward=index_add_array,
+    forward=_index_add_array,
     vjp={
         "input": lambda xp, g: g,
         "source": lambda xp, g, dim, index, alpha: xp.index_select(g, dim, index) * alpha,
@@ -171,9 +171,9 @@ index_add = primitive(
 )
 
 
-def index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
     if not input.ndim:
-        return index_copy_array(xp, input.reshape(1), dim, index, source).reshape(())
+        return _index_copy_array(xp, input.reshape(1), dim, index, source).reshape(())
     check_vector("index_copy_", index, LONG)
     dim = wrap_dim(dim, input.ndim)
     check_source("index_copy_", input, dim, index, source)
@@ -182,9 +182,9 @@ def index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> 
     return set_at(xp, out, slices(out, dim, index), source)
 
 
-def index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+def _index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
     """index_select, but zero where a later index names the same slice: the transpose of copying to zeros."""
-    found = index_select_array(xp, input, dim, index)
+    found = _index_select_array(xp, input, dim, index)
     if not input.ndim:
         return found
     dim = wrap_dim(dim, input.ndim)
@@ -195,7 +195,7 @@ def index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
 
 index_copy = primitive(
     "index_copy",
-    forward=index_copy_array,
+    forward=_index_copy_array,
     vjp={
         "input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0),
         "source": lambda xp, g, dim, index, source_shape: xp.reshape(xp._index_copied(g, dim, index), source_shape),
@@ -208,7 +208,7 @@ index_copy = primitive(
 
 _index_copied = primitive(
     "_index_copied",
-    forward=index_copied_array,
+    forward=_index_copied_array,
     vjp={
         "input": lambda xp, g, input_shape, dim, index: xp.index_copy(xp._zeros_for(g, input_shape), dim, index, g),
         "index": None,
@@ -218,7 +218,7 @@ _index_copied = primitive(
 )
 
 
-def index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     check_vector("index_fill_", index, LONG, IndexError)
     dim = wrap_dim(dim, input.ndim)
     if not hasattr(value, "ndim"):
@@ -236,7 +236,7 @@ def index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> A
 
 _index_fill_number = primitive(
     "_index_fill_number",
-    forward=index_fill_array,
+    forward=_index_fill_array,
     vjp={"input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0), "index": None},
     jvp={"input": lambda xp, t, dim, index: xp._index_fill_number(t, dim, index, 0)},
     batch=along(dim=1, shared=2),
@@ -245,7 +245,7 @@ _index_fill_number = primitive(
 
 _index_fill_tensor = primitive(
     "_index_fill_tensor",
-    forward=index_fill_array,
+    forward=_index_fill_array,
     vjp={
         "input": lambda xp, g, dim, index: xp._index_fill_number(g, dim, index, 0),
         "value": lambda xp, g, dim, index: xp.index_select(g, dim, xp._distinct_index(index, g.shape, dim)),
@@ -273,12 +273,12 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 # ---- elements by flat position
 
 
-def take_array(xp: Any, input: Any, index: Any) -> Any:
-    check_flat("take", input, index)
+def _take_array(xp: Any, input: Any, index: Any) -> Any:
+    _check_flat("take", input, index)
     return input.reshape(-1).take(index)
 
 
-def check_flat(op: str, input: Any, index: Any) -> None:
+def _check_flat(op: str, input: Any, index: Any) -> None:
     if index.dtype != dtypes.int64:
         raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {type_name(index)}")
     size = input.size
@@ -287,15 +287,15 @@ def check_flat(op: str, input: Any, index: Any) -> None:
         raise IndexError(f"out of range: tried to access index {int(bad)} on a tensor of {size} elements.")
 
 
-def take_written_array(xp: Any, input: Any, index: Any) -> Any:
+def _take_written_array(xp: Any, input: Any, index: Any) -> Any:
     """take, with zeros where a later index names the same element: the transpose of put into zeros."""
     last = last_at(xp, input.size, from_front(xp, index, input.size))
-    return xp.where(last, take_array(xp, input, index), xp.zeros((), input.dtype))
+    return xp.where(last, _take_array(xp, input, index), xp.zeros((), input.dtype))
 
 
-def put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    check_flat("put_", input, index)
-    check_same_dtype("put_", input, source)
+def _put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    _check_flat("put_", input, index)
+    _check_same_dtype("put_", input, source)
     if index.size != source.size:
         raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
@@ -311,7 +311,7 @@ def put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = F
 
 take = primitive(
     "take",
-    forward=take_array,
+    forward=_take_array,
     vjp={
         "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, True),
         "index": None,
@@ -323,7 +323,7 @@ take = primitive(
 
 _take_written = primitive(
     "_take_written",
-    forward=take_written_array,
+    forward=_take_written_array,
     vjp={
         "input": lambda xp, g, input_shape, index: xp._put(xp._zeros_for(g, input_shape), index, g, False),
         "index": None,
@@ -334,7 +334,7 @@ _take_written = primitive(
 
 _put = primitive(
     "_put",
-    forward=put_array,
+    forward=_put_array,
     vjp={
         "input": lambda xp, g, index, accumulate: (
             g if accumulate else xp._put(g, index, xp._zeros_for(g, tuple(index.shape)), False)

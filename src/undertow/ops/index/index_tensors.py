@@ -112,7 +112,7 @@ def build(
     )
     build_op(op)
     op.function.op = op
-    show_saved_indices(op.node_class)
+    _show_saved_indices(op.node_class)
     return op.function
 
 
@@ -135,7 +135,7 @@ def with_indices(function: Callable[..., Any], names: Sequence[str], n: int) -> 
     return spread
 
 
-def show_saved_indices(node_class: Any) -> None:
+def _show_saved_indices(node_class: Any) -> None:
     """PyTorch's `_saved_indices`: a tuple with None for dimensions that no tensor indexes."""
 
     def listed(prefix: str, absent: Callable[[], Any]) -> property:
@@ -161,7 +161,7 @@ def index_op(n: int) -> Any:
                 ("indices", "places", "input_shape"),
             )
         },
-        batch_reading,
+        _batch_reading,
         node="IndexBackward0",
     )
 
@@ -174,7 +174,7 @@ def into_zeros_op(n: int) -> Any:
         n,
         index_into_zeros,
         {"input": (lambda xp, g, indices, places: xp.index_at(g, indices, places), ("indices", "places"))},
-        batch_into_zeros,
+        _batch_into_zeros,
     )
 
 
@@ -193,7 +193,7 @@ def written_op(n: int) -> Any:
                 ("indices", "places", "input_shape"),
             )
         },
-        batch_reading,
+        _batch_reading,
     )
 
 
@@ -246,24 +246,24 @@ def recorded_index_write(input: Any, values: Any, indices: Arrays, places: Place
 # ---- batching: one more whole dimension in front, or a loop where the indices themselves differ
 
 
-def batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, *indices, places = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
     out = call(in_front(input, in_dims[0]), *indices, (None, *places))
-    return out, batch_place(indices, places)
+    return out, _batch_place(indices, places)
 
 
-def batch_into_zeros(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into_zeros(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, *indices, places, sizes = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
     size = input.shape[in_dims[0]]
-    moved = movedim(input, in_dims[0], batch_place(indices, places))
+    moved = movedim(input, in_dims[0], _batch_place(indices, places))
     return call(moved, *indices, (None, *places), (size, *sizes)), 0
 
 
-def batch_place(indices: Arrays, places: Places) -> int:
+def _batch_place(indices: Arrays, places: Places) -> int:
     """Where a whole dimension in front of all others stands in what the indices select."""
     if neighbours([k for k, place in enumerate(places) if place is not None]):
         return 0

@@ -14,7 +14,7 @@ from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_select import cast_number, check_real
 
 
-def check_mask(op: str, mask: Any) -> None:
+def _check_mask(op: str, mask: Any) -> None:
     if mask.dtype != dtypes.bool_:
         raise RuntimeError(f"{op} only supports boolean masks, but got mask with dtype {mask.dtype}")
 
@@ -30,7 +30,7 @@ def together(xp: Any, input: Any, mask: Any) -> tuple[Any, Any]:
 
 @twin
 def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
-    check_mask("masked_fill_", mask)
+    _check_mask("masked_fill_", mask)
     if not hasattr(value, "ndim"):
         value = cast_number("masked_fill_", value, input.dtype)
     if value.ndim:
@@ -84,7 +84,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
 # ---- masked_select, masked_scatter
 
 
-def masked_select_array(xp: Any, input: Any, mask: Any) -> Any:
+def _masked_select_array(xp: Any, input: Any, mask: Any) -> Any:
     if mask.dtype != dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     input, mask = together(xp, input, mask)
@@ -93,7 +93,7 @@ def masked_select_array(xp: Any, input: Any, mask: Any) -> Any:
 
 masked_select = primitive(
     "masked_select",
-    forward=masked_select_array,
+    forward=_masked_select_array,
     vjp={
         "input": lambda xp, g, input_shape, mask: xp.masked_scatter(
             xp._zeros_for(g, broadcast_shapes([tuple(mask.shape), tuple(input_shape)])), mask, g
@@ -106,8 +106,8 @@ masked_select = primitive(
 )
 
 
-def masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
-    check_mask("masked_scatter_", mask)
+def _masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
+    _check_mask("masked_scatter_", mask)
     if source.dtype != input.dtype:
         names = dtypes.SCALAR_NAMES
         raise RuntimeError(
@@ -125,9 +125,9 @@ def masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
     return out
 
 
-def masked_scatter_gradient(xp: Any, grad: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
+def _masked_scatter_gradient(xp: Any, grad: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
     """The gradient of the source: what the mask selects, then zeros for the elements that were not used."""
-    found = masked_select_array(xp, grad, mask)
+    found = _masked_select_array(xp, grad, mask)
     out = xp.zeros(sizes, grad.dtype)
     out.reshape(-1)[: found.size] = found
     return out
@@ -135,7 +135,7 @@ def masked_scatter_gradient(xp: Any, grad: Any, mask: Any, sizes: tuple[int, ...
 
 masked_scatter = primitive(
     "masked_scatter",
-    forward=masked_scatter_array,
+    forward=_masked_scatter_array,
     vjp={
         "input": lambda xp, g, mask: xp._masked_fill_number(g, mask, 0),
         "source": lambda xp, g, mask, source_shape: xp.masked_scatter_backward(g, mask, source_shape),
@@ -148,7 +148,7 @@ masked_scatter = primitive(
 
 masked_scatter_backward = primitive(
     "masked_scatter_backward",
-    forward=masked_scatter_gradient,
+    forward=_masked_scatter_gradient,
     vjp={
         "grad": lambda xp, g, grad_shape, mask: xp.masked_scatter(xp._zeros_for(g, grad_shape), mask, g),
         "mask": None,

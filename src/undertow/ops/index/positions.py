@@ -24,7 +24,7 @@ LONG_ROW = 64
 INTEGERS = (dtypes.int32, dtypes.int64)
 
 
-def row_strides(shape: tuple[int, ...]) -> list[int]:
+def _row_strides(shape: tuple[int, ...]) -> list[int]:
     """How many elements apart neighbours along each dimension are, in row-major order."""
     strides, step = [1] * len(shape), 1
     for d in range(len(shape) - 1, -1, -1):
@@ -61,7 +61,7 @@ def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
         if item is ALL:
             dim += 1
         elif item.dtype.kind == "b":
-            check_mask(shape, item.shape, dim)
+            _check_mask(shape, item.shape, dim)
             shapes.append((int(item.sum()),))
             dim += item.ndim
         else:
@@ -72,10 +72,10 @@ def check_key(shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
             dim += 1
     if dim > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim})")
-    check_broadcast(shapes)
+    _check_broadcast(shapes)
 
 
-def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) -> None:
+def _check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) -> None:
     if dim + len(mask_shape) > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim + len(mask_shape)})")
     for j, n in enumerate(mask_shape):
@@ -86,7 +86,7 @@ def check_mask(shape: tuple[int, ...], mask_shape: tuple[int, ...], dim: int) ->
             )
 
 
-def check_broadcast(shapes: list[tuple[int, ...]]) -> None:
+def _check_broadcast(shapes: list[tuple[int, ...]]) -> None:
     if broadcast_shape(shapes) is None:
         shown = ", ".join(str(list(s)) for s in shapes)
         raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shown}")
@@ -131,7 +131,7 @@ def is_mask(key: tuple[Any, ...]) -> bool:
 # ---- positions
 
 
-def integer_key(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
+def _integer_key(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
     """The key with one item for every dimension, masks turned into the indices of their true elements."""
     items: list[Any] = []
     for item in key:
@@ -143,7 +143,7 @@ def neighbours(places: list[int]) -> bool:
     return places[-1] - places[0] == len(places) - 1
 
 
-def result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
+def _result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
     """Where the index dimensions stand in the result (in front if the indices are apart), and their shape."""
     places = [d for d, item in enumerate(items) if item is not ALL]
     shape = broadcast_shape([items[d].shape for d in places])
@@ -153,16 +153,16 @@ def result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
 
 def indexed_shape(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape of `array[key]`."""
-    items = integer_key(xp, shape, key)
-    at, index_shape = result_layout(items)
+    items = _integer_key(xp, shape, key)
+    at, index_shape = _result_layout(items)
     whole = [shape[d] for d, item in enumerate(items) if item is ALL]
     return (*whole[:at], *index_shape, *whole[at:])
 
 
 def flat_positions(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
     """The flat position, in an array of `shape`, of every element of `array[key]`; the key must be valid."""
-    items, strides = integer_key(xp, shape, key), row_strides(shape)
-    at, index_shape = result_layout(items)
+    items, strides = _integer_key(xp, shape, key), _row_strides(shape)
+    at, index_shape = _result_layout(items)
     whole = [d for d, item in enumerate(items) if item is ALL]
     rank = len(whole) + len(index_shape)
     total: Any = 0
@@ -187,18 +187,18 @@ def along(xp: Any, vector: Any, axis: int, rank: int) -> Any:
     return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
 
 
-def positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+def _positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
     """The flat positions that `index` names along `dim`, every other dimension counting on by itself."""
     stride = math.prod(shape[dim + 1 :])
     if index.ndim <= 1:
         return index * stride
     few = index.size <= 4096
-    return index * stride + (kept_offsets if few else offsets_along)(xp, shape, dim, index.shape)
+    return index * stride + (kept_offsets if few else _offsets_along)(xp, shape, dim, index.shape)
 
 
-def offsets_along(xp: Any, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
+def _offsets_along(xp: Any, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
     """The flat positions of every element of an index along `dim`, were they all zero."""
-    strides = row_strides(shape)
+    strides = _row_strides(shape)
     offset: Any = 0
     for d, n in enumerate(index_shape):
         if d != dim:
@@ -206,7 +206,7 @@ def offsets_along(xp: Any, shape: tuple[int, ...], dim: int, index_shape: tuple[
     return offset
 
 
-kept_offsets = lru_cache(maxsize=64)(offsets_along)
+kept_offsets = lru_cache(maxsize=64)(_offsets_along)
 
 
 # ---- writing where positions may repeat
@@ -291,4 +291,4 @@ def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str 
                 f"{list(input.shape)} apart from dimension {dim}"
             )
     check_range(index, sizes[dim], dim)
-    return positions_along(xp, sizes, dim, index.astype(dtypes.int64, copy=False))
+    return _positions_along(xp, sizes, dim, index.astype(dtypes.int64, copy=False))

@@ -25,7 +25,7 @@ UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "a
 REDUCTIONS = tuple(UFUNCS)
 
 
-def start_of(xp: Any, reduce: str, dtype: Any) -> Any:
+def _start_of(xp: Any, reduce: str, dtype: Any) -> Any:
     """What a reduction of nothing begins with."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
@@ -37,7 +37,7 @@ def start_of(xp: Any, reduce: str, dtype: Any) -> Any:
     return limits.min if reduce == "amax" else limits.max
 
 
-def scatter_reduce_array(
+def _scatter_reduce_array(
     xp: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if reduce not in UFUNCS:
@@ -48,7 +48,7 @@ def scatter_reduce_array(
     out = xp.array(input, order="C")
     flat = out.reshape(-1)
     if not include_self:
-        flat[positions] = start_of(xp, reduce, input.dtype)
+        flat[positions] = _start_of(xp, reduce, input.dtype)
     getattr(xp, UFUNCS[reduce]).at(flat, positions, src.reshape(-1))
     if reduce == "mean":
         count = counts(xp, input.shape, positions, include_self)
@@ -73,7 +73,7 @@ _group_sizes = nondifferentiable(
 )
 
 
-def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
+def _shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
     """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
     attained = xp.array(input == result, order="C")
@@ -86,7 +86,7 @@ def shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, inc
 
 _extreme_shares = nondifferentiable(
     "_extreme_shares",
-    forward=shares,
+    forward=_shares,
     inputs=("input", "index", "src", "result"),
     outputs=("input_share", "src_share"),
 )
@@ -137,11 +137,11 @@ def input_gradient(
     return g if include_self else xp._scatter_number(g, dim, index, 0)
 
 
-def src_gradient(
+def _src_gradient(
     xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
 ) -> Any:
     if reduce == "prod":
-        return prod_src_gradient(xp, g, input, dim, index, src, include_self, out)
+        return _prod_src_gradient(xp, g, input, dim, index, src, include_self, out)
     if reduce == "mean":
         g = g / xp._group_sizes(index, tuple(input.shape), dim, include_self, input.dtype)
     g = xp.gather(g, dim, index)
@@ -150,7 +150,9 @@ def src_gradient(
     return g
 
 
-def prod_src_gradient(xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> Any:
+def _prod_src_gradient(
+    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any
+) -> Any:
     """g times the product of the rest of the group: the product divided by the element, but for zeros.
 
     The only zero of a group gets the product with a one in its place. Beside another zero the gradient is
@@ -188,7 +190,7 @@ def tangent(
         t = xp.conj(tangents["input"])
         total = xp.conj(input_gradient(xp, t, input, dim, index, src, reduce, include_self, out))
     if "src" in tangents:
-        weight = src_gradient(xp, xp._ones_for(out), input, dim, index, src, reduce, include_self, out)
+        weight = _src_gradient(xp, xp._ones_for(out), input, dim, index, src, reduce, include_self, out)
         start = xp._zeros_for(out, tuple(out.shape)) if total is None else total
         total = xp._scatter_add(start, dim, index, xp.conj(weight) * tangents["src"])
     return total
@@ -201,8 +203,8 @@ def values(x: Any) -> Any:
 
 _scatter_reduce = primitive(
     "_scatter_reduce",
-    forward=scatter_reduce_array,
-    vjp={"input": input_gradient, "src": src_gradient, "index": None},
+    forward=_scatter_reduce_array,
+    vjp={"input": input_gradient, "src": _src_gradient, "index": None},
     jvp=tangent,
     batch=along(dim=1),
 )
@@ -227,7 +229,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 # ---- index_reduce: the same, with one index for a whole slice
 
 
-def spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
+def _spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
     if not sizes:
         return index.reshape(())
     shape = [1] * len(sizes)
@@ -235,21 +237,21 @@ def spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
     return xp.broadcast_to(index.reshape(shape), sizes)
 
 
-_spread_index = nondifferentiable("_spread_index", forward=spread_array, inputs=("index",))
+_spread_index = nondifferentiable("_spread_index", forward=_spread_array, inputs=("index",))
 
 
-def index_reduce_array(
+def _index_reduce_array(
     xp: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     check_vector("index_reduce", index)
     check_source("index_reduce", input, wrap_dim(dim, input.ndim), index, source)
-    spread = spread_array(xp, index, dim, source.shape)
-    return scatter_reduce_array(xp, input, dim, spread, source, reduce, include_self=include_self)
+    spread = _spread_array(xp, index, dim, source.shape)
+    return _scatter_reduce_array(xp, input, dim, spread, source, reduce, include_self=include_self)
 
 
-def spread_rule(rule: Any) -> Any:
+def _spread_rule(rule: Any) -> Any:
     def spread(
         xp: Any,
         g: Any,
@@ -267,7 +269,7 @@ def spread_rule(rule: Any) -> Any:
     return spread
 
 
-def spread_tangent(
+def _spread_tangent(
     xp: Any,
     tangents: Any,
     input: Any,
@@ -285,15 +287,15 @@ def spread_tangent(
 
 index_reduce = primitive(
     "index_reduce",
-    forward=index_reduce_array,
-    vjp={"input": spread_rule(input_gradient), "source": spread_rule(src_gradient), "index": None},
-    jvp=spread_tangent,
+    forward=_index_reduce_array,
+    vjp={"input": _spread_rule(input_gradient), "source": _spread_rule(_src_gradient), "index": None},
+    jvp=_spread_tangent,
     batch=along(dim=1, shared=2),
     variants="function method in_place",
 )
 
 
-def check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
+def _check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
     """Refuse a src of another dtype, or one that has not an element for every index."""
     if src.dtype != input.dtype:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
@@ -314,7 +316,7 @@ def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
     src = as_operand(op, "src", src)
     if not src.ndim and index.ndim == 1:
         src = reshape(src, (1,))
-    check_src(op, input, dim, index, src)
+    _check_src(op, input, dim, index, src)
     if tuple(src.shape) == tuple(index.shape):
         return src
     if 0 in index.shape:

@@ -15,12 +15,12 @@ from undertow.tensor.tensor import requires_grad
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it. For tensors of which no gradient is asked."""
-    return write_each(self, "apply_", [self], callable)
+    return _write_each(self, "apply_", [self], callable)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its counterpart in another tensor."""
-    return write_each(self, "map_", [self, tensor], callable)
+    return _write_each(self, "map_", [self, tensor], callable)
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
@@ -30,11 +30,11 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     >>> ut.ones(2).map2_(ut.tensor([2.0, 3.0]), ut.tensor([5.0, 7.0]), lambda a, b, c: a + b * c)
     tensor([11., 22.])
     """
-    return write_each(self, "map2_", [self, x, y], callable)
+    return _write_each(self, "map2_", [self, x, y], callable)
 
 
-def write_each(self: Tensor, name: str, tensors: list[Tensor], callable: Callable[..., Any]) -> Tensor:
-    check_each(self, name, tensors)
+def _write_each(self: Tensor, name: str, tensors: list[Tensor], callable: Callable[..., Any]) -> Tensor:
+    _check_each(self, name, tensors)
     check_in_place(self, name)
     xp, array = self._xp, self._array
     operands = [xp.broadcast_to(t._array, array.shape).ravel().tolist() for t in tensors]
@@ -48,7 +48,7 @@ def write_each(self: Tensor, name: str, tensors: list[Tensor], callable: Callabl
     return self
 
 
-def check_each(self: Tensor, name: str, tensors: list[Tensor]) -> None:
+def _check_each(self: Tensor, name: str, tensors: list[Tensor]) -> None:
     if any([requires_grad(t) for t in tensors]):
         raise RuntimeError(
             f"Can't call {name}() on Variable that requires grad: no derivative is known of a Python function. Use "

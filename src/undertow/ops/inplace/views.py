@@ -52,29 +52,29 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
             return intercept.in_place_view(change, function, self, args, kwargs)
         check_in_place(self, shown)
         if is_view(self):
-            change_view(self, shown, function, args, kwargs)
+            _change_view(self, shown, function, args, kwargs)
         else:
-            change_base(self, shown, function, args, kwargs)
+            _change_base(self, shown, function, args, kwargs)
         return self
 
     return described(change, name, shown)
 
 
-def change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     leaf = self._edge is LEAF
     before = Tensor(self._array, self._xp, None if leaf else self._edge)
     result = run(function, True, before, args, kwargs)
     version = count_change(self, name)
     self._array = result._array
     if leaf:
-        reshape_accumulation(self)
+        _reshape_accumulation(self)
     else:
         set_edge(self, result._edge)
     if version:
         extra_of(self).reshaped_at = version
 
 
-def change_view(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _change_view(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     view: Any = self._extra.view  # type: ignore[union-attr]
     followed = view.creation is DEFAULT and self._edge is not LEAF
     recorded = followed and current_edge(self) is not None
@@ -108,7 +108,7 @@ def count_change(tensor: Tensor, name: str) -> int:
     return 0 if counter is NO_COUNTER else counter.value
 
 
-def reshape_accumulation(leaf: Tensor) -> None:
+def _reshape_accumulation(leaf: Tensor) -> None:
     """Let the gradient of a leaf whose shape was changed under no_grad have the new shape."""
     accumulate = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
     if accumulate is not None:
@@ -129,21 +129,21 @@ def by_memory(tensor: Tensor) -> Replay:
     xp, base = tensor._xp, tensor._extra.view.base  # type: ignore[union-attr]
     mine, memory = tensor._array, base._array
     if mine.dtype == memory.dtype:
-        return strided_step(xp, None, mine, memory)
+        return _strided_step(xp, None, mine, memory)
     if memory.dtype.kind == "c":
-        return strided_step(xp, Replay(None, view_as_real, (), None), mine, pairs_of_parts(xp, memory))
-    return Replay(strided_step(xp, None, pairs_of_parts(xp, mine), memory), _view_as_complex, (), None)
+        return _strided_step(xp, Replay(None, view_as_real, (), None), mine, pairs_of_parts(xp, memory))
+    return Replay(_strided_step(xp, None, pairs_of_parts(xp, mine), memory), _view_as_complex, (), None)
 
 
-def strided_step(xp: Any, before: Replay | None, mine: Any, memory: Any) -> Replay:
+def _strided_step(xp: Any, before: Replay | None, mine: Any, memory: Any) -> Replay:
     """The step that finds the elements of `mine` in the memory that `memory` shows."""
     found, source = geometry_of(xp, mine), geometry_of(xp, memory)
     if not found.lies_in(source, xp):
-        return Replay(None, refuse_lost, (), None)
+        return Replay(None, _refuse_lost, (), None)
     return Replay(before, _as_strided, (found.shape, found.strides, found.offset, source), None)
 
 
-def refuse_lost(base: Tensor) -> Tensor:
+def _refuse_lost(base: Tensor) -> Tensor:
     """In place of the replay of a view that shows more than its base does by now."""
     raise RuntimeError(
         "this view shows memory that its base, since an in-place view operation (as_strided_), no longer shows: the "
@@ -182,7 +182,7 @@ def set_(
             f"Could not set tensor of type {source._array.dtype} to a tensor of type {self._array.dtype}. "
             "Convert the source first."
         )
-    array = source._array if size is None else laid_out(source, tuple(size), stride, storage_offset)
+    array = source._array if size is None else _laid_out(source, tuple(size), stride, storage_offset)
     recorded = current().grad_enabled and (requires_grad(self) or requires_grad(source))
     counter_of(self).bump("set_")
     extra = extra_of(self)
@@ -192,7 +192,7 @@ def set_(
         FormerMemory(self)
     self._array, self._xp = array, source._xp
     if recorded:
-        set_edge(self, undefined_history(self, source))
+        set_edge(self, _undefined_history(self, source))
     return self
 
 
@@ -208,7 +208,7 @@ def all_of(storage: Storage, dtype: Any) -> Tensor:
     return Tensor(elements, storage.xp)
 
 
-def laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Any:
+def _laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Any:
     """The source's memory under another size and stride."""
     if stride is None:
         stride = [math.prod(size[k + 1 :]) for k in range(len(size))]
@@ -216,7 +216,7 @@ def laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset:
     return as_strided(unrecorded, size, tuple(stride), storage_offset)._array
 
 
-def undefined_history(tensor: Tensor, source: Tensor) -> Any:
+def _undefined_history(tensor: Tensor, source: Tensor) -> Any:
     error = NotDifferentiableError("set_", "Use copy_, which copies the values and has a derivative.")
     array = tensor._array
     edges = tuple([gradient_edge(t) for t in (tensor, source)])
@@ -238,7 +238,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
         raise RuntimeError(f"resize_: sizes must not be negative, got {list(size)}")
     if size == self._array.shape and memory_format is None:
         return self
-    array = resized(self._xp, self._array, size, memory_format)
+    array = _resized(self._xp, self._array, size, memory_format)
     if array.shape == self._array.shape and array.strides == self._array.strides:
         return self
     check_in_place(self, "resize_")
@@ -252,20 +252,20 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
     return self
 
 
-def resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
+def _resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
-    check_overflow(size, count, array.itemsize)
+    _check_overflow(size, count, array.itemsize)
     start = geometry_of(xp, array).offset
     memory = memory_of(xp, array)[start:]
     if count > memory.size:
         larger = xp.zeros(count, array.dtype)
         larger[: memory.size] = memory
         memory = larger
-    return in_format(memory[:count], size, contiguous_format if format is None else format)
+    return _in_format(memory[:count], size, contiguous_format if format is None else format)
 
 
-def check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
+def _check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
     if count >= 2**63:
         raise RuntimeError(f"numel: integer multiplication overflow: no memory has {list(size)} elements")
     if math.prod([max(n, 1) for n in size[1:]]) >= 2**63:
@@ -276,7 +276,7 @@ def check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
         )
 
 
-def in_format(memory: Any, size: tuple[int, ...], format: memory_format) -> Any:
+def _in_format(memory: Any, size: tuple[int, ...], format: memory_format) -> Any:
     """Consecutive elements under the given sizes, the dimensions nested as the format has them."""
     if format is preserve_format:
         raise RuntimeError("Unsupported memory format preserve_format: resize_ must be told in which order to read")

@@ -16,22 +16,22 @@ from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.views.dimensions import expanded_sizes
 
 
-def add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+def _add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * product, in the memory of `product`; with beta 0, NaNs in input are ignored."""
     if input.dtype is not product.dtype or input.shape not in (product.shape, product.shape[-1:]):
-        check_addend(input, product)
+        _check_addend(input, product)
     if alpha != 1:
-        refuse_fraction("alpha", alpha, product)
+        _refuse_fraction("alpha", alpha, product)
         product *= alpha
     if beta == 1:
         product += input
     elif beta != 0:
-        refuse_fraction("beta", beta, product)
+        _refuse_fraction("beta", beta, product)
         product += beta * input
     return product
 
 
-def refuse_fraction(name: str, number: Any, product: Any) -> None:
+def _refuse_fraction(name: str, number: Any, product: Any) -> None:
     if type(number) is float and product.dtype.kind not in "fc":
         raise RuntimeError(
             f"For integral input tensors, argument {name} must not be a floating point number. Convert the tensors to "
@@ -39,22 +39,22 @@ def refuse_fraction(name: str, number: Any, product: Any) -> None:
         )
 
 
-def check_addend(input: Any, product: Any) -> None:
+def _check_addend(input: Any, product: Any) -> None:
     if input.dtype != product.dtype:
         names = type_name(input), type_name(product)
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
     expanded_sizes(input.shape, product.shape)
 
 
-def check_matrices(mat1: Any, mat2: Any) -> None:
+def _check_matrices(mat1: Any, mat2: Any) -> None:
     for matrix, name in ((mat1, "mat1"), (mat2, "mat2")):
         if matrix.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix, got {matrix.ndim}-D tensor")
-    check_one_dtype("mat1", mat1, "mat2", mat2)
+    _check_one_dtype("mat1", mat1, "mat2", mat2)
     check_inner(mat1.shape, mat2.shape)
 
 
-def check_one_dtype(name1: str, x: Any, name2: str, y: Any) -> None:
+def _check_one_dtype(name1: str, x: Any, name2: str, y: Any) -> None:
     if x.dtype != y.dtype:
         names = type_name(x), type_name(y)
         raise RuntimeError(f"{name1} and {name2} must have the same dtype, but got {names[0]} and {names[1]}")
@@ -65,7 +65,7 @@ def scaled(xp: Any, x: Any, factor: Any) -> Any:
     return x if factor == 1 else x * xp.conj(factor)
 
 
-def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
+def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule for a product that is the einsum `equation` of the last two operands."""
     rank = len(equation.partition("->")[2])
 
@@ -86,15 +86,15 @@ def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     return batch
 
 
-def forward_addmm(xp: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addmm(xp: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     if mat1.dtype is not mat2.dtype or mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
-        check_matrices(mat1, mat2)
-    return add_scaled(input, mat1.dot(mat2), beta, alpha)
+        _check_matrices(mat1, mat2)
+    return _add_scaled(input, mat1.dot(mat2), beta, alpha)
 
 
 addmm = primitive(
     "addmm",
-    forward=forward_addmm,
+    forward=_forward_addmm,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "mat1": lambda xp, g, mat2, alpha: scaled(xp, xp.mm(g, xp.t(xp.conj(mat2))), alpha),
@@ -107,23 +107,23 @@ addmm = primitive(
         "mat1": lambda xp, t, mat2, alpha: xp.mm(t, mat2) * alpha,
         "mat2": lambda xp, t, mat1, alpha: xp.mm(mat1, t) * alpha,
     },
-    batch=batched_by("ij,jk->ik"),
+    batch=_batched_by("ij,jk->ik"),
     variants="function method in_place",
     autocast="lower",
 )
 
 
-def forward_addmv(xp: Any, input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addmv(xp: Any, input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     check_mv(mat, vec)
     if input.ndim > 1 or input.shape not in ((), (1,), mat.shape[:1]):
         n, m = mat.shape
         raise RuntimeError(f"size mismatch, got input ({input.shape[0]}), mat ({n}x{m}), vec ({vec.shape[0]})")
-    return add_scaled(input, mat.dot(vec), beta, alpha)
+    return _add_scaled(input, mat.dot(vec), beta, alpha)
 
 
 addmv = primitive(
     "addmv",
-    forward=forward_addmv,
+    forward=_forward_addmv,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "mat": lambda xp, g, vec, alpha: scaled(xp, xp.outer(g, xp.conj(vec)), alpha),
@@ -134,21 +134,21 @@ addmv = primitive(
         "mat": lambda xp, t, vec, alpha: xp.mv(t, vec) * alpha,
         "vec": lambda xp, t, mat, alpha: xp.mv(mat, t) * alpha,
     },
-    batch=batched_by("ij,j->i"),
+    batch=_batched_by("ij,j->i"),
     variants="function method in_place in_place_function",
 )
 
 
-def forward_addr(xp: Any, input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addr(xp: Any, input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     for vector, name in ((vec1, "vec1"), (vec2, "vec2")):
         if vector.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {vector.ndim}-D")
-    return add_scaled(input, vec1[:, None] * vec2, beta, alpha)
+    return _add_scaled(input, vec1[:, None] * vec2, beta, alpha)
 
 
 addr = primitive(
     "addr",
-    forward=forward_addr,
+    forward=_forward_addr,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "vec1": lambda xp, g, vec2, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(vec2), "ij,j->i"), alpha),
@@ -159,19 +159,19 @@ addr = primitive(
         "vec1": lambda xp, t, vec2, alpha: xp.outer(t, vec2) * alpha,
         "vec2": lambda xp, t, vec1, alpha: xp.outer(vec1, t) * alpha,
     },
-    batch=batched_by("i,j->ij"),
+    batch=_batched_by("i,j->ij"),
     promote="same",
     variants="function method in_place",
 )
 
 
-def forward_baddbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return add_scaled(input, multiply_batches(xp, batch1, batch2), beta, alpha)
+def _forward_baddbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _add_scaled(input, multiply_batches(xp, batch1, batch2), beta, alpha)
 
 
 baddbmm = primitive(
     "baddbmm",
-    forward=forward_baddbmm,
+    forward=_forward_baddbmm,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "batch1": lambda xp, g, batch2, alpha: scaled(xp, xp.bmm(g, xp.swapaxes(xp.conj(batch2), 1, 2)), alpha),
@@ -182,23 +182,23 @@ baddbmm = primitive(
         "batch1": lambda xp, t, batch2, alpha: xp.bmm(t, batch2) * alpha,
         "batch2": lambda xp, t, batch1, alpha: xp.bmm(batch1, t) * alpha,
     },
-    batch=batched_by("aij,ajk->aik"),
+    batch=_batched_by("aij,ajk->aik"),
     variants="function method in_place",
     autocast="lower",
 )
 
 
-def forward_addbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     if batch1.ndim == batch2.ndim == 3 and batch1.shape[0] != batch2.shape[0]:
         sizes = f"{batch1.shape[0]} and {batch2.shape[0]}"
         raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {sizes}")
     check_bmm(batch1, batch2)
-    return add_scaled(input, xp._einsum_pair(batch1, batch2, "aij,ajk->ik"), beta, alpha)
+    return _add_scaled(input, xp._einsum_pair(batch1, batch2, "aij,ajk->ik"), beta, alpha)
 
 
 addbmm = primitive(
     "addbmm",
-    forward=forward_addbmm,
+    forward=_forward_addbmm,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "batch1": lambda xp, g, batch2, alpha: scaled(xp, xp._einsum_pair(g, xp.conj(batch2), "ik,ajk->aij"), alpha),
@@ -209,7 +209,7 @@ addbmm = primitive(
         "batch1": lambda xp, t, batch2, alpha: xp._einsum_pair(t, batch2, "aij,ajk->ik") * alpha,
         "batch2": lambda xp, t, batch1, alpha: xp._einsum_pair(batch1, t, "aij,ajk->ik") * alpha,
     },
-    batch=batched_by("aij,ajk->ik"),
+    batch=_batched_by("aij,ajk->ik"),
     variants="function method in_place",
     autocast="lower",
 )

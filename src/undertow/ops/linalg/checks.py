@@ -69,10 +69,10 @@ def check_bmm(batch1: Any, batch2: Any) -> None:
         if batch.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor, got {batch.ndim}-D tensor")
     check_same_dtype(batch1, batch2)
-    check_batch2(batch1.shape, batch2.shape)
+    _check_batch2(batch1.shape, batch2.shape)
 
 
-def check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
+def _check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
     expected = [*shape1[:-2], shape1[-1]]
     if list(shape2[:-1]) != expected:
         raise RuntimeError(
@@ -93,7 +93,7 @@ def check_matmul(input: Any, other: Any) -> None:
         check_inner((math.prod(input.shape[:-1]), input.shape[-1]), other.shape)
     elif input.shape[-1] != other.shape[-2]:
         batch = math.prod(other.shape[:-2])
-        check_batch2((batch, *input.shape[-2:]), (batch, *other.shape[-2:]))
+        _check_batch2((batch, *input.shape[-2:]), (batch, *other.shape[-2:]))
     a, b = input.shape[:-2], other.shape[:-2]
     for k in range(1, 1 + min(len(a), len(b))):
         if a[-k] != b[-k] and 1 not in (a[-k], b[-k]):

@@ -15,36 +15,40 @@ from undertow.ops.linalg.triangular import solve_triangular
 from undertow.tensor import Tensor
 
 
-def lower_factor(xp: Any, input: Any) -> Any:
+def _lower_factor(xp: Any, input: Any) -> Any:
     check_matrices("linalg.cholesky", input)
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
     return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
 
 
-def half_lower(xp: Any, x: Any) -> Any:
+def _half_lower(xp: Any, x: Any) -> Any:
     """The lower triangle, with the diagonal halved."""
     return (xp.tril(x) + xp.tril(x, -1)) * 0.5
 
 
-def cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
-    inner = half_lower(xp, xp.matmul(adjoint(xp, out), g))
+def _cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
+    """A = L L^H gives L^-1 dL = half_lower(L^-1 dA L^-H): what is left of a Hermitian matrix in a lower triangle.
+
+    So gA = L^-H half_lower(L^H gL) L^-1, of which the Hermitian part is taken, since dA has no other.
+    """
+    inner = _half_lower(xp, xp.matmul(adjoint(xp, out), g))
     left = xp._solve_matrices(adjoint(xp, out), inner)
     whole = adjoint(xp, xp._solve_matrices(adjoint(xp, out), adjoint(xp, left)))
     return (whole + adjoint(xp, whole)) * 0.5
 
 
-def cholesky_tangent(xp: Any, t: Any, out: Any) -> Any:
+def _cholesky_tangent(xp: Any, t: Any, out: Any) -> Any:
     t = (t + adjoint(xp, t)) * 0.5
     inner = xp._solve_matrices(out, adjoint(xp, xp._solve_matrices(out, t)))
-    return xp.matmul(out, half_lower(xp, adjoint(xp, inner)))
+    return xp.matmul(out, _half_lower(xp, adjoint(xp, inner)))
 
 
 # reads the lower triangle, but its derivative is that of a function of Hermitian matrices
 cholesky_lower = primitive(
     "_cholesky_lower",
-    forward=lower_factor,
-    vjp={"input": cholesky_gradient},
-    jvp={"input": cholesky_tangent},
+    forward=_lower_factor,
+    vjp={"input": _cholesky_gradient},
+    jvp={"input": _cholesky_tangent},
     batch=batch_matrices,
     node="LinalgCholeskyExBackward0",
     autocast="float32",
@@ -90,7 +94,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
     return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
 
 
-def check_diagonal(xp: Any, L: Any) -> None:
+def _check_diagonal(xp: Any, L: Any) -> None:
     zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
     if len(zeros):
         *batch, k = zeros[0].tolist()
@@ -107,5 +111,5 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
     """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
     L = as_operand("cholesky_inverse", "L", L)
     check_matrices("cholesky_inverse", L)
-    check_diagonal(L._xp, L._array)
+    _check_diagonal(L._xp, L._array)
     return cholesky_solve(Tensor(L._xp.eye(L.shape[-1], dtype=L.dtype), L._xp), L, upper)

@@ -35,13 +35,13 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     [[2.0, 4.0], [4.0, 8.0]]
     """
     input = as_operand("cov", "input", input)
-    check_observations(input)
+    _check_observations(input)
     rows = input if input.ndim == 2 else reshape(input, (1, -1))
     if not dtypes.is_differentiable(rows.dtype):
         rows = to_dtype(rows, dtypes.get_default_dtype())
     count = rows.shape[1]
-    fweights = observation_weights("fweights", fweights, count, "integral", "biu")
-    aweights = observation_weights("aweights", aweights, count, "floating point", "f")
+    fweights = _observation_weights("fweights", fweights, count, "integral", "biu")
+    aweights = _observation_weights("aweights", aweights, count, "floating point", "f")
     weights = aweights if fweights is None else fweights if aweights is None else mul(fweights, aweights)
     whole: Any = count if weights is None else sum_of(weights)
     if weights is not None and count and not float(whole._array):
@@ -51,10 +51,10 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     centred = sub(rows, mean)
     other = centred if weights is None else mul(centred, weights)
     products = matmul(centred, recorded.conj(recorded.swapaxes(other, 0, 1)))
-    return squeeze(true_divide(products, freedom(whole, correction, weights, aweights)))
+    return squeeze(true_divide(products, _freedom(whole, correction, weights, aweights)))
 
 
-def check_observations(input: Any) -> None:
+def _check_observations(input: Any) -> None:
     if input.ndim > 2:
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
@@ -63,7 +63,7 @@ def check_observations(input: Any) -> None:
         raise RuntimeError("cov(): bool dtype is not supported for input")
 
 
-def observation_weights(name: str, weights: Any, count: int, kind: str, kinds: str) -> Any:
+def _observation_weights(name: str, weights: Any, count: int, kind: str, kinds: str) -> Any:
     if weights is None:
         return None
     weights = as_operand("cov", name, weights)
@@ -85,7 +85,7 @@ def observation_weights(name: str, weights: Any, count: int, kind: str, kinds: s
     return weights
 
 
-def freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
+def _freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
     """What the sums of products are divided by; 0 where there are too few observations."""
     if aweights is None or correction == 0:
         found = whole - correction

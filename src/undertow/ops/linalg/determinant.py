@@ -13,20 +13,20 @@ from undertow.ops.pointwise.comparison import eq
 from undertow.ops.pointwise.where_clamp import where
 
 
-def determinant(xp: Any, A: Any) -> Any:
+def _determinant(xp: Any, A: Any) -> Any:
     check_matrices("linalg.det", A)
     return xp.linalg.det(A)
 
 
-def cofactors(xp: Any, A: Any) -> Any:
+def _cofactors(xp: Any, A: Any) -> Any:
     """The derivative of the determinant, conjugated: conj(det) * inv^H, and its limit where A is singular."""
     try:
         return as_matrices(xp, xp.conj(xp.linalg.det(A))) * adjoint(xp, xp.linalg.inv(A))
     except xp.linalg.LinAlgError:
-        return cofactors_by_svd(xp, A)
+        return _cofactors_by_svd(xp, A)
 
 
-def cofactors_by_svd(xp: Any, A: Any) -> Any:
+def _cofactors_by_svd(xp: Any, A: Any) -> Any:
     U, S, Vh = xp.linalg.svd(A)
     n = S.shape[-1]
     others = xp.prod(xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :]), axis=-1)
@@ -34,13 +34,13 @@ def cofactors_by_svd(xp: Any, A: Any) -> Any:
     return as_matrices(xp, phase) * xp.matmul(U * others[..., None, :], Vh)
 
 
-def cofactors_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+def _cofactors_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
     inverse = adjoint(xp, xp.linalg_inv(A))
     scale = as_matrices(xp, xp.sum(xp.conj(g) * out, axis=(-2, -1)))
     return scale * inverse - xp.matmul(xp.matmul(out, adjoint(xp, g)), inverse)
 
 
-def cofactors_tangent(xp: Any, t: Any, A: Any, out: Any) -> Any:
+def _cofactors_tangent(xp: Any, t: Any, A: Any, out: Any) -> Any:
     inverse = xp.linalg_inv(A)
     change = as_matrices(xp, xp.conj(trace_of(xp, xp.matmul(inverse, t))))
     return change * out - xp.matmul(xp.matmul(adjoint(xp, inverse), adjoint(xp, t)), out)
@@ -48,9 +48,9 @@ def cofactors_tangent(xp: Any, t: Any, A: Any, out: Any) -> Any:
 
 det_backward = primitive(
     "det_backward",
-    forward=cofactors,
-    vjp={"A": cofactors_gradient},
-    jvp={"A": cofactors_tangent},
+    forward=_cofactors,
+    vjp={"A": _cofactors_gradient},
+    jvp={"A": _cofactors_tangent},
     batch=batch_matrices,
     variants="",
 )
@@ -58,7 +58,7 @@ det_backward = primitive(
 
 linalg_det = primitive(
     "linalg_det",
-    forward=determinant,
+    forward=_determinant,
     vjp={"A": lambda xp, g, A: as_matrices(xp, g) * xp.det_backward(A)},
     jvp={"A": lambda xp, t, A: xp.sum(t * xp.conj(xp.det_backward(A)), axis=(-2, -1))},
     batch=batch_matrices,
@@ -71,12 +71,12 @@ def det(input: Any) -> Any:
     return linalg_det(input)
 
 
-def sign_and_log(xp: Any, A: Any) -> Any:
+def _sign_and_log(xp: Any, A: Any) -> Any:
     check_matrices("linalg.slogdet", A)
     return tuple(xp.linalg.slogdet(A))
 
 
-def slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
+def _slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
     g_sign, weight = g
     if g_sign is not None and A.dtype.kind == "c":  # the sign of a real determinant does not move
         turn = xp.imag(g_sign * xp.conj(sign)) * 1j
@@ -84,7 +84,7 @@ def slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
     return None if weight is None else as_matrices(xp, weight) * adjoint(xp, xp.linalg_inv(A))
 
 
-def slogdet_tangent(xp: Any, t: Any, A: Any, sign: Any) -> Any:
+def _slogdet_tangent(xp: Any, t: Any, A: Any, sign: Any) -> Any:
     relative = trace_of(xp, xp.matmul(xp.linalg_inv(A), t))
     moved = sign * xp.imag(relative) * 1j if A.dtype.kind == "c" else xp.zeros_like(sign)
     return moved, xp.real(relative)
@@ -92,9 +92,9 @@ def slogdet_tangent(xp: Any, t: Any, A: Any, sign: Any) -> Any:
 
 linalg_slogdet = primitive(
     "linalg_slogdet",
-    forward=sign_and_log,
-    vjp={"A": slogdet_gradient},
-    jvp={"A": slogdet_tangent},
+    forward=_sign_and_log,
+    vjp={"A": _slogdet_gradient},
+    jvp={"A": _slogdet_tangent},
     batch=batch_matrices,
     outputs=("sign", "logabsdet"),
 )

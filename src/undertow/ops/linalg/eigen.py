@@ -30,7 +30,7 @@ EIGENVECTOR_PHASE = (
 )
 
 
-def hermitian_eigenvalues(xp: Any, A: Any, UPLO: str = "L") -> Any:
+def _hermitian_eigenvalues(xp: Any, A: Any, UPLO: str = "L") -> Any:
     check_matrices("linalg.eigh", A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -38,7 +38,11 @@ def hermitian_eigenvalues(xp: Any, A: Any, UPLO: str = "L") -> Any:
     return tuple(solve_or_explain(xp, problem, xp.linalg.eigh, A, UPLO.upper()))
 
 
-def eigh_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eigh_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    """From V^H dA V: its diagonal is dL, and the rest, over the differences L[j] - L[i], is V^H dV.
+
+    V^H dV is skew-Hermitian, as V stays unitary, so only that part of V^H gV counts.
+    """
     g_L, g_V = g
     V, Vh = eigenvectors, adjoint(xp, eigenvectors)
     if g_V is None:
@@ -55,7 +59,7 @@ def eigh_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     return xp.matmul(V, xp.matmul(inner, Vh))
 
 
-def eigh_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eigh_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     inner = xp.matmul(xp.matmul(adjoint(xp, eigenvectors), t), eigenvectors)
     diagonal = diagonal_of(xp, inner)
     turn = (inner - xp.diag_embed(diagonal)) / differences(xp, eigenvalues)
@@ -65,9 +69,9 @@ def eigh_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
 # reads one triangle, but its derivative is that of a function of Hermitian matrices
 eigh_factors = primitive(
     "_eigh",
-    forward=hermitian_eigenvalues,
-    vjp={"A": eigh_gradient},
-    jvp={"A": eigh_tangent},
+    forward=_hermitian_eigenvalues,
+    vjp={"A": _eigh_gradient},
+    jvp={"A": _eigh_tangent},
     batch=batch_matrices,
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEighBackward0",
@@ -97,7 +101,7 @@ def linalg_eigvalsh(A: Any, UPLO: str = "L") -> Any:
 # ---- any square matrices
 
 
-def any_eigenvalues(xp: Any, A: Any) -> Any:
+def _any_eigenvalues(xp: Any, A: Any) -> Any:
     check_matrices("linalg.eig", A)
     if not xp.isfinite(A).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -107,7 +111,8 @@ def any_eigenvalues(xp: Any, A: Any) -> Any:
     return tuple([xp.asarray(x, dtype) for x in found])
 
 
-def eig_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eig_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    """The same from V^-1 dA V, for V is not unitary here; hence the systems to solve with V^H."""
     g_L, g_V = g
     V, Vh = eigenvectors, adjoint(xp, eigenvectors)
     if g_V is None:
@@ -124,7 +129,7 @@ def eig_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     return xp._solve_matrices(Vh, xp.matmul(inner, Vh))
 
 
-def eig_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eig_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     V = eigenvectors
     inner = xp._solve_matrices(V, xp.matmul(xp.astype(t, V.dtype), V))
     diagonal = diagonal_of(xp, inner)
@@ -135,9 +140,9 @@ def eig_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
 
 eig_factors = primitive(
     "_eig",
-    forward=any_eigenvalues,
-    vjp={"A": eig_gradient},
-    jvp={"A": eig_tangent},
+    forward=_any_eigenvalues,
+    vjp={"A": _eig_gradient},
+    jvp={"A": _eig_tangent},
     batch=batch_matrices,
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEigBackward0",

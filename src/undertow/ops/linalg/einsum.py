@@ -66,7 +66,7 @@ def contract(xp: Any, input: Any, other: Any, equation: str) -> Any:
     return product.reshape(batch + own + others_own).transpose(plan.output_order)
 
 
-def batch_einsum_pair(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_einsum_pair(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, other, equation = args
     return einsum_batched(equation, (input, other), in_dims), 0
 
@@ -79,11 +79,11 @@ def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any
         part if dim is None else label + part for part, dim in zip(operand_labels.split(","), in_dims, strict=False)
     ]
     input, other = [x if dim is None else in_front(x, dim) for x, dim in zip(operands, in_dims, strict=False)]
-    check_examples(operand_labels.split(","), labels, (input, other))
+    _check_examples(operand_labels.split(","), labels, (input, other))
     return einsum_pair(input, other, f"{labels[0]},{labels[1]}->{label}{output}")
 
 
-def check_examples(of_example: Sequence[str], labels: Sequence[str], operands: Sequence[Any]) -> None:
+def _check_examples(of_example: Sequence[str], labels: Sequence[str], operands: Sequence[Any]) -> None:
     """Raise unless every example has the dimensions, and the sizes, that the product is made for."""
     shapes = [tuple(x._array.shape) for x in operands]
     batched = [len(label) - len(own) for label, own in zip(labels, of_example, strict=True)]
@@ -109,7 +109,7 @@ einsum_pair = primitive(
         "other": lambda xp, g, input, equation: xp._einsum_pair(g, xp.conj(input), plan_of(equation).other_gradient),
     },
     jvp=BILINEAR,
-    batch=batch_einsum_pair,
+    batch=_batch_einsum_pair,
     node="EinsumBackward0",
     autocast="lower",
 )

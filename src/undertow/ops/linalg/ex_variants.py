@@ -20,7 +20,7 @@ from undertow.ops.pointwise.where_clamp import where
 from undertow.tensor import Tensor
 
 
-def first_bad_minor(A: Any) -> int:
+def _first_bad_minor(A: Any) -> int:
     """The order of the first leading minor that is not positive-definite; 0 if there is none."""
     for k in range(1, len(A) + 1):
         try:
@@ -30,7 +30,7 @@ def first_bad_minor(A: Any) -> int:
     return 0
 
 
-def with_report(A: Any, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any]) -> Any:
+def _with_report(A: Any, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any]) -> Any:
     """`compute(A)`, and the report; matrices that cannot be dealt with are replaced before, and by nan behind."""
     info = reports(A, find)
     if check_errors or not info._array.any():
@@ -50,7 +50,7 @@ def linalg_inv_ex(A: Any, *, check_errors: bool = False) -> Any:
     [0, 1]
     """
     A = as_operand("linalg.inv_ex", "A", A)
-    return return_types.linalg_inv_ex(with_report(A, first_zero_pivot, check_errors, linalg_inv))
+    return return_types.linalg_inv_ex(_with_report(A, first_zero_pivot, check_errors, linalg_inv))
 
 
 @composite
@@ -59,7 +59,7 @@ def linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = F
     """The X with A X = B, and a number for each matrix that is not 0 if there is none."""
     A = as_operand("linalg.solve_ex", "A", A)
     solve = lambda A: linalg_solve(A, B, left=left)
-    return return_types.linalg_solve_ex(with_report(A, first_zero_pivot, check_errors, solve))
+    return return_types.linalg_solve_ex(_with_report(A, first_zero_pivot, check_errors, solve))
 
 
 @composite
@@ -68,4 +68,4 @@ def linalg_cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = 
     """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite."""
     input = as_operand("linalg.cholesky_ex", "input", input)
     factor = lambda A: linalg_cholesky(A, upper=upper)
-    return return_types.linalg_cholesky_ex(with_report(input, first_bad_minor, check_errors, factor))
+    return return_types.linalg_cholesky_ex(_with_report(input, _first_bad_minor, check_errors, factor))

@@ -19,7 +19,7 @@ from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor
 
 
-def reflections(xp: Any, input: Any) -> Any:
+def _reflections(xp: Any, input: Any) -> Any:
     check_matrices("geqrf", input, square=False)
     *lead, m, n = input.shape
     stack = input.reshape(math.prod(lead), m, n)
@@ -35,7 +35,7 @@ def refuse(xp: Any, g: Any) -> Any:
 
 _geqrf = primitive(
     "_geqrf",
-    forward=reflections,
+    forward=_reflections,
     vjp={"input": refuse},
     jvp={"input": refuse},
     batch=LOOP,
@@ -67,7 +67,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
             [ 0.]])
     """
     input, tau, other = (as_operand("ormqr", name, x) for name, x in (("input", input), ("tau", tau), ("other", other)))
-    check_ormqr(input, tau, other, left)
+    _check_ormqr(input, tau, other, left)
     if not left:
         turned = ormqr(input, tau, adjoint(other), True, not transpose)
         return adjoint(turned)
@@ -83,7 +83,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     return out
 
 
-def check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
+def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
     for name, x, least in (("input", input, 2), ("tau", tau, 1), ("other", other, 2)):
         if x.ndim < least:
             raise RuntimeError(f"torch.ormqr: {name} must have at least {least} dimensions, got {x.ndim}")

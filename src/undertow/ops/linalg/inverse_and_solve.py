@@ -18,7 +18,7 @@ from undertow.tensor import Tensor
 # ---- inverse
 
 
-def inverse_of(xp: Any, A: Any) -> Any:
+def _inverse_of(xp: Any, A: Any) -> Any:
     check_matrices("linalg.inv", A)
     problem = "linalg.inv: The inversion could not be completed because the input matrix is singular."
     return solve_or_explain(xp, problem, xp.linalg.inv, A)
@@ -26,7 +26,7 @@ def inverse_of(xp: Any, A: Any) -> Any:
 
 linalg_inv = primitive(
     "linalg_inv",
-    forward=inverse_of,
+    forward=_inverse_of,
     vjp={"A": lambda xp, g, out: -xp.matmul(xp.matmul(adjoint(xp, out), g), adjoint(xp, out))},
     jvp={"A": lambda xp, t, out: -xp.matmul(xp.matmul(out, t), out)},
     batch=batch_matrices,
@@ -54,7 +54,7 @@ def solution(xp: Any, A: Any, B: Any) -> Any:
     return solve_or_explain(xp, problem, xp.linalg.solve, A, B)
 
 
-def solve_matrix_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+def _solve_matrix_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
     return -xp.matmul(xp._solve_matrices(adjoint(xp, A), g), adjoint(xp, out))
 
 
@@ -63,7 +63,7 @@ solve_matrices = primitive(
     "_solve_matrices",
     forward=solution,
     vjp={
-        "A": solve_matrix_gradient,
+        "A": _solve_matrix_gradient,
         "B": lambda xp, g, A: xp._solve_matrices(adjoint(xp, A), g),
     },
     jvp={

@@ -33,7 +33,7 @@ def refuse(xp: Any, g: Any) -> Any:
     raise NotDifferentiableError("linalg_ldl_factor", "Call detach() on its input, or use linalg.solve.")
 
 
-def size_of(xp: Any, x: Any) -> Any:
+def _size_of(xp: Any, x: Any) -> Any:
     """LAPACK's measure of complex numbers."""
     return xp.abs(x.real) + xp.abs(x.imag)
 
@@ -41,28 +41,28 @@ def size_of(xp: Any, x: Any) -> Any:
 # ---- one matrix
 
 
-def choose_pivot(xp: Any, A: Any, k: int) -> tuple[int, int]:
+def _choose_pivot(xp: Any, A: Any, k: int) -> tuple[int, int]:
     """The row to move to the front of A[k:, k:], and how many rows the pivot has."""
     if k == len(A) - 1:
         return k, 1
-    column = size_of(xp, A[k + 1 :, k])
-    here, largest = float(size_of(xp, A[k, k])), float(column.max())
+    column = _size_of(xp, A[k + 1 :, k])
+    here, largest = float(_size_of(xp, A[k, k])), float(column.max())
     if max(here, largest) == 0 or here >= ALPHA * largest:
         return k, 1
     other = k + 1 + int(column.argmax())
-    row = size_of(xp, xp.concatenate([A[other, k:other], A[other + 1 :, other]])).max()
+    row = _size_of(xp, xp.concatenate([A[other, k:other], A[other + 1 :, other]])).max()
     if here * row >= ALPHA * largest**2:
         return k, 1
-    return other, 1 if size_of(xp, A[other, other]) >= ALPHA * row else 2
+    return other, 1 if _size_of(xp, A[other, other]) >= ALPHA * row else 2
 
 
-def exchange(A: Any, first: int, second: int) -> None:
+def _exchange(A: Any, first: int, second: int) -> None:
     """Two rows and columns, of what is left of a full (symmetric or Hermitian) matrix."""
     A[[first, second]] = A[[second, first]]
     A[:, [first, second]] = A[:, [second, first]]
 
 
-def eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
+def _eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
     """Divide the columns below the pivot by it and take their product off the rest; False for a pivot of zero."""
     end = k + rows
     pivot, below = A[k:end, k:end], A[end:, k:end]
@@ -77,7 +77,7 @@ def eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
     return True
 
 
-def factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
+def _factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
     """(L and D in one matrix, pivots, number of the first pivot that is zero or 0)."""
     turned = (lambda x: x.conj().T) if hermitian else (lambda x: x.T)
     lower = xp.tril(A, -1)
@@ -85,17 +85,17 @@ def factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
     work = (lower + diagonal + turned(lower)).astype(A.dtype)
     pivots, info, k = xp.zeros(len(A), dtypes.int32), 0, 0
     while k < len(A):
-        found, rows = choose_pivot(xp, work, k)
+        found, rows = _choose_pivot(xp, work, k)
         at = k + rows - 1
-        exchange(work[k:, k:], at - k, found - k)
+        _exchange(work[k:, k:], at - k, found - k)
         pivots[k : k + rows] = found + 1 if rows == 1 else -(found + 1)
-        if not eliminate(xp, work, k, rows, turned):
+        if not _eliminate(xp, work, k, rows, turned):
             info = info or k + 1
         k += rows
     return xp.tril(work), pivots, info
 
 
-def steps_of(pivots: Any) -> Any:
+def _steps_of(pivots: Any) -> Any:
     """First row, number of rows, and the two rows that were exchanged, of every step."""
     k = 0
     while k < len(pivots):
@@ -107,20 +107,20 @@ def steps_of(pivots: Any) -> Any:
 # ---- stacks of them
 
 
-def factor_array(xp: Any, A: Any, hermitian: bool = False) -> Any:
+def _factor_array(xp: Any, A: Any, hermitian: bool = False) -> Any:
     check_matrices("linalg.ldl_factor", A)
     lead, n = A.shape[:-2], A.shape[-1]
     LD, pivots, info = xp.empty(A.shape, A.dtype), xp.empty(A.shape[:-1], dtypes.int32), xp.zeros(lead, dtypes.int32)
     stacks = [x.reshape(math.prod(lead), *x.shape[len(lead) :]) for x in (A, LD, pivots)]
     numbers = info.reshape(-1)
     for k, matrix in enumerate(stacks[0]):
-        stacks[1][k], stacks[2][k], numbers[k] = factor_matrix(xp, matrix, hermitian) if n else (0, 0, 0)
+        stacks[1][k], stacks[2][k], numbers[k] = _factor_matrix(xp, matrix, hermitian) if n else (0, 0, 0)
     return LD, pivots, info
 
 
 _ldl_factor = primitive(
     "_ldl_factor",
-    forward=factor_array,
+    forward=_factor_array,
     vjp={"A": refuse},
     jvp={"A": refuse},
     batch=LOOP,
@@ -136,11 +136,11 @@ def linalg_ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool 
     """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
     LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
     if check_errors:
-        check_pivots(info._array)
+        _check_pivots(info._array)
     return return_types.linalg_ldl_factor_ex((LD, pivots, info))
 
 
-def check_pivots(info: Any) -> None:
+def _check_pivots(info: Any) -> None:
     for k, number in enumerate(info.reshape(-1).tolist()):
         if number:
             where = f"(Batch element {k}): " if info.ndim else ""
@@ -166,7 +166,7 @@ def linalg_ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
 # ---- solving
 
 
-def places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
+def _places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
     """Of one matrix: the row that every element of L is stored in, the order of the rows, and where D has two rows.
 
     The finished columns are stored as they were; here the exchanges of the later steps are made up for, so that
@@ -174,7 +174,7 @@ def places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
     """
     n = len(pivots)
     rows, order, pairs = xp.tile(xp.arange(n)[:, None], (1, n)), xp.arange(n), xp.zeros((n, n), dtypes.bool_)
-    for k, count, at, other in steps_of(pivots):
+    for k, count, at, other in _steps_of(pivots):
         rows[[at, other], :k] = rows[[other, at], :k]
         order[[at, other]] = order[[other, at]]
         if count == 2:
@@ -182,9 +182,9 @@ def places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
     return rows, order, pairs
 
 
-def places_of_all(xp: Any, pivots: Any) -> list[Tensor]:
+def _places_of_all(xp: Any, pivots: Any) -> list[Tensor]:
     n = pivots.shape[-1]
-    found = [places_of(xp, row) for row in pivots.reshape(-1, n)]
+    found = [_places_of(xp, row) for row in pivots.reshape(-1, n)]
     shapes = ((n, n), (n,), (n, n))
     return [
         Tensor(xp.asarray([f[k] for f in found]).reshape(*pivots.shape[:-1], *shape), xp)
@@ -218,11 +218,11 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -
             f"{name}: Expected pivots to be integers of shape {list(LD.shape[:-1])}, but got {pivots.dtype} "
             f"{list(pivots.shape)}"
         )
-    return solved(LD, pivots, B, adjoint if hermitian else matrix_transpose)
+    return _solved(LD, pivots, B, adjoint if hermitian else matrix_transpose)
 
 
-def solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Any) -> Tensor:
-    rows, order, pairs = places_of_all(LD._xp, pivots._array)
+def _solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Any) -> Tensor:
+    rows, order, pairs = _places_of_all(LD._xp, pivots._array)
     take = take_along_dim
     moved = tril(take(LD, rows, -2), -1)
     beside = where(pairs, moved, 0)

@@ -17,11 +17,11 @@ from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
 
-def default_rtol(A: Any) -> float:
+def _default_rtol(A: Any) -> float:
     return max(A.shape[-2:]) * float(A._xp.finfo(A.dtype).eps)
 
 
-def cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
+def _cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
     """The size from which on a singular value counts, one for each matrix."""
     largest = xp.max(sizes, axis=-1, initial=0)
     return xp.maximum(atol, rtol * largest)[..., None]
@@ -30,19 +30,19 @@ def cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
 # ---- the pseudoinverse
 
 
-def pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = False) -> Any:
+def _pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = False) -> Any:
     if hermitian:
         values, right = xp.linalg.eigh(input)
         left = right
     else:
         left, values, right = xp.linalg.svd(input, full_matrices=False)
         right = adjoint(xp, right)
-    large = xp.abs(values) > cutoff(xp, xp.abs(values), atol, rtol)
+    large = xp.abs(values) > _cutoff(xp, xp.abs(values), atol, rtol)
     inverses = xp.where(large, 1 / xp.where(large, values, 1), 0).astype(values.dtype)
     return xp.matmul(right * inverses[..., None, :], adjoint(xp, left))
 
 
-def pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
+def _pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
     g, P = adjoint(xp, g), out
     Ph = adjoint(xp, P)
     inner = xp.matmul(P, xp.matmul(g, P))
@@ -51,7 +51,7 @@ def pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
     return left + right - adjoint(xp, inner)
 
 
-def pinv_tangent(xp: Any, t: Any, input: Any, out: Any) -> Any:
+def _pinv_tangent(xp: Any, t: Any, input: Any, out: Any) -> Any:
     P, th = out, adjoint(xp, t)
     Ph = adjoint(xp, P)
     inner = xp.matmul(P, xp.matmul(t, P))
@@ -63,9 +63,9 @@ def pinv_tangent(xp: Any, t: Any, input: Any, out: Any) -> Any:
 # valid where the rank does not change
 pinv_of = primitive(
     "_pinv",
-    forward=pseudoinverse,
-    vjp={"input": pinv_gradient},
-    jvp={"input": pinv_tangent},
+    forward=_pseudoinverse,
+    vjp={"input": _pinv_gradient},
+    jvp={"input": _pinv_tangent},
     batch=batch_matrices,
     node="LinalgPinvBackward0",
     autocast="float32",
@@ -92,14 +92,14 @@ def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any
         )
     if hermitian:
         check_matrices("linalg.pinv", A)
-    return pinv_of(A, *tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
+    return pinv_of(A, *_tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
 
 
-def tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
     atol, rtol = (x._array if isinstance(x, Tensor) else x for x in (atol, rtol))
     if rtol is None:
-        rtol = default_rtol(A) if atol is None else A._xp.where(A._xp.asarray(atol) == 0, default_rtol(A), 0.0)
+        rtol = _default_rtol(A) if atol is None else A._xp.where(A._xp.asarray(atol) == 0, _default_rtol(A), 0.0)
     return (0.0 if atol is None else atol), rtol
 
 
@@ -112,12 +112,12 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
 # ---- the rank
 
 
-def rank_of(xp: Any, input: Any, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Any:
+def _rank_of(xp: Any, input: Any, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Any:
     sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else xp.linalg.svd(input, compute_uv=False)
-    return xp.sum(sizes > cutoff(xp, sizes, atol, rtol), axis=-1)
+    return xp.sum(sizes > _cutoff(xp, sizes, atol, rtol), axis=-1)
 
 
-matrix_rank = nondifferentiable("_matrix_rank", rank_of, inputs=("input",), batch=batch_matrices)
+matrix_rank = nondifferentiable("_matrix_rank", _rank_of, inputs=("input",), batch=batch_matrices)
 
 
 @composite
@@ -136,7 +136,7 @@ def linalg_matrix_rank(
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     check_matrices("linalg.matrix_rank", A, square=hermitian)
     atol = tol if tol is not None else atol
-    return matrix_rank(A, *tolerances(A, atol, rtol), bool(hermitian))
+    return matrix_rank(A, *_tolerances(A, atol, rtol), bool(hermitian))
 
 
 # ---- least squares
@@ -159,14 +159,14 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None
     2.0
     """
     A, B = as_operand("linalg.lstsq", "A", A), as_operand("linalg.lstsq", "B", B)
-    driver = check_systems(A, B, driver)
+    driver = _check_systems(A, B, driver)
     of_vectors = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
     right = recorded.expand_dims(B, -1) if of_vectors else B
     if A.shape[-2] != right.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
-    rtol = 0.0 if driver == "gels" else default_rtol(A) if rcond is None else float(rcond)
+    rtol = 0.0 if driver == "gels" else _default_rtol(A) if rcond is None else float(rcond)
     solution = matmul(pinv_of(A, 0.0, rtol, False), right)
-    rank, values = rank_and_values(A, rtol, driver)
+    rank, values = _rank_and_values(A, rtol, driver)
     residuals = Tensor(A._xp.empty((0,), dtypes.real_of(A.dtype)), A._xp)
     m, n = A.shape[-2:]
     if m > n and driver != "gelsy" and (driver == "gels" or (rank._array == n).all()):
@@ -176,7 +176,7 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None
     return return_types.linalg_lstsq((solution, residuals, rank, values))
 
 
-def check_systems(A: Any, B: Any, driver: str | None) -> str:
+def _check_systems(A: Any, B: Any, driver: str | None) -> str:
     if A.ndim < 2:
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
     if B.ndim < 1:
@@ -195,11 +195,11 @@ def check_systems(A: Any, B: Any, driver: str | None) -> str:
     return driver or "gelsy"
 
 
-def rank_and_values(A: Any, rtol: float, driver: str) -> tuple[Tensor, Tensor]:
+def _rank_and_values(A: Any, rtol: float, driver: str) -> tuple[Tensor, Tensor]:
     """The rank and the singular values, each empty if the driver does not find it."""
     xp = A._xp
     if driver == "gels":
         return Tensor(xp.empty((0,), dtypes.int64), xp), Tensor(xp.empty((0,), dtypes.real_of(A.dtype)), xp)
     values = xp.linalg.svd(A._array, compute_uv=False)
-    rank = Tensor(xp.asarray(xp.sum(values > cutoff(xp, values, 0.0, rtol), axis=-1)), xp)
+    rank = Tensor(xp.asarray(xp.sum(values > _cutoff(xp, values, 0.0, rtol), axis=-1)), xp)
     return rank, Tensor(values if driver != "gelsy" else xp.empty((0,), values.dtype), xp)

@@ -18,7 +18,7 @@ from undertow.ops.views.dimensions import adjoint
 from undertow.ops.views.slices import slice_
 
 
-def number_wanted(A: Any, k: int | None, X: Any) -> int:
+def _number_wanted(A: Any, k: int | None, X: Any) -> int:
     rows = A.shape[-1]
     k = (1 if X is None else X.shape[-1]) if k is None else k
     if not 0 < 3 * k <= rows:
@@ -63,7 +63,7 @@ def lobpcg(
     tensor([5.])
     """
     A = as_operand("lobpcg", "A", A)
-    k = number_wanted(A, k, X)
+    k = _number_wanted(A, k, X)
     A = (A + adjoint(A)) / 2
     restore = lambda V: V
     if B is not None:

@@ -21,7 +21,7 @@ def times(A: Tensor, M: Tensor | None, X: Tensor, turned: bool = False) -> Tenso
     return of(A) if M is None else of(A) - of(M)
 
 
-def approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tensor:
+def _approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tensor:
     """q orthonormal columns that span most of what A - M maps to (Halko, Martinsson and Tropp, 2011)."""
     qr = linalg_qr
     Q = qr(times(A, M, randn(A.shape[-1], q, dtype=A.dtype, device=A.device)))[0]
@@ -44,18 +44,18 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> tuple[Tens
     """
     A = as_operand("svd_lowrank", "A", A)
     M = None if M is None else expand(as_operand("svd_lowrank", "M", M), tuple(A.shape))
-    check_rank("svd_lowrank", A, q, niter)
+    _check_rank("svd_lowrank", A, q, niter)
     wide = A.shape[-2] < A.shape[-1]
     if wide:
         A, M = adjoint(A), None if M is None else adjoint(M)
-    Q = approximate_basis(A, M, q, niter)
+    Q = _approximate_basis(A, M, q, niter)
     small = adjoint(times(A, M, Q, turned=True))
     U, S, Vh = linalg_svd(small, full_matrices=False)
     U, V = matmul(Q, U), adjoint(Vh)
     return (V, S, U) if wide else (U, S, V)
 
 
-def check_rank(name: str, A: Any, q: int, niter: int) -> None:
+def _check_rank(name: str, A: Any, q: int, niter: int) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: matrices expected, got a tensor of {A.ndim} dimensions")
     if not 0 <= q <= min(A.shape[-2:]):

@@ -29,7 +29,7 @@ def factors(xp: Any, A: Any) -> Any:
     work = xp.array(A.reshape(math.prod(lead), m, n))
     order = xp.array(xp.broadcast_to(xp.arange(m), (len(work), m)))
     for k in range(min(m, n)):
-        eliminate(xp, work, order, k)
+        _eliminate(xp, work, order, k)
     k = min(m, n)
     L = xp.tril(work[:, :, :k], -1) + xp.eye(m, k, dtype=A.dtype)
     U = xp.triu(work[:, :k, :])
@@ -37,7 +37,7 @@ def factors(xp: Any, A: Any) -> Any:
     return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n)
 
 
-def eliminate(xp: Any, work: Any, order: Any, k: int) -> None:
+def _eliminate(xp: Any, work: Any, order: Any, k: int) -> None:
     """One column: the largest element as pivot, its row up, multiples of that row off those below."""
     each = xp.arange(len(work))
     column = work[:, k:, k]  # by LAPACK's measure of complex numbers
@@ -53,13 +53,17 @@ def below(xp: Any, x: Any) -> Any:
     return xp.tril(x, -1)
 
 
-def times_inverse(xp: Any, x: Any, U: Any) -> Any:
+def _times_inverse(xp: Any, x: Any, U: Any) -> Any:
     """x U^-1, for an upper triangular U."""
     turned = xp._solve_triangular(xp.swapaxes(U, -1, -2), xp.swapaxes(x, -1, -2), False, False)
     return xp.swapaxes(turned, -1, -2)
 
 
-def lu_gradient(xp: Any, g: Any, P: Any, L: Any, U: Any) -> Any:
+def _lu_gradient(xp: Any, g: Any, P: Any, L: Any, U: Any) -> Any:
+    """Of the square part: L^-1 P^T dA U^-1 = L^-1 dL + dU U^-1, a strictly lower and an upper triangle.
+
+    So each factor's gradient is cut to its triangle, and L^-H (...) U^-H brings both back to A.
+    """
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     g_L = xp.zeros_like(L) if g[1] is None else g[1]
     g_U = xp.zeros_like(U) if g[2] is None else g[2]
@@ -88,15 +92,15 @@ def divided(xp: Any, inner: Any, L: Any, U: Any) -> Any:
     return adjoint(xp, xp._solve_triangular(U, adjoint(xp, left), True, False))
 
 
-def lu_tangent(xp: Any, t: Any, P: Any, L: Any, U: Any) -> Any:
+def _lu_tangent(xp: Any, t: Any, P: Any, L: Any, U: Any) -> Any:
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     t = xp.matmul(adjoint(xp, P), t)
     L1, U1 = rows(xp, L, 0, k), columns(xp, U, 0, k)
-    inner = times_inverse(xp, xp._solve_triangular(L1, rows(xp, columns(xp, t, 0, k), 0, k), False, True), U1)
+    inner = _times_inverse(xp, xp._solve_triangular(L1, rows(xp, columns(xp, t, 0, k), 0, k), False, True), U1)
     t_L, t_U = xp.matmul(L1, below(xp, inner)), xp.matmul(xp.triu(inner), U1)
     if m > k:
         moved = rows(xp, t, k, m) - xp.matmul(rows(xp, L, k, m), t_U)
-        t_L = xp.concatenate([t_L, times_inverse(xp, moved, U1)], axis=-2)
+        t_L = xp.concatenate([t_L, _times_inverse(xp, moved, U1)], axis=-2)
     if n > k:
         moved = columns(xp, t, k, n) - xp.matmul(t_L, columns(xp, U, k, n))
         t_U = xp.concatenate([t_U, xp._solve_triangular(L1, moved, False, True)], axis=-1)
@@ -106,8 +110,8 @@ def lu_tangent(xp: Any, t: Any, P: Any, L: Any, U: Any) -> Any:
 lu_factors = primitive(
     "_lu",
     forward=factors,
-    vjp={"A": lu_gradient},
-    jvp={"A": lu_tangent},
+    vjp={"A": _lu_gradient},
+    jvp={"A": _lu_tangent},
     batch=batch_matrices,
     outputs=("P", "L", "U"),
     nondifferentiable=("P",),
@@ -124,11 +128,11 @@ def linalg_lu(A: Any, *, pivot: bool = True) -> Any:
     >>> ut.linalg.lu(ut.tensor([[1.0, 2.0], [2.0, 2.0]])).U.tolist()
     [[2.0, 2.0], [0.0, 1.0]]
     """
-    require_pivoting(pivot)
+    _require_pivoting(pivot)
     return return_types.linalg_lu(lu_factors(as_operand("linalg.lu", "A", A)))
 
 
-def require_pivoting(pivot: bool) -> None:
+def _require_pivoting(pivot: bool) -> None:
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
 
@@ -143,21 +147,21 @@ def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
 
     A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
     """
-    LU, pivots = packed_factors("linalg.lu_factor", A, pivot)
-    check_diagonal(LU._xp, LU._array)
+    LU, pivots = _packed_factors("linalg.lu_factor", A, pivot)
+    _check_diagonal(LU._xp, LU._array)
     return return_types.linalg_lu_factor((LU, pivots))
 
 
-def packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
-    require_pivoting(pivot)
+def _packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
+    _require_pivoting(pivot)
     P, L, U = lu_factors(as_operand(name, "A", A))
     m, n = A.shape[-2:]
     k = min(m, n)
     packed = add(constant_pad_nd(recorded.tril(L, -1), (0, n - k, 0, 0)), constant_pad_nd(U, (0, 0, 0, m - k)))
-    return packed, Tensor(exchanges(P._xp, P._array, k), P._xp)
+    return packed, Tensor(_exchanges(P._xp, P._array, k), P._xp)
 
 
-def check_diagonal(xp: Any, LU: Any) -> None:
+def _check_diagonal(xp: Any, LU: Any) -> None:
     zeros = xp.argwhere(xp.diagonal(LU, 0, -2, -1) == 0)
     if len(zeros):
         *batch, k = zeros[0].tolist()
@@ -169,7 +173,7 @@ def check_diagonal(xp: Any, LU: Any) -> None:
         )
 
 
-def exchanges(xp: Any, P: Any, count: int) -> Any:
+def _exchanges(xp: Any, P: Any, count: int) -> Any:
     """The exchanges of rows that make up a permutation."""
     m = P.shape[-1]
     order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
@@ -254,7 +258,7 @@ def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = Fals
             f"linalg.lu_factor: U[{info._array.max()},{info._array.max()}] is zero and using it on lu_solve would "
             "result in a division by zero."
         )
-    return return_types.linalg_lu_factor_ex((*packed_factors("linalg.lu_factor_ex", A, pivot), info))
+    return return_types.linalg_lu_factor_ex((*_packed_factors("linalg.lu_factor_ex", A, pivot), info))
 
 
 def first_zero_pivot(A: Any) -> int:

@@ -49,12 +49,12 @@ def times_transposed(xp: Any, input: Any, weight: Any) -> Any:
     return input.dot(weight.T)
 
 
-def multiply_vector(xp: Any, input: Any, vec: Any) -> Any:
+def _multiply_vector(xp: Any, input: Any, vec: Any) -> Any:
     check_mv(input, vec)
     return input.dot(vec)
 
 
-def multiply_vectors(xp: Any, input: Any, tensor: Any) -> Any:
+def _multiply_vectors(xp: Any, input: Any, tensor: Any) -> Any:
     check_dot(input, tensor)
     return input.dot(tensor)
 
@@ -64,7 +64,7 @@ def multiply_batches(xp: Any, input: Any, mat2: Any) -> Any:
     return xp.matmul(input, mat2)
 
 
-def batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
+def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule of a product that is the einsum `equation` of its two operands."""
     return lambda op, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
 
@@ -82,33 +82,33 @@ mm = primitive(
         ),
     },
     jvp=BILINEAR,
-    batch=batched_by("ij,jk->ik"),
+    batch=_batched_by("ij,jk->ik"),
     variants="function method foreach",
     autocast="lower",
 )
 
 mv = primitive(
     "mv",
-    forward=multiply_vector,
+    forward=_multiply_vector,
     vjp={
         "input": lambda xp, g, vec: xp.outer(g, xp.conj(vec)),
         "vec": lambda xp, g, input: xp.mv(xp.t(xp.conj(input)), g),
     },
     jvp=BILINEAR,
-    batch=batched_by("ij,j->i"),
+    batch=_batched_by("ij,j->i"),
     variants="function method",
     autocast="lower",
 )
 
 dot = primitive(
     "dot",
-    forward=multiply_vectors,
+    forward=_multiply_vectors,
     vjp={
         "input": lambda xp, g, tensor: g * xp.conj(tensor),
         "tensor": lambda xp, g, input: g * xp.conj(input),
     },
     jvp=BILINEAR,
-    batch=batched_by("i,i->"),
+    batch=_batched_by("i,i->"),
     variants="function method",
     autocast="lower",
     same_in_numpy=True,
@@ -135,7 +135,7 @@ adapter("outer")(outer)
 
 vdot = primitive(
     "vdot",
-    forward=lambda xp, input, other: multiply_vectors(xp, xp.conj(input), other),
+    forward=lambda xp, input, other: _multiply_vectors(xp, xp.conj(input), other),
     vjp={
         "input": lambda xp, g, other: xp.conj(g) * other,
         "other": lambda xp, g, input: g * input,
@@ -153,7 +153,7 @@ bmm = primitive(
         "mat2": lambda xp, g, input: xp.bmm(xp.swapaxes(xp.conj(input), 1, 2), g),
     },
     jvp=BILINEAR,
-    batch=batched_by("aij,ajk->aik"),
+    batch=_batched_by("aij,ajk->aik"),
     variants="function method",
     autocast="lower",
 )
@@ -166,20 +166,20 @@ def rows(xp: Any, x: Any) -> Any:
     return xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def multiply_stacks(xp: Any, input: Any, other: Any) -> Any:
+def _multiply_stacks(xp: Any, input: Any, other: Any) -> Any:
     check_matmul(input, other)
     if other.ndim == 2:
         return rows(xp, input).dot(other).reshape(*input.shape[:-1], other.shape[-1])
     return xp.matmul(input, other)
 
 
-def stack_input_gradient(xp: Any, g: Any, other: Any, input_shape: tuple[int, ...]) -> Any:
+def _stack_input_gradient(xp: Any, g: Any, other: Any, input_shape: tuple[int, ...]) -> Any:
     if len(input_shape) == 2 and other.ndim > 2:  # one product over all the stack, not a stack to sum up
         return xp.mm(xp.t(rows(xp, xp.swapaxes(g, -1, -2))), rows(xp, xp.swapaxes(xp.conj(other), -1, -2)))
     return xp.matmul(g, xp.swapaxes(xp.conj(other), -1, -2))
 
 
-def stack_other_gradient(xp: Any, g: Any, input: Any, other_shape: tuple[int, ...]) -> Any:
+def _stack_other_gradient(xp: Any, g: Any, input: Any, other_shape: tuple[int, ...]) -> Any:
     if len(other_shape) == 2:
         return xp.mm(xp.t(rows(xp, xp.conj(input))), rows(xp, g))
     return xp.matmul(xp.swapaxes(xp.conj(input), -1, -2), g)
@@ -193,8 +193,8 @@ def batch_stacks(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 
 matmul_stacks = primitive(
     "_matmul_stacks",
-    forward=multiply_stacks,
-    vjp={"input": stack_input_gradient, "other": stack_other_gradient},
+    forward=_multiply_stacks,
+    vjp={"input": _stack_input_gradient, "other": _stack_other_gradient},
     jvp=BILINEAR,
     batch=batch_stacks,
     node="BmmBackward0",

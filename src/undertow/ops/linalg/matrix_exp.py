@@ -27,13 +27,13 @@ def exponential(xp: Any, A: Any) -> Any:
         halvings = xp.ceil(xp.log2(norms / THETA))
     halvings = xp.where(halvings > 0, halvings, 0)
     halvings = xp.where(xp.isfinite(halvings), halvings, 0).astype(int)[..., None, None]
-    out = pade_quotient(xp, A * xp.exp2(-halvings).astype(norms.dtype))
+    out = _pade_quotient(xp, A * xp.exp2(-halvings).astype(norms.dtype))
     for k in range(int(halvings.max())):
         out = xp.where(k < halvings, xp.matmul(out, out), out)
     return out
 
 
-def pade_quotient(xp: Any, A: Any) -> Any:
+def _pade_quotient(xp: Any, A: Any) -> Any:
     b = PADE
     identity = xp.eye(A.shape[-1], dtype=A.dtype)
     A2 = xp.matmul(A, A)

@@ -48,18 +48,18 @@ def linalg_matrix_norm(
     check_matrices("linalg.matrix_norm", A, square=False)
     if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported. Use 'fro', 'nuc', 1, 2, inf, -1, -2, -inf.")
-    first, second = matrix_dims(A, dim)
-    A = in_dtype(A, dtype)
+    first, second = _matrix_dims(A, dim)
+    A = _in_dtype(A, dtype)
     if ord == "fro":
         return linalg_vector_norm(A, 2, (first, second), keepdim)
     if ord in ("nuc", 2, -2):
-        return of_singular_values(A, ord, first, second, keepdim)
+        return _of_singular_values(A, ord, first, second, keepdim)
     summed, kept = [(first, second)[k] for k in SUMS[math.fabs(ord)]]
     kept = kept if keepdim or kept < summed else kept - 1
-    return extreme(sum_of(absolute(A), summed, keepdim=keepdim), ord, kept, keepdim)
+    return _extreme(sum_of(absolute(A), summed, keepdim=keepdim), ord, kept, keepdim)
 
 
-def matrix_dims(A: Any, dim: Any) -> tuple[int, int]:
+def _matrix_dims(A: Any, dim: Any) -> tuple[int, int]:
     if isinstance(dim, int):
         raise TypeError(f"linalg_matrix_norm(): argument 'dim' must be tuple of ints, not int ({dim})")
     if len(dim) != 2:
@@ -70,7 +70,7 @@ def matrix_dims(A: Any, dim: Any) -> tuple[int, int]:
     return first, second
 
 
-def in_dtype(A: Any, dtype: Any) -> Any:
+def _in_dtype(A: Any, dtype: Any) -> Any:
     if dtype is None:
         return A
     dtype = dtypes.as_dtype(dtype, "linalg.matrix_norm")
@@ -83,15 +83,15 @@ def in_dtype(A: Any, dtype: Any) -> Any:
     return to_dtype(A, dtype)
 
 
-def of_singular_values(A: Any, ord: Any, first: int, second: int, keepdim: bool) -> Tensor:
+def _of_singular_values(A: Any, ord: Any, first: int, second: int, keepdim: bool) -> Tensor:
     values = linalg_svdvals(moveaxis(A, (first, second), (-2, -1)))
-    norm = sum_of(values, -1) if ord == "nuc" else extreme(values, ord, -1, False)
+    norm = sum_of(values, -1) if ord == "nuc" else _extreme(values, ord, -1, False)
     for dim in sorted((first, second)) if keepdim else ():
         norm = unsqueeze(norm, dim)
     return norm
 
 
-def extreme(x: Any, ord: float, dim: int, keepdim: bool) -> Tensor:
+def _extreme(x: Any, ord: float, dim: int, keepdim: bool) -> Tensor:
     """The largest element for a positive order (0 if there is none), the smallest for a negative one."""
     if ord < 0:
         return amin(x, dim, keepdim)
@@ -134,7 +134,7 @@ def linalg_cond(A: Any, p: Any = None) -> Tensor:
     if A.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     if p in (None, 2, -2):
-        return singular_value_ratio(A, p)
+        return _singular_value_ratio(A, p)
     check_matrices(f"linalg.cond(ord={p})", A)
     if p not in ("fro", "nuc", 1, -1, math.inf, -math.inf):
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
@@ -143,15 +143,15 @@ def linalg_cond(A: Any, p: Any = None) -> Tensor:
         return mul(sum_of(values, -1), sum_of(reciprocal(values), -1))
     if not A.shape[-1]:
         return sum_of(absolute(A), (-2, -1))
-    singular = singular_ones(A)
+    singular = _singular_ones(A)
     if not singular.any():
         return mul(linalg_matrix_norm(A, p), linalg_matrix_norm(linalg_inv(A), p))
-    regular = where(Tensor(singular[..., None, None], A._xp), identity_like(A), A)
+    regular = where(Tensor(singular[..., None, None], A._xp), _identity_like(A), A)
     product = mul(linalg_matrix_norm(A, p), linalg_matrix_norm(linalg_inv(regular), p))
     return where(Tensor(singular, A._xp), Tensor(A._xp.asarray(math.inf, product.dtype), A._xp), product)
 
 
-def singular_value_ratio(A: Any, p: Any) -> Tensor:
+def _singular_value_ratio(A: Any, p: Any) -> Tensor:
     values = linalg_svdvals(A)
     if not values.shape[-1]:
         return sum_of(values, -1)
@@ -159,22 +159,22 @@ def singular_value_ratio(A: Any, p: Any) -> Tensor:
     return true_divide(smallest, largest) if p == -2 else true_divide(largest, smallest)
 
 
-def identity_like(A: Any) -> Tensor:
+def _identity_like(A: Any) -> Tensor:
     return Tensor(A._xp.eye(A.shape[-1], dtype=A.dtype), A._xp)
 
 
-def singular_ones(A: Any) -> Any:
+def _singular_ones(A: Any) -> Any:
     """Which of the matrices have no inverse."""
     xp, matrices = A._xp, A._array.reshape(-1, *A.shape[-2:])
     try:
         xp.linalg.inv(matrices)
         found = xp.zeros(len(matrices), bool)
     except xp.linalg.LinAlgError:
-        found = xp.asarray([has_no_inverse(xp, m) for m in matrices])
+        found = xp.asarray([_has_no_inverse(xp, m) for m in matrices])
     return found.reshape(A.shape[:-2])
 
 
-def has_no_inverse(xp: Any, matrix: Any) -> bool:
+def _has_no_inverse(xp: Any, matrix: Any) -> bool:
     try:
         xp.linalg.inv(matrix)
     except xp.linalg.LinAlgError:

@@ -20,13 +20,13 @@ from undertow.ops.reduce.sums_and_products import sum as sum_of
 # ---- trace
 
 
-def trace_of_matrix(xp: Any, input: Any) -> Any:
+def _trace_of_matrix(xp: Any, input: Any) -> Any:
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return xp.trace(input, dtype=dtypes.int64 if input.dtype.kind in "iu" else None)
 
 
-def diagonal_matrices(xp: Any, input: Any, shape: tuple[int, int]) -> Any:
+def _diagonal_matrices(xp: Any, input: Any, shape: tuple[int, int]) -> Any:
     """Matrices of `shape` with every element of input along a whole diagonal."""
     input = xp.asarray(input)
     out = xp.zeros((*input.shape, *shape), input.dtype)
@@ -41,7 +41,7 @@ def traces(xp: Any, x: Any) -> Any:
 
 trace = primitive(
     "trace",
-    forward=trace_of_matrix,
+    forward=_trace_of_matrix,
     vjp={"input": lambda xp, g, input_shape: xp.trace_backward(g, input_shape)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (traces(recorded, in_front(args[0], in_dims[0])), 0),
@@ -52,7 +52,7 @@ trace = primitive(
 
 trace_backward = primitive(
     "trace_backward",
-    forward=diagonal_matrices,
+    forward=_diagonal_matrices,
     vjp={"input": lambda xp, g: traces(xp, g)},
     jvp=LINEAR,
     batch=lambda op, args, in_dims: (op(in_front(args[0], in_dims[0]), args[1]), 0),
@@ -66,7 +66,7 @@ trace_backward = primitive(
 TURNED = [1, 2, 0], [2, 0, 1]
 
 
-def cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
+def _cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, input.ndim)
@@ -82,7 +82,7 @@ def cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
         ) from None
 
 
-def batch_cross(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *operands, dim = args
     ndim = max(x.ndim - (d is not None) for x, d in zip(operands, in_dims, strict=False))
     aligned = [
@@ -93,13 +93,13 @@ def batch_cross(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[A
 
 linalg_cross = primitive(
     "linalg_cross",
-    forward=cross_product,
+    forward=_cross_product,
     vjp={
         "input": lambda xp, g, other, dim: xp.linalg_cross(xp.conj(other), g, dim=dim),
         "other": lambda xp, g, input, dim: xp.linalg_cross(g, xp.conj(input), dim=dim),
     },
     jvp=BILINEAR,
-    batch=batch_cross,
+    batch=_batch_cross,
     promote="same",
 )
 
@@ -150,12 +150,12 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     for i, m in enumerate(matrices):
         if m.ndim != 2:
             raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {m.ndim}D")
-    product = multiply_chain(matrices)
+    product = _multiply_chain(matrices)
     dropped = tuple([k for k, drop in ((0, row), (1, column)) if drop])
     return recorded.squeeze(product, dropped) if dropped else product
 
 
-def multiply_chain(matrices: list[Any]) -> Any:
+def _multiply_chain(matrices: list[Any]) -> Any:
     """Matrices multiplied in the cheapest order, which dynamic programming finds."""
     n = len(matrices)
     sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]

@@ -14,7 +14,7 @@ from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 
-def orthogonal_and_upper(xp: Any, A: Any, mode: str) -> Any:
+def _orthogonal_and_upper(xp: Any, A: Any, mode: str) -> Any:
     check_matrices("linalg.qr", A, square=False)
     return tuple(xp.linalg.qr(A, mode))
 
@@ -29,34 +29,39 @@ def columns(xp: Any, x: Any, start: int, stop: int) -> Any:
     return xp.slice(x, -1, start, stop)
 
 
-def qr_gradient(xp: Any, g: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
+def _qr_gradient(xp: Any, g: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
     n, m = R.shape[-2], A.shape[-1]
     g_Q = xp.zeros_like(Q) if g[0] is None else g[0]
     g_R = xp.zeros_like(R) if g[1] is None else g[1]
     if n == m:
-        return square_qr_gradient(xp, g_Q, g_R, Q, R)
+        return _square_qr_gradient(xp, g_Q, g_R, Q, R)
     # wide: the columns beyond the square part only follow, R = [U, Q^H Y]
     g_U, g_V = columns(xp, g_R, 0, n), columns(xp, g_R, n, m)
     g_Q = g_Q + xp.matmul(columns(xp, A, n, m), adjoint(xp, g_V))
-    left = square_qr_gradient(xp, g_Q, g_U, Q, columns(xp, R, 0, n))
+    left = _square_qr_gradient(xp, g_Q, g_U, Q, columns(xp, R, 0, n))
     return xp.concatenate([left, xp.matmul(Q, g_V)], axis=-1)
 
 
-def square_qr_gradient(xp: Any, g_Q: Any, g_R: Any, Q: Any, R: Any) -> Any:
+def _square_qr_gradient(xp: Any, g_Q: Any, g_R: Any, Q: Any, R: Any) -> Any:
+    """gA = (gQ + Q mirrored(gR R^H - Q^H gQ)) R^-H.
+
+    Q^H dA R^-1 splits into Q^H dQ, which is skew-Hermitian, and dR R^-1, which is upper triangular: what lies below
+    the diagonal belongs to Q alone, and its mirror image has to be taken off from R.
+    """
     inner = mirrored(xp, xp.matmul(g_R, adjoint(xp, R)) - xp.matmul(adjoint(xp, Q), g_Q))
     return adjoint(xp, xp._solve_matrices(R, adjoint(xp, g_Q + xp.matmul(Q, inner))))
 
 
-def qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
+def _qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
     n, m = R.shape[-2], A.shape[-1]
     if n == m:
-        return square_qr_tangent(xp, t, Q, R)
-    t_Q, t_U = square_qr_tangent(xp, columns(xp, t, 0, n), Q, columns(xp, R, 0, n))
+        return _square_qr_tangent(xp, t, Q, R)
+    t_Q, t_U = _square_qr_tangent(xp, columns(xp, t, 0, n), Q, columns(xp, R, 0, n))
     moved = columns(xp, t, n, m) - xp.matmul(t_Q, columns(xp, R, n, m))
     return t_Q, xp.concatenate([t_U, xp.matmul(adjoint(xp, Q), moved)], axis=-1)
 
 
-def square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
+def _square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
     scaled = adjoint(xp, xp._solve_matrices(adjoint(xp, R), adjoint(xp, t)))  # t R^-1
     inner = xp.matmul(adjoint(xp, Q), scaled)
     below = xp.tril(inner, -1)
@@ -69,9 +74,9 @@ def square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
 
 qr_reduced = primitive(
     "_qr_reduced",
-    forward=orthogonal_and_upper,
-    vjp={"A": qr_gradient},
-    jvp={"A": qr_tangent},
+    forward=_orthogonal_and_upper,
+    vjp={"A": _qr_gradient},
+    jvp={"A": _qr_tangent},
     batch=batch_matrices,
     outputs=("Q", "R"),
     node="LinalgQrBackward0",

@@ -42,29 +42,29 @@ def singular_values(xp: Any, A: Any, full_matrices: bool = True) -> Any:
     return tuple(solve_or_explain(xp, problem, xp.linalg.svd, A, full_matrices))
 
 
-def svd_gradient(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
+def _svd_gradient(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
     k = S.shape[-1]
     g_U, g_S, g_Vh = g
     if g_U is None and g_Vh is None:
         return xp.matmul(columns(xp, U, 0, k) * xp.expand_dims(g_S, -2), rows(xp, Vh, 0, k))
     whole = full_matrices and U.shape[-2] != Vh.shape[-1]
     if not whole:
-        return thin_svd_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
+        return _thin_svd_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
     thin_U, thin_Vh = columns(xp, U, 0, k), rows(xp, Vh, 0, k)
     thin_g_U = None if g_U is None else columns(xp, g_U, 0, k)
     thin_g_Vh = None if g_Vh is None else rows(xp, g_Vh, 0, k)
-    total = thin_svd_gradient(xp, thin_g_U, g_S, thin_g_Vh, thin_U, S, thin_Vh)
+    total = _thin_svd_gradient(xp, thin_g_U, g_S, thin_g_Vh, thin_U, S, thin_Vh)
     if g_U is not None and U.shape[-1] > k:
-        total = total - complement_gradient(xp, g_U, U, thin_U / xp.expand_dims(S, -2), thin_Vh)
+        total = total - _complement_gradient(xp, g_U, U, thin_U / xp.expand_dims(S, -2), thin_Vh)
     if g_Vh is not None and Vh.shape[-2] > k:
-        other = complement_gradient(
+        other = _complement_gradient(
             xp, adjoint(xp, g_Vh), adjoint(xp, Vh), adjoint(xp, thin_Vh / xp.expand_dims(S, -1)), adjoint(xp, thin_U)
         )
         total = total - adjoint(xp, other)
     return total
 
 
-def complement_gradient(xp: Any, g_U: Any, U: Any, scaled: Any, Vh: Any) -> Any:
+def _complement_gradient(xp: Any, g_U: Any, U: Any, scaled: Any, Vh: Any) -> Any:
     """What flows through the columns of U beyond the first k: they turn against those, d = -U S^-1 V^H dA^H rest."""
     k, m = Vh.shape[-2], U.shape[-1]
     rest, g_rest = columns(xp, U, k, m), columns(xp, g_U, k, m)
@@ -72,9 +72,9 @@ def complement_gradient(xp: Any, g_U: Any, U: Any, scaled: Any, Vh: Any) -> Any:
     return xp.matmul(xp.matmul(rest, xp.matmul(adjoint(xp, g_rest), scaled)), Vh)
 
 
-def thin_svd_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
+def _thin_svd_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
     m, n = U.shape[-2], Vh.shape[-1]
-    inner = svd_inner_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
+    inner = _svd_inner_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
     if m > n and g_U is not None:
         scaled = g_U / xp.expand_dims(S, -2)
         outside = scaled - xp.matmul(U, xp.matmul(adjoint(xp, U), scaled))
@@ -86,8 +86,10 @@ def thin_svd_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh
     return xp.matmul(U, xp.matmul(inner, Vh))
 
 
-def svd_inner_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
+def _svd_inner_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
     """U^H gA V, in the space of the singular vectors."""
+    # U^H dU and V^H dV are skew-Hermitian. Off the diagonal, U^H dA V and its adjoint are two equations for the two,
+    # with S[j]^2 - S[i]^2 as their determinant; on it, the real part is dS, and only the sum of the phases matters.
     left = None if g_U is None else skew(xp, xp.matmul(adjoint(xp, U), g_U))
     right = None if g_Vh is None else skew(xp, xp.matmul(Vh, adjoint(xp, g_Vh)))
     if U.dtype.kind == "c":
@@ -109,7 +111,7 @@ def sum_of(parts: list[Any]) -> Any:
     return total
 
 
-def svd_tangent(xp: Any, t: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
+def _svd_tangent(xp: Any, t: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
     k, m, n = S.shape[-1], U.shape[-2], Vh.shape[-1]
     thin_U, thin_Vh = columns(xp, U, 0, k), rows(xp, Vh, 0, k)
     inner = xp.matmul(xp.matmul(adjoint(xp, thin_U), t), adjoint(xp, thin_Vh))
@@ -124,14 +126,14 @@ def svd_tangent(xp: Any, t: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -
         turn_U, turn_V = turn_U + phase, turn_V + phase
     t_U, t_Vh = xp.matmul(thin_U, turn_U), xp.matmul(turn_V, thin_Vh)
     if m > k:
-        t_U = with_complement(xp, t_U, xp.matmul(t, adjoint(xp, thin_Vh / xp.expand_dims(S, -1))), U, full_matrices)
+        t_U = _with_complement(xp, t_U, xp.matmul(t, adjoint(xp, thin_Vh / xp.expand_dims(S, -1))), U, full_matrices)
     if n > k:
         moved = adjoint(xp, xp.matmul(adjoint(xp, thin_U / xp.expand_dims(S, -2)), t))
-        t_Vh = adjoint(xp, with_complement(xp, adjoint(xp, t_Vh), moved, adjoint(xp, Vh), full_matrices))
+        t_Vh = adjoint(xp, _with_complement(xp, adjoint(xp, t_Vh), moved, adjoint(xp, Vh), full_matrices))
     return t_U, t_S, t_Vh
 
 
-def with_complement(xp: Any, t_U: Any, moved: Any, U: Any, full_matrices: bool) -> Any:
+def _with_complement(xp: Any, t_U: Any, moved: Any, U: Any, full_matrices: bool) -> Any:
     """The tangent of the vectors, with the part that leaves their space; the vectors beyond turn along."""
     k = moved.shape[-1]
     thin = columns(xp, U, 0, k)
@@ -145,8 +147,8 @@ def with_complement(xp: Any, t_U: Any, moved: Any, U: Any, full_matrices: bool) 
 svd_factors = primitive(
     "_svd",
     forward=singular_values,
-    vjp={"A": svd_gradient},
-    jvp={"A": svd_tangent},
+    vjp={"A": _svd_gradient},
+    jvp={"A": _svd_tangent},
     batch=batch_matrices,
     outputs=("U", "S", "Vh"),
     node="LinalgSvdBackward0",

@@ -15,26 +15,26 @@ from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
 
 
-def triangle(xp: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+def _triangle(xp: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
     """The part of A that is read; the diagonal of a unitriangular matrix is not."""
     if upper:
         return xp.triu(A, 1 if unitriangular else 0)
     return xp.tril(A, -1 if unitriangular else 0)
 
 
-def triangular_solution(xp: Any, A: Any, B: Any, upper: bool, unitriangular: bool) -> Any:
-    A = triangle(xp, A, upper, unitriangular)
+def _triangular_solution(xp: Any, A: Any, B: Any, upper: bool, unitriangular: bool) -> Any:
+    A = _triangle(xp, A, upper, unitriangular)
     if unitriangular:
         A = A + xp.eye(A.shape[-1], dtype=A.dtype)
     if not upper:  # turned around, so that no pivot is looked for
-        return triangular_solution(xp, A[..., ::-1, ::-1], B[..., ::-1, :], True, False)[..., ::-1, :]
+        return _triangular_solution(xp, A[..., ::-1, ::-1], B[..., ::-1, :], True, False)[..., ::-1, :]
     try:
         return xp.linalg.solve(A, B)
     except xp.linalg.LinAlgError:
-        return back_substitution(xp, A, B)
+        return _back_substitution(xp, A, B)
 
 
-def back_substitution(xp: Any, A: Any, B: Any) -> Any:
+def _back_substitution(xp: Any, A: Any, B: Any) -> Any:
     """Row by row from below: a zero on the diagonal gives infinities instead of an error."""
     shape = xp.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     X = xp.array(xp.broadcast_to(B, (*shape, *B.shape[-2:])))
@@ -45,34 +45,34 @@ def back_substitution(xp: Any, A: Any, B: Any) -> Any:
     return X
 
 
-def batch_triangular(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_triangular(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     return batch_stacks(lambda A, B: op(A, B, *args[2:]), args[:2], in_dims[:2])
 
 
-def right_gradient(xp: Any, g: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+def _right_gradient(xp: Any, g: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
     return xp._solve_triangular(adjoint(xp, A), g, not upper, unitriangular)
 
 
-def matrix_gradient(xp: Any, g: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
-    whole = -xp.matmul(right_gradient(xp, g, A, upper, unitriangular), adjoint(xp, out))
-    return triangle(xp, whole, upper, unitriangular)
+def _matrix_gradient(xp: Any, g: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+    whole = -xp.matmul(_right_gradient(xp, g, A, upper, unitriangular), adjoint(xp, out))
+    return _triangle(xp, whole, upper, unitriangular)
 
 
-def matrix_tangent(xp: Any, t: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
-    moved = xp.matmul(triangle(xp, t, upper, unitriangular), out)
+def _matrix_tangent(xp: Any, t: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+    moved = xp.matmul(_triangle(xp, t, upper, unitriangular), out)
     return -xp._solve_triangular(A, moved, upper, unitriangular)
 
 
 # A X = B for matrices B
 solve_triangular = primitive(
     "_solve_triangular",
-    forward=triangular_solution,
-    vjp={"A": matrix_gradient, "B": right_gradient},
+    forward=_triangular_solution,
+    vjp={"A": _matrix_gradient, "B": _right_gradient},
     jvp={
-        "A": matrix_tangent,
+        "A": _matrix_tangent,
         "B": lambda xp, t, A, upper, unitriangular: xp._solve_triangular(A, t, upper, unitriangular),
     },
-    batch=batch_triangular,
+    batch=_batch_triangular,
     promote="same",
     node="LinalgSolveTriangularBackward0",
     autocast="float32",

@@ -25,7 +25,7 @@ def turned(xp: Any, x: Any) -> Any:
 # ---- blocks of scores, on the CPU
 
 
-def has_blocks(xp: Any, *arrays: Any) -> bool:
+def _has_blocks(xp: Any, *arrays: Any) -> bool:
     return xp is cpu and all(x.dtype in (dtypes.float32, dtypes.float64) and x.size for x in arrays)
 
 
@@ -42,22 +42,22 @@ def blocks(heads: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]
             yield slice(head, head + 1), slice(start, min(start + step, rows))
 
 
-def stacks(*arrays: Any) -> list[Any]:
+def _stacks(*arrays: Any) -> list[Any]:
     """The leading dimensions as one."""
     return [x.reshape(-1, *x.shape[-2:]) for x in arrays]
 
 
-def seen_by(part: slice, columns: int, is_causal: bool) -> slice:
+def _seen_by(part: slice, columns: int, is_causal: bool) -> slice:
     """The columns that some of these rows see."""
     return slice(0, min(columns, part.stop) if is_causal else columns)
 
 
-def softmax_in_place(scores: Any, scale: float, first: int) -> Any:
+def _softmax_in_place(scores: Any, scale: float, first: int) -> Any:
     """The scores become their softmax; returns log(sum(exp)) of the rows. Row k sees first + k, if that is no -1."""
     found = kernels.softmax_scores(cpu, scores, scale, first)
     if found is not None:
         return found
-    hide_later(scores, scale, first)
+    _hide_later(scores, scale, first)
     most = scores.max(-1, keepdims=True)
     scores -= most
     cpu.exp(scores, out=scores)
@@ -66,7 +66,7 @@ def softmax_in_place(scores: Any, scale: float, first: int) -> Any:
     return (most + cpu.log(total))[..., 0]
 
 
-def hide_later(scores: Any, scale: float, first: int) -> None:
+def _hide_later(scores: Any, scale: float, first: int) -> None:
     """Multiply by scale; what rows do not see becomes -inf."""
     scores *= scale
     if first >= 0:
@@ -74,15 +74,15 @@ def hide_later(scores: Any, scale: float, first: int) -> None:
         scores[..., ~cpu.tri(rows, columns, first, dtype=dtypes.bool_)] = -math.inf
 
 
-def weigh_in_place(scores: Any, scale: float, first: int, logs: Any) -> None:
+def _weigh_in_place(scores: Any, scale: float, first: int, logs: Any) -> None:
     """The scores become their softmax, when the logarithms are known."""
     if kernels.weigh_scores(cpu, scores, scale, first, logs) is None:
-        hide_later(scores, scale, first)
+        _hide_later(scores, scale, first)
         scores -= logs[..., None]
         cpu.exp(scores, out=scores)
 
 
-def slope_in_place(slopes: Any, scale: float, weights: Any) -> None:
+def _slope_in_place(slopes: Any, scale: float, weights: Any) -> None:
     """Gradients of weights become those of scores."""
     if kernels.slope_scores(cpu, slopes, scale, weights) is None:
         slopes -= (slopes * weights).sum(-1, keepdims=True)
@@ -90,57 +90,58 @@ def slope_in_place(slopes: Any, scale: float, weights: Any) -> None:
         slopes *= scale
 
 
-def attend(q: Any, k: Any, v: Any, scale: float, first: int) -> tuple[Any, Any]:
+def _attend(q: Any, k: Any, v: Any, scale: float, first: int) -> tuple[Any, Any]:
     """The result of a block, and the logarithms."""
     scores = cpu.matmul(q, k.swapaxes(-1, -2))
-    logs = softmax_in_place(scores, scale, first)
+    logs = _softmax_in_place(scores, scale, first)
     return cpu.matmul(scores, v), logs
 
 
-def block_gradients(
+def _block_gradients(
     g: Any, needs: Sequence[bool], q: Any, k: Any, v: Any, logs: Any, scale: float, first: int
 ) -> list[Any]:
+    """The weights once more, exp(scores - logs), without the maximum: logs are known, so none can overflow."""
     weights = cpu.matmul(q, k.swapaxes(-1, -2))
-    weigh_in_place(weights, scale, first, logs)
+    _weigh_in_place(weights, scale, first, logs)
     of_v = cpu.matmul(weights.swapaxes(-1, -2), g) if needs[2] else None
     if not (needs[0] or needs[1]):
         return [None, None, of_v]
     slopes = cpu.matmul(g, v.swapaxes(-1, -2))
-    slope_in_place(slopes, scale, weights)
+    _slope_in_place(slopes, scale, weights)
     of_q = cpu.matmul(slopes, k) if needs[0] else None
     return [of_q, cpu.matmul(slopes.swapaxes(-1, -2), q) if needs[1] else None, of_v]
 
 
-def is_small(query: Any, key: Any) -> bool:
+def _is_small(query: Any, key: Any) -> bool:
     return bool(query.size // query.shape[-1] * key.shape[-2] <= BLOCK)
 
 
-def by_blocks(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
-    if is_small(query, key):
-        return attend(query, key, value, scale, 0 if is_causal else -1)
-    q, k, v = stacks(query, key, value)
+def _by_blocks(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+    if _is_small(query, key):
+        return _attend(query, key, value, scale, 0 if is_causal else -1)
+    q, k, v = _stacks(query, key, value)
     out, logs = cpu.empty((*query.shape[:-1], value.shape[-1]), query.dtype), cpu.empty(query.shape[:-1], query.dtype)
-    (to,), log_rows = stacks(out), logs.reshape(q.shape[:2])
+    (to,), log_rows = _stacks(out), logs.reshape(q.shape[:2])
     for heads, part in blocks(len(q), q.shape[1], k.shape[1]):
-        seen = seen_by(part, k.shape[1], is_causal)
+        seen = _seen_by(part, k.shape[1], is_causal)
         first = part.start if is_causal else -1
-        to[heads, part], log_rows[heads, part] = attend(q[heads, part], k[heads, seen], v[heads, seen], scale, first)
+        to[heads, part], log_rows[heads, part] = _attend(q[heads, part], k[heads, seen], v[heads, seen], scale, first)
     return out, logs
 
 
-def gradients_by_blocks(
+def _gradients_by_blocks(
     g: Any, needs: Sequence[bool], query: Any, key: Any, value: Any, logsumexp: Any, is_causal: bool, scale: float
 ) -> list[Any]:
-    if is_small(query, key):
-        return block_gradients(g, needs, query, key, value, logsumexp, scale, 0 if is_causal else -1)
+    if _is_small(query, key):
+        return _block_gradients(g, needs, query, key, value, logsumexp, scale, 0 if is_causal else -1)
     found = [cpu.zeros(x.shape, x.dtype) if n else None for x, n in zip((query, key, value), needs, strict=True)]
-    into: list[Any] = [None if x is None else stacks(x)[0] for x in found]
-    q, k, v, g = stacks(query, key, value, g)
+    into: list[Any] = [None if x is None else _stacks(x)[0] for x in found]
+    q, k, v, g = _stacks(query, key, value, g)
     logs = logsumexp.reshape(q.shape[:2])
     for heads, part in blocks(len(q), q.shape[1], k.shape[1]):
-        seen = seen_by(part, k.shape[1], is_causal)
+        seen = _seen_by(part, k.shape[1], is_causal)
         first = part.start if is_causal else -1
-        more = block_gradients(
+        more = _block_gradients(
             g[heads, part], needs, q[heads, part], k[heads, seen], v[heads, seen], logs[heads, part], scale, first
         )
         for place, rows, x in zip(into, (part, seen, seen), more, strict=True):
@@ -152,10 +153,10 @@ def gradients_by_blocks(
 # ---- the operation
 
 
-def attention_forward(xp: Any, query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+def _attention_forward(xp: Any, query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
     """The result, and log(sum(exp(scores))) for every query."""
-    if has_blocks(xp, query, key, value):
-        return by_blocks(query, key, value, is_causal, scale)
+    if _has_blocks(xp, query, key, value):
+        return _by_blocks(query, key, value, is_causal, scale)
     scores = xp.matmul(query * scale, turned(xp, key))
     if is_causal:
         scores = xp.where(xp.tril(xp.ones(scores.shape[-2:], dtypes.bool_)), scores, -math.inf)
@@ -165,7 +166,7 @@ def attention_forward(xp: Any, query: Any, key: Any, value: Any, is_causal: bool
     return xp.matmul(weights / total, value), xp.squeeze(most + xp.log(total), -1)
 
 
-def attention_weights(xp: Any, query: Any, key: Any, logsumexp: Any, is_causal: bool, scale: float) -> Any:
+def _attention_weights(xp: Any, query: Any, key: Any, logsumexp: Any, is_causal: bool, scale: float) -> Any:
     """The softmax of the scores, in a form that has derivatives."""
     scores = xp.matmul(query * scale, turned(xp, key))
     if not is_causal:
@@ -175,7 +176,7 @@ def attention_weights(xp: Any, query: Any, key: Any, logsumexp: Any, is_causal: 
     return seen / xp.sum(seen, axis=-1, keepdims=True)
 
 
-def attention_gradients(
+def _attention_gradients(
     xp: Any,
     g: Any,
     needs: tuple[bool, bool, bool],
@@ -186,33 +187,34 @@ def attention_gradients(
     is_causal: bool,
     scale: float,
 ) -> list[Any]:
-    if has_blocks(xp, query, key, value, g):
-        return gradients_by_blocks(g, needs, query, key, value, logsumexp, is_causal, scale)
-    weights = attention_weights(xp, query, key, logsumexp, is_causal, scale)
-    slopes = of_scores(xp, xp.matmul(g, turned(xp, value)), weights) * scale
+    if _has_blocks(xp, query, key, value, g):
+        return _gradients_by_blocks(g, needs, query, key, value, logsumexp, is_causal, scale)
+    weights = _attention_weights(xp, query, key, logsumexp, is_causal, scale)
+    slopes = _of_scores(xp, xp.matmul(g, turned(xp, value)), weights) * scale
     return [xp.matmul(slopes, key), xp.matmul(turned(xp, slopes), query), xp.matmul(turned(xp, weights), g)]
 
 
-def of_scores(xp: Any, slopes: Any, weights: Any) -> Any:
+def _of_scores(xp: Any, slopes: Any, weights: Any) -> Any:
+    """The gradient of the scores from that of the weights: each row of weights has the sum 1, whatever changes."""
     return weights * (slopes - xp.sum(slopes * weights, axis=-1, keepdims=True))
 
 
-def attention_tangent(
+def _attention_tangent(
     xp: Any, tangents: Any, query: Any, key: Any, value: Any, logsumexp: Any, is_causal: bool, scale: float
 ) -> Any:
-    weights, total, scores = attention_weights(xp, query, key, logsumexp, is_causal, scale), None, None
+    weights, total, scores = _attention_weights(xp, query, key, logsumexp, is_causal, scale), None, None
     if "query" in tangents:
         scores = xp.matmul(tangents["query"] * scale, turned(xp, key))
     if "key" in tangents:
         scores = xp.matmul(query * scale, turned(xp, tangents["key"])) + (0 if scores is None else scores)
     if scores is not None:
-        total = xp.matmul(of_scores(xp, scores, weights), value)
+        total = xp.matmul(_of_scores(xp, scores, weights), value)
     if "value" in tangents:
         total = xp.matmul(weights, tangents["value"]) + (0 if total is None else total)
     return total
 
 
-def batch_attention(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_attention(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     size = batch_size(args, in_dims)
     stacked = [expanded(x, dim, size) for x, dim in zip(args[:3], in_dims[:3], strict=True)]
     return op(*stacked, *args[3:]), 0
@@ -220,10 +222,10 @@ def batch_attention(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tup
 
 fused_attention = primitive(
     "_fused_attention",
-    forward=attention_forward,
-    vjp=Joint(("query", "key", "value"), attention_gradients),
-    jvp=attention_tangent,
-    batch=batch_attention,
+    forward=_attention_forward,
+    vjp=Joint(("query", "key", "value"), _attention_gradients),
+    jvp=_attention_tangent,
+    batch=_batch_attention,
     node="ScaledDotProductFlashAttentionForCpuBackward0",
     outputs=("result", "logsumexp"),
     nondifferentiable=("logsumexp",),

@@ -49,7 +49,7 @@ def reshaped(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
     return None if x is None else xp.reshape(x, shape)
 
 
-def channel_norm_forward(
+def _channel_norm_forward(
     xp: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float
 ) -> tuple[Any, Any, Any, Any]:
     """The result; mean, 1 / sqrt(variance + eps) and variance of every channel or group."""
@@ -69,7 +69,7 @@ def channel_norm_forward(
     return out, *(xp.reshape(t, flat) for t in (means, rstd, variance))
 
 
-def channel_norm_gradients(
+def _channel_norm_gradients(
     xp: Any,
     g: Any,
     needs: tuple[bool, bool, bool],
@@ -100,7 +100,7 @@ def channel_norm_gradients(
     return [inner, of_weight, xp.reshape(xp.sum(g, axis=at.affine_dims), channels) if needs[2] else None]
 
 
-def channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, groups: int, eps: float) -> Any:
+def _channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, groups: int, eps: float) -> Any:
     at, total = layout(input.shape, groups), None
     result, rstd = xp._standardize(xp.reshape(input, at.shape), at.dims, eps)
     if "input" in tangents:
@@ -113,7 +113,7 @@ def channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, groups
     return xp.reshape(total, input.shape)
 
 
-def batch_channel_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_channel_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     """One input with the channels of all examples of the batch, one after the other."""
     input, weight, bias, groups, eps = args
     size = batch_size(args, in_dims)
@@ -130,13 +130,13 @@ def batch_channel_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> 
     return (in_front(out, 1), *[reshape(x, (size, channels)) for x in found]), 0
 
 
-def channel_norm(name: str, node: str) -> Any:
+def _channel_norm(name: str, node: str) -> Any:
     return primitive(
         name,
-        forward=channel_norm_forward,
-        vjp=Joint(("input", "weight", "bias"), channel_norm_gradients),
-        jvp=channel_norm_tangent,
-        batch=batch_channel_norm,
+        forward=_channel_norm_forward,
+        vjp=Joint(("input", "weight", "bias"), _channel_norm_gradients),
+        jvp=_channel_norm_tangent,
+        batch=_batch_channel_norm,
         node=node,
         outputs=("result", "mean", "rstd", "variance"),
         nondifferentiable=("mean", "rstd", "variance"),
@@ -145,8 +145,8 @@ def channel_norm(name: str, node: str) -> Any:
     )
 
 
-over_batch = channel_norm("_batch_norm", "NativeBatchNormBackward0")
-over_groups = channel_norm("_group_norm", "NativeGroupNormBackward0")
+over_batch = _channel_norm("_batch_norm", "NativeBatchNormBackward0")
+over_groups = _channel_norm("_group_norm", "NativeGroupNormBackward0")
 
 # ---- for users
 
@@ -171,27 +171,27 @@ def batch_norm(
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm: expected an input with channels in dimension 1, got {input.ndim}D")
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    check_channels(input.shape[1], given)
+    _check_channels(input.shape[1], given)
     if not training:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     count = math.prod(input.shape) // max(input.shape[1], 1)
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
     if count == 0:  # no examples, no statistics
-        return scaled_and_shifted(input * 1, per_channel(weight, input.ndim), per_channel(bias, input.ndim))
+        return scaled_and_shifted(input * 1, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
     out, means, _, variances = over_batch(input, weight, bias, 0, eps)
     _move("batch_norm", running_mean, means, momentum)
     _move("batch_norm", running_var, variances, momentum, count)
     return as_given(out, input)
 
 
-def check_channels(channels: int, given: dict[str, Any]) -> None:
+def _check_channels(channels: int, given: dict[str, Any]) -> None:
     for name, x in given.items():
         if x is not None and math.prod(x.shape) != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {math.prod(x.shape)}")
 
 
-def per_channel(x: Any, ndim: int) -> Any:
+def _per_channel(x: Any, ndim: int) -> Any:
     return None if x is None else recorded.reshape(x, (x.shape[0], *[1] * (ndim - 2)))
 
 
@@ -199,7 +199,7 @@ def _by_running(input: Any, running_mean: Any, running_var: Any, weight: Any, bi
     for name, x in (("running_mean", running_mean), ("running_var", running_var)):
         if x is None:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
-    mean, var, weight, bias = (per_channel(x, input.ndim) for x in (running_mean, running_var, weight, bias))
+    mean, var, weight, bias = (_per_channel(x, input.ndim) for x in (running_mean, running_var, weight, bias))
     return as_given(scaled_and_shifted((input - mean) / sqrt(var + eps), weight, bias), input)
 
 
@@ -229,7 +229,7 @@ def instance_norm(
     if input.ndim < 3:
         raise RuntimeError(f"instance_norm: expected an input of at least 3 dimensions, got {input.ndim}D")
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    check_channels(input.shape[1], given)
+    _check_channels(input.shape[1], given)
     if not use_input_stats:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     count = math.prod(input.shape[2:])

@@ -16,7 +16,7 @@ from undertow.tensor import Tensor
 # ---- checks
 
 
-def check_numbers(stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
+def _check_numbers(stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
     if min(stride) < 1:
         raise RuntimeError(f"non-positive stride is not supported: got {list(stride)}")
     if min(padding) < 0:
@@ -27,7 +27,7 @@ def check_numbers(stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -
         raise RuntimeError(f"non-positive groups is not supported: got {groups}")
 
 
-def check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed: bool) -> None:
+def _check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed: bool) -> None:
     shape = list(weight.shape)
     start = f"Given transposed={1 if transposed else 0}" if transposed else f"Given groups={groups}"
     if weight.shape[0] % groups:
@@ -54,7 +54,7 @@ def check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed: 
             raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
 
 
-def check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes) -> None:
+def _check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes) -> None:
     if min(counts, default=1) < 1:
         sizes = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
         covered = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
@@ -64,7 +64,7 @@ def check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, cou
         )
 
 
-def transposed_sizes(
+def _transposed_sizes(
     input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes
 ) -> Sizes:
     axes = ("depth", "height", "width")[-len(kernel) :]
@@ -110,18 +110,18 @@ def convolution(
     names = ("stride", "padding", "dilation", "output_padding")
     given = (stride, padding, dilation, output_padding)
     stride, padding, dilation, output_padding = [per_dim(n, v, dims) for n, v in zip(names, given, strict=True)]
-    check_numbers(stride, padding, dilation, groups)
-    check_channels(input, weight, bias, groups, transposed)
+    _check_numbers(stride, padding, dilation, groups)
+    _check_channels(input, weight, bias, groups, transposed)
     kernel = weight.shape[2:]
     if transposed:
-        sizes = transposed_sizes(input, kernel, stride, padding, output_padding, dilation)
+        sizes = _transposed_sizes(input, kernel, stride, padding, output_padding, dilation)
         return convolve_transposed_kernel(input, weight, bias, sizes, stride, padding, dilation, groups)
     counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
-    check_counts(input, kernel, padding, dilation, counts)
+    _check_counts(input, kernel, padding, dilation, counts)
     return convolve_kernel(input, weight, bias, stride, padding, dilation, groups)
 
 
-def same_padding(input: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
+def _same_padding(input: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
     """The padding that keeps sizes; where it is odd, one more goes behind the input beforehand."""
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -151,7 +151,7 @@ def conv(dims: int, *arguments: Any) -> Tensor:
         if padding not in ("same", "valid"):
             raise RuntimeError(f"Invalid padding string: '{padding}'. Use 'same', 'valid' or numbers.")
         kernel = weight.shape[2:]
-        input, padding = same_padding(input, kernel, stride, dilation) if padding == "same" else (input, 0)
+        input, padding = _same_padding(input, kernel, stride, dilation) if padding == "same" else (input, 0)
     out = convolution(input, weight, bias, stride, padding, dilation, False, 0, groups)
     return out if is_batch else squeeze(out, 0)
 

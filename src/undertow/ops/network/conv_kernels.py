@@ -40,7 +40,7 @@ MANY = 32
 # ---- kernels
 
 
-def is_product(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
+def _is_product(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
     """Whether windows are single elements, all of them: then a product of matrices needs no copies."""
     return max(kernel, default=1) == 1 and max(stride, default=1) == 1 and not any(padding)
 
@@ -61,9 +61,9 @@ def convolve(
     groups: int = 1,
 ) -> Any:
     found = None
-    if not is_product(weight.shape[2:], stride, padding):
+    if not _is_product(weight.shape[2:], stride, padding):
         found = kernels.convolve(xp, *whole(xp, input, weight, bias), stride, padding, dilation, groups)
-    return convolve_by_products(xp, input, weight, bias, stride, padding, dilation, groups) if found is None else found
+    return _convolve_by_products(xp, input, weight, bias, stride, padding, dilation, groups) if found is None else found
 
 
 def convolve_transposed(
@@ -79,9 +79,9 @@ def convolve_transposed(
 ) -> Any:
     rest = (output_size, stride, padding, dilation, groups)
     found = None
-    if not is_product(weight.shape[2:], stride, padding):
+    if not _is_product(weight.shape[2:], stride, padding):
         found = kernels.convolve_transposed(xp, *whole(xp, input, weight, bias), *rest)
-    return convolve_transposed_by_products(xp, input, weight, bias, *rest) if found is None else found
+    return _convolve_transposed_by_products(xp, input, weight, bias, *rest) if found is None else found
 
 
 def convolve_weight(
@@ -96,15 +96,15 @@ def convolve_weight(
 ) -> Any:
     rest = (kernel_size, stride, padding, dilation, groups)
     found = None
-    if not is_product(kernel_size, stride, padding):
+    if not _is_product(kernel_size, stride, padding):
         found = kernels.convolve_weight(xp, *whole(xp, input, other), *rest)
-    return convolve_weight_by_products(xp, input, other, *rest) if found is None else found
+    return _convolve_weight_by_products(xp, input, other, *rest) if found is None else found
 
 
 # ---- the same in NumPy
 
 
-def grouped(x: Any, groups: int, channel: int) -> Any:
+def _grouped(x: Any, groups: int, channel: int) -> Any:
     """The channels in groups: one more dimension."""
     return x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1 :])
 
@@ -114,21 +114,21 @@ def flat(x: Any, lead: int) -> Any:
     return x.reshape(*x.shape[:lead], math.prod(x.shape[lead:]))
 
 
-def windows_as_columns(xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
+def _windows_as_columns(xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
     """A matrix for each example and group: a column for each window, with its channels and places below each other."""
     windows = sliding(xp, x, kernel, counts, stride, dilation)
     return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
 
 
-def convolve_by_products(
+def _convolve_by_products(
     xp: Any, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     kernel = weight.shape[2:]
     counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
-    x = grouped(padded(xp, input, padding), groups, 1)
-    w = grouped(weight, groups, 0)
+    x = _grouped(padded(xp, input, padding), groups, 1)
+    w = _grouped(weight, groups, 0)
     if x.shape[2] < MANY or math.prod(kernel) == 1:
-        out = xp.matmul(flat(w, 2), windows_as_columns(xp, x, kernel, counts, stride, dilation))
+        out = xp.matmul(flat(w, 2), _windows_as_columns(xp, x, kernel, counts, stride, dilation))
     else:
         out = 0
         for offset in offsets(kernel):
@@ -140,7 +140,7 @@ def convolve_by_products(
     return out
 
 
-def convolve_transposed_by_products(
+def _convolve_transposed_by_products(
     xp: Any,
     input: Any,
     weight: Any,
@@ -152,8 +152,8 @@ def convolve_transposed_by_products(
     groups: int,
 ) -> Any:
     kernel, counts = weight.shape[2:], input.shape[2:]
-    y = flat(grouped(input, groups, 1), 3)
-    w = grouped(weight, groups, 0)
+    y = flat(_grouped(input, groups, 1), 3)
+    w = _grouped(weight, groups, 0)
     channels = weight.shape[1] * groups
     shape = (input.shape[0], channels, *kernel, *counts)
     if w.shape[2] < MANY or math.prod(kernel) == 1:
@@ -169,14 +169,14 @@ def convolve_transposed_by_products(
     return out if bias is None else out + bias.reshape(-1, *[1] * len(kernel))
 
 
-def convolve_weight_by_products(
+def _convolve_weight_by_products(
     xp: Any, input: Any, other: Any, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     counts = other.shape[2:]
-    x = grouped(padded(xp, input, padding), groups, 1)
-    y = flat(grouped(other, groups, 1), 3)
+    x = _grouped(padded(xp, input, padding), groups, 1)
+    y = flat(_grouped(other, groups, 1), 3)
     if x.shape[2] < MANY or math.prod(kernel_size) == 1:
-        columns = windows_as_columns(xp, x, kernel_size, counts, stride, dilation)
+        columns = _windows_as_columns(xp, x, kernel_size, counts, stride, dilation)
         out = xp.matmul(y, xp.swapaxes(columns, -1, -2)).sum(axis=0)
     else:
         parts = [flat(x[shifted_slices(o, counts, stride, dilation)], 3) for o in offsets(kernel_size)]
@@ -187,7 +187,7 @@ def convolve_weight_by_products(
 # ---- batching: into the examples, or (where weights differ) into the groups
 
 
-def batch_convolution(bias: int | None) -> Any:
+def _batch_convolution(bias: int | None) -> Any:
     """A rule for kernels whose first two arguments are tensors; `bias` tells the place of a third."""
 
     def batch(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
@@ -200,7 +200,7 @@ def batch_convolution(bias: int | None) -> Any:
         moved = list(args)
         for k in range(2 if bias is None else 3):
             if args[k] is not None:
-                moved[k] = into_channels(expanded(args[k], in_dims[k], size), 0 if k and bias is not None else 1)
+                moved[k] = _into_channels(expanded(args[k], in_dims[k], size), 0 if k and bias is not None else 1)
         moved[-1] = args[-1] * size
         out = op(*moved)
         channel = 0 if bias is None else 1
@@ -210,7 +210,7 @@ def batch_convolution(bias: int | None) -> Any:
     return batch
 
 
-def into_channels(x: Any, channel: int) -> Any:
+def _into_channels(x: Any, channel: int) -> Any:
     """A batch (in front) joined to the channels."""
     x = recorded.moveaxis(x, 0, channel)
     return recorded.reshape(x, (*x.shape[:channel], x.shape[channel] * x.shape[channel + 1], *x.shape[channel + 2 :]))
@@ -223,7 +223,7 @@ def summed(xp: Any, g: Any) -> Any:
     return xp.sum(g, axis=(0, *range(2, g.ndim)))
 
 
-def spread(xp: Any, bias: Any, like: Any) -> Any:
+def _spread(xp: Any, bias: Any, like: Any) -> Any:
     """A bias (or its tangent) in the shape of the output."""
     return xp.broadcast_to(xp.reshape(bias, (-1, *[1] * (like.ndim - 2))), tuple(like.shape))
 
@@ -234,7 +234,7 @@ def cropped(xp: Any, x: Any, sizes: Sequence[int]) -> Any:
     return x
 
 
-def transposed_input_gradient(
+def _transposed_input_gradient(
     xp: Any, g: Any, weight: Any, input_shape: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     # an output padding beyond the stride leaves room for further windows
@@ -261,9 +261,9 @@ convolve_kernel = primitive(
         "weight": lambda xp, t, input, stride, padding, dilation, groups: xp._convolve(
             input, t, None, stride, padding, dilation, groups
         ),
-        "bias": lambda xp, t, out: spread(xp, t, out),
+        "bias": lambda xp, t, out: _spread(xp, t, out),
     },
-    batch=batch_convolution(bias=2),
+    batch=_batch_convolution(bias=2),
     optional=("bias",),
     node="ConvolutionBackward0",
     autocast="lower",
@@ -273,7 +273,7 @@ convolve_transposed_kernel = primitive(
     "_convolve_transposed",
     forward=convolve_transposed,
     vjp={
-        "input": transposed_input_gradient,
+        "input": _transposed_input_gradient,
         "weight": lambda xp, g, input, weight_shape, stride, padding, dilation, groups: xp._convolve_weight(
             g, xp.conj(input), weight_shape[2:], stride, padding, dilation, groups
         ),
@@ -286,16 +286,16 @@ convolve_transposed_kernel = primitive(
         "weight": lambda xp, t, input, output_size, stride, padding, dilation, groups: xp._convolve_transposed(
             input, t, None, output_size, stride, padding, dilation, groups
         ),
-        "bias": lambda xp, t, out: spread(xp, t, out),
+        "bias": lambda xp, t, out: _spread(xp, t, out),
     },
-    batch=batch_convolution(bias=2),
+    batch=_batch_convolution(bias=2),
     optional=("bias",),
     node="ConvolutionBackward0",
     autocast="lower",
 )
 
 
-def weight_other_gradient(
+def _weight_other_gradient(
     xp: Any, g: Any, input: Any, other_shape: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     return cropped(xp, xp._convolve(xp.conj(input), g, None, stride, padding, dilation, groups), other_shape[2:])
@@ -308,9 +308,9 @@ convolve_weight_kernel = primitive(
         "input": lambda xp, g, input_shape, other, stride, padding, dilation, groups: xp._convolve_transposed(
             xp.conj(other), g, None, input_shape[2:], stride, padding, dilation, groups
         ),
-        "other": weight_other_gradient,
+        "other": _weight_other_gradient,
     },
     jvp=BILINEAR,
-    batch=batch_convolution(bias=None),
+    batch=_batch_convolution(bias=None),
     node="ConvolutionBackwardBackward0",
 )

@@ -35,11 +35,11 @@ UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.uint8: dtypes.uint8}
 # ---- checks
 
 
-def class_axis(shape: Sequence[int]) -> int:
+def _class_axis(shape: Sequence[int]) -> int:
     return 0 if len(shape) == 1 else 1
 
 
-def check_shapes(input: Any, target: Any, weight: Any) -> None:
+def _check_shapes(input: Any, target: Any, weight: Any) -> None:
     shape, found = input.shape, target.shape
     if len(shape) == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
@@ -50,15 +50,15 @@ def check_shapes(input: Any, target: Any, weight: Any) -> None:
         )
     expected = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
     if tuple(found) != tuple(expected):
-        raise_target_shape(shape, found, expected)
-    if weight is not None and weight.shape != (shape[class_axis(shape)],):
+        _raise_target_shape(shape, found, expected)
+    if weight is not None and weight.shape != (shape[_class_axis(shape)],):
         raise RuntimeError(
-            f"weight tensor should be defined either for all {shape[class_axis(shape)]} classes or no classes but got "
+            f"weight tensor should be defined either for all {shape[_class_axis(shape)]} classes or no classes but got "
             f"weight tensor of shape: {list(weight.shape)}"
         )
 
 
-def raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
+def _raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
     if len(shape) > 1 and found and found[0] != shape[0]:
         raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({found[0]}).")
     if len(shape) <= 2:
@@ -69,7 +69,7 @@ def raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
     raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
 
 
-def known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+def _known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
@@ -87,7 +87,7 @@ def known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tupl
 # ---- one class of many: picking its score, and putting a value in its place
 
 
-def place_of(xp: Any, target: Any) -> tuple[Any, ...]:
+def _place_of(xp: Any, target: Any) -> tuple[Any, ...]:
     """The index of every target's class in an array of shape (N, C, d1, ...)."""
     if target.ndim == 0:
         return (target,)
@@ -97,20 +97,20 @@ def place_of(xp: Any, target: Any) -> tuple[Any, ...]:
     return first, target, *rest
 
 
-def picked_scores(xp: Any, input: Any, target: Any, ignore_index: int) -> Any:
-    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
-    scores = input[place_of(xp, target)]
+def _picked_scores(xp: Any, input: Any, target: Any, ignore_index: int) -> Any:
+    target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
+    scores = input[_place_of(xp, target)]
     return scores if kept is None else xp.where(kept, scores, 0)
 
 
-def scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: int) -> Any:
-    target, kept = known_classes(xp, target, classes, ignore_index)
+def _scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    target, kept = _known_classes(xp, target, classes, ignore_index)
     out = xp.zeros((classes,) if target.ndim == 0 else (target.shape[0], classes, *target.shape[1:]), input.dtype)
-    out[place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
+    out[_place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
     return out
 
 
-def batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """Examples of N targets each are more targets of one call."""
     size = batch_size(args, in_dims)
     tensors = [expanded(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
@@ -130,20 +130,20 @@ TARGET = 1
 
 pick_class = primitive(
     "_pick_class",
-    forward=picked_scores,
+    forward=_picked_scores,
     vjp={
         "input": lambda xp, g, target, input_shape, ignore_index: xp._put_class(
-            g, target, input_shape[class_axis(input_shape)], ignore_index
+            g, target, input_shape[_class_axis(input_shape)], ignore_index
         ),
         "target": None,
     },
     jvp={"input": lambda xp, t, target, ignore_index: xp._pick_class(t, target, ignore_index)},
-    batch=batch_classes,
+    batch=_batch_classes,
 )
 
 put_class = primitive(
     "_put_class",
-    forward=scores_from,
+    forward=_scores_from,
     vjp={
         "input": lambda xp, g, target, ignore_index: xp._pick_class(g, target, ignore_index),
         "target": None,
@@ -151,13 +151,13 @@ put_class = primitive(
     jvp={
         "input": lambda xp, t, target, classes, ignore_index: xp._put_class(t, target, classes, ignore_index),
     },
-    batch=batch_classes,
+    batch=_batch_classes,
 )
 
 # ---- the losses
 
 
-def coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+def _coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
     """What every target counts in the loss."""
     if weight is None and kept is None:
         return xp.full(target.shape, 1 / max(target.size, 1) if reduction == "mean" else 1, dtype)
@@ -176,27 +176,27 @@ def reduced(xp: Any, losses: Any, reduction: str) -> Any:
     return losses if reduction == "none" else xp.add.reduce(losses, axis=None)
 
 
-def class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
+def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
     """The forward of a loss; `losses_of(xp, input, place)` gives the loss of every target."""
 
     def forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> tuple[Any, Any]:
         check_reduction(reduction)
         require_kinds(name, input, "f")
-        check_shapes(input, target, weight)
-        target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
-        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
-        losses = losses_of(xp, input, place_of(xp, target))
+        _check_shapes(input, target, weight)
+        target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
+        coefficients = _coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        losses = losses_of(xp, input, _place_of(xp, target))
         losses = losses * coefficients if kept is None else xp.where(kept, losses, 0) * coefficients
         return reduced(xp, losses, reduction), coefficients
 
     return forward
 
 
-def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)
-    (losses, coefficients), _ = batch_classes(
+    (losses, coefficients), _ = _batch_classes(
         lambda input, target: op(input, target, weight, ignore_index, "none"), tensors, in_dims[:2]
     )
     rest = tuple(range(1, losses.ndim))
@@ -209,30 +209,30 @@ def batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
     return (losses, coefficients), 0
 
 
-def total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
+def _total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
     return (values if reduction == "none" else xp.sum(values)), None
 
 
-def negative_score(xp: Any, input: Any, place: Any) -> Any:
+def _negative_score(xp: Any, input: Any, place: Any) -> Any:
     return -input[place]
 
 
 nll_of_classes = primitive(
     "_nll_of_classes",
-    forward=class_losses("nll_loss_out_frame", negative_score),
+    forward=_class_losses("nll_loss_out_frame", _negative_score),
     vjp={
         "input": lambda xp, g, target, weight, coefficients, input_shape, ignore_index: xp._put_class(
-            -g * coefficients, target, input_shape[class_axis(input_shape)], ignore_index
+            -g * coefficients, target, input_shape[_class_axis(input_shape)], ignore_index
         ),
         "target": None,
         "weight": None,
     },
     jvp={
-        "input": lambda xp, t, target, coefficients, ignore_index, reduction: total_tangent(
+        "input": lambda xp, t, target, coefficients, ignore_index, reduction: _total_tangent(
             xp, -xp._pick_class(t, target, ignore_index) * coefficients, reduction
         )
     },
-    batch=batch_losses,
+    batch=_batch_losses,
     outputs=("loss", "coefficients"),
     nondifferentiable=("coefficients",),
     exact=("coefficients",),
@@ -245,7 +245,7 @@ nll_of_classes = primitive(
 def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         return row_kernels.cross_entropies(input, input[place])
-    axis = class_axis(input.shape)
+    axis = _class_axis(input.shape)
     scores = input - xp.maximum.reduce(input, axis=axis, keepdims=True)
     own = scores[place]
     return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
@@ -255,11 +255,11 @@ def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
 def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     check_reduction(reduction)
     require_kinds("log_softmax", input, "f")
-    check_shapes(input, target, weight)
-    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
-    losses = cross_entropies(xp, input, place_of(xp, target))
+    _check_shapes(input, target, weight)
+    target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
+    losses = cross_entropies(xp, input, _place_of(xp, target))
     if kept is not None or weight is not None:
-        coefficients = coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+        coefficients = _coefficients_of(xp, target, kept, weight, reduction, input.dtype)
         losses = (losses if kept is None else xp.where(kept, losses, 0)) * coefficients
         return reduced(xp, losses, reduction)
     total = reduced(xp, losses, reduction)
@@ -270,8 +270,8 @@ def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_
 def target_coefficients(
     xp: Any, target: Any, weight: Any, classes: int, ignore_index: int, reduction: str, dtype: Any
 ) -> Any:
-    target, kept = known_classes(xp, target, classes, ignore_index)
-    return coefficients_of(xp, target, kept, weight, reduction, dtype)
+    target, kept = _known_classes(xp, target, classes, ignore_index)
+    return _coefficients_of(xp, target, kept, weight, reduction, dtype)
 
 
 coefficients_for = nondifferentiable(
@@ -279,22 +279,24 @@ coefficients_for = nondifferentiable(
 )
 
 
-def coefficients_again(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _coefficients_again(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """What every target counted in the loss. Computing it anew is cheaper than a second output."""
-    classes = input.shape[class_axis(input.shape)]
+    classes = input.shape[_class_axis(input.shape)]
     return xp._target_coefficients(target, weight, classes, ignore_index, reduction, input.dtype)
 
 
-def batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)
-    losses, _ = batch_classes(lambda x, t: op(x, t, weight, ignore_index, "none"), tensors, in_dims[:2])
+    losses, _ = _batch_classes(lambda x, t: op(x, t, weight, ignore_index, "none"), tensors, in_dims[:2])
     rest = tuple(range(1, losses.ndim))
     total = sum(losses, rest) if reduction != "none" and rest else losses
     if reduction != "mean":
         return total, 0
-    counted, _ = batch_classes(lambda x, t: nll_of_classes(x, t, weight, ignore_index, "none")[1], tensors, in_dims[:2])
+    counted, _ = _batch_classes(
+        lambda x, t: nll_of_classes(x, t, weight, ignore_index, "none")[1], tensors, in_dims[:2]
+    )
     return total / recorded.astype(sum(counted, rest) if rest else counted, total.dtype), 0
 
 
@@ -303,52 +305,52 @@ cross_entropy_of_classes = primitive(
     forward=cross_entropy_forward,
     vjp={
         "input": lambda xp, g, input, target, weight, ignore_index, reduction: xp.cross_entropy_backward(
-            g * coefficients_again(xp, input, target, weight, ignore_index, reduction), target, input, ignore_index
+            g * _coefficients_again(xp, input, target, weight, ignore_index, reduction), target, input, ignore_index
         ),
         "target": None,
         "weight": None,
     },
     jvp={
-        "input": lambda xp, t, input, target, weight, ignore_index, reduction: total_tangent(
+        "input": lambda xp, t, input, target, weight, ignore_index, reduction: _total_tangent(
             xp,
-            coefficients_again(xp, input, target, weight, ignore_index, reduction)
-            * above_chosen(xp, t, input, target, ignore_index),
+            _coefficients_again(xp, input, target, weight, ignore_index, reduction)
+            * _above_chosen(xp, t, input, target, ignore_index),
             reduction,
         )[0]
     },
-    batch=batch_cross_entropy,
+    batch=_batch_cross_entropy,
     optional=("weight",),
     node="CrossEntropyBackward0",
     autocast="float32",
 )
 
 
-def above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
+def _above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
     """The mean of x under the probabilities of the classes, minus x at the target: how cross entropy moves with x."""
-    axis = class_axis(input.shape)
+    axis = _class_axis(input.shape)
     return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp._pick_class(x, target, ignore_index)
 
 
 @twin
 def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
-    target, kept = known_classes(xp, target, input.shape[class_axis(input.shape)], ignore_index)
+    target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         out = row_kernels.scaled_softmax(input, grad_output)
     else:
-        out = xp.softmax(input, class_axis(input.shape))
+        out = xp.softmax(input, _class_axis(input.shape))
         out *= grad_output[:, None] if target.ndim else grad_output
-    out[place_of(xp, target)] -= grad_output
+    out[_place_of(xp, target)] -= grad_output
     return out
 
 
-def unless_ignored(xp: Any, x: Any, target: Any, ignore_index: int) -> Any:
+def _unless_ignored(xp: Any, x: Any, target: Any, ignore_index: int) -> Any:
     return xp.where(xp.not_equal(target, ignore_index), x, 0)
 
 
-def softmax_slope(xp: Any, x: Any, input: Any) -> Any:
+def _softmax_slope(xp: Any, x: Any, input: Any) -> Any:
     """The derivative of softmax(input) along x, which is symmetric."""
-    axis = class_axis(input.shape)
+    axis = _class_axis(input.shape)
     return xp.softmax_backward_data(x, xp.softmax(input, axis), axis)
 
 
@@ -362,12 +364,12 @@ cross_entropy_backward = primitive(
     "cross_entropy_backward",
     forward=softmax_minus_target,
     vjp={
-        "grad_output": lambda xp, g, target, input, ignore_index: unless_ignored(
-            xp, above_chosen(xp, g, input, target, ignore_index), target, ignore_index
+        "grad_output": lambda xp, g, target, input, ignore_index: _unless_ignored(
+            xp, _above_chosen(xp, g, input, target, ignore_index), target, ignore_index
         ),
         "target": None,
-        "input": lambda xp, g, grad_output, target, input, ignore_index: softmax_slope(
-            xp, g * wide(xp, unless_ignored(xp, grad_output, target, ignore_index)), input
+        "input": lambda xp, g, grad_output, target, input, ignore_index: _softmax_slope(
+            xp, g * wide(xp, _unless_ignored(xp, grad_output, target, ignore_index)), input
         ),
     },
     jvp={
@@ -375,17 +377,17 @@ cross_entropy_backward = primitive(
             t, target, input, ignore_index
         ),
         "input": lambda xp, t, grad_output, target, input, ignore_index: (
-            wide(xp, unless_ignored(xp, grad_output, target, ignore_index)) * softmax_slope(xp, t, input)
+            wide(xp, _unless_ignored(xp, grad_output, target, ignore_index)) * _softmax_slope(xp, t, input)
         ),
     },
-    batch=batch_classes,
+    batch=_batch_classes,
     variants="",
 )
 
 # ---- what users call
 
 
-def check_weight(name: str, weight: Any) -> None:
+def _check_weight(name: str, weight: Any) -> None:
     if isinstance(weight, Tensor) and requires_grad(weight) and current().grad_enabled:
         raise RuntimeError(
             f"The function '{name}' is not differentiable with respect to argument 'weight'. This input cannot have "
@@ -401,7 +403,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
     >>> ut.nll_loss(ut.tensor([[-0.5, -1.0], [-0.2, -2.0]]), ut.tensor([1, 0])).item()
     0.6000000238418579
     """
-    check_weight("nll_loss_forward", weight)
+    _check_weight("nll_loss_forward", weight)
     return nll_of_classes(input, target, weight, ignore_index, reduction)[0]
 
 
@@ -429,7 +431,7 @@ def cross_entropy(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if 0 < input.ndim == target.ndim and input.shape == target.shape:
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
-    check_weight("nll_loss_forward", weight)
+    _check_weight("nll_loss_forward", weight)
     if label_smoothing == 0:
         return cross_entropy_of_classes(input, target, weight, ignore_index, reduction)
     return _smoothed_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
@@ -439,7 +441,7 @@ def _smoothed_cross_entropy(
     input: Any, target: Any, weight: Any, ignore_index: int, reduction: str, label_smoothing: float
 ) -> Any:
     check_reduction(reduction)
-    axis = class_axis(input.shape)
+    axis = _class_axis(input.shape)
     logs = log_softmax(input, axis)
     own, of_targets = nll_of_classes(logs, target, weight, ignore_index, "none")
     of_all = sum(logs if weight is None else logs * _along_classes(weight, input.ndim), axis)
@@ -457,7 +459,7 @@ def _cross_entropy_of_probabilities(
     if not dtypes.is_floating(target.dtype):
         name = type_name(target)
         raise RuntimeError(f"Expected floating point type for target with class probabilities, got {name}")
-    axis = class_axis(input.shape)
+    axis = _class_axis(input.shape)
     classes = input.shape[axis]
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / classes

@@ -11,7 +11,7 @@ from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.positions import INTEGERS, check_range
 
 
-def embedding_array(
+def _embedding_array(
     xp: Any,
     weight: Any,
     indices: Any,
@@ -31,7 +31,7 @@ def embedding_array(
     return weight.take(indices, axis=0)
 
 
-def embedding_gradient(
+def _embedding_gradient(
     xp: Any,
     g: Any,
     indices: Any,
@@ -41,7 +41,7 @@ def embedding_gradient(
     sparse: bool,
 ) -> Any:
     if sparse:
-        return embedding_sparse_gradient(xp, g, indices, weight_shape, padding_idx, scale_grad_by_freq)
+        return _embedding_sparse_gradient(xp, g, indices, weight_shape, padding_idx, scale_grad_by_freq)
     if padding_idx >= 0:
         g = xp._masked_fill_number(g, xp._index_is(indices, padding_idx), 0)
     if scale_grad_by_freq:
@@ -50,7 +50,7 @@ def embedding_gradient(
     return xp.index_select_backward(rows, weight_shape, 0, xp._flat_index(indices))
 
 
-def embedding_sparse_gradient(
+def _embedding_sparse_gradient(
     xp: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
     """The rows of g, each at the place that its index names; those of the padding are left out."""
@@ -69,8 +69,8 @@ def embedding_sparse_gradient(
 
 embedding = primitive(
     "embedding",
-    forward=embedding_array,
-    vjp={"weight": embedding_gradient, "indices": None},
+    forward=_embedding_array,
+    vjp={"weight": _embedding_gradient, "indices": None},
     jvp=LINEAR,
     batch=loop,
 )
@@ -93,7 +93,7 @@ _index_frequency = nondifferentiable(
 _flat_index = nondifferentiable("_flat_index", forward=lambda xp, index: index.reshape(-1), inputs=("index",))
 
 
-def one_hot_array(xp: Any, input: Any, num_classes: int = -1) -> Any:
+def _one_hot_array(xp: Any, input: Any, num_classes: int = -1) -> Any:
     if input.dtype != dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if input.size == 0 and num_classes <= 0:
@@ -106,4 +106,4 @@ def one_hot_array(xp: Any, input: Any, num_classes: int = -1) -> Any:
     return (input[..., None] == xp.arange(classes)).astype(dtypes.int64)
 
 
-one_hot = nondifferentiable("one_hot", forward=one_hot_array, inputs=("input",))
+one_hot = nondifferentiable("one_hot", forward=_one_hot_array, inputs=("input",))

@@ -63,30 +63,30 @@ def embedding_bag(
             stacklevel=2,
         )
         input, weight = weight, input
-    check_arguments(input, weight, offsets, mode, per_sample_weights)
-    check_max(mode, scale_grad_by_freq, sparse)
-    starts = bag_starts(input, offsets, include_last_offset)
+    _check_arguments(input, weight, offsets, mode, per_sample_weights)
+    _check_max(mode, scale_grad_by_freq, sparse)
+    starts = _bag_starts(input, offsets, include_last_offset)
     if offsets is not None and include_last_offset:
         end = offsets._array[-1]
         input, per_sample_weights = (None if x is None else x[:end] for x in (input, per_sample_weights))
-    bags, indices = bag_of_each(input, starts), reshape(input, (-1,))
-    check_indices(indices._array, weight.shape[0])
+    bags, indices = _bag_of_each(input, starts), reshape(input, (-1,))
+    _check_indices(indices._array, weight.shape[0])
     if max_norm is not None:
         shorten_rows(weight, indices._array, max_norm, norm_type)
     if padding_idx is not None:
         padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
     counts = indices._array != (-1 if padding_idx is None else padding_idx)
     if mode == "max":
-        return largest_rows(weight, indices._array, bags, counts, len(starts))
+        return _largest_rows(weight, indices._array, bags, counts, len(starts))
     rows = embedding(weight, indices, -1, scale_grad_by_freq, sparse)
-    factors = bag_factors(mode, counts, bags, len(starts), weight)
+    factors = _bag_factors(mode, counts, bags, len(starts), weight)
     if per_sample_weights is not None:
         factors = mul(factors, unsqueeze(reshape(per_sample_weights, (-1,)), -1))
     empty = recorded._zeros_for(weight, (len(starts), weight.shape[1]))
     return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
 
 
-def check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: Any) -> None:
+def _check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: Any) -> None:
     if input.ndim not in (1, 2):
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if input.ndim == 2 and offsets is not None:
@@ -110,7 +110,7 @@ def check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: A
         )
 
 
-def check_max(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
+def _check_max(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
@@ -127,7 +127,7 @@ def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -
         weight.index_copy_(0, used, mul(rows, factors))
 
 
-def check_indices(indices: Any, rows: int) -> None:
+def _check_indices(indices: Any, rows: int) -> None:
     if indices.dtype.kind not in "iu":
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
@@ -139,7 +139,7 @@ def check_indices(indices: Any, rows: int) -> None:
         raise RuntimeError(f"Index {k} of input takes value {indices[k]} which is not in the valid range [0, {rows})")
 
 
-def bag_starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
+def _bag_starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
     """Where each bag begins in the flat input."""
     xp = input._xp
     if input.ndim == 2:
@@ -157,7 +157,7 @@ def bag_starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
     return starts[:-1] if include_last_offset else starts
 
 
-def bag_of_each(input: Any, starts: Any) -> Any:
+def _bag_of_each(input: Any, starts: Any) -> Any:
     """The number of the bag that each element of the flat input is in."""
     xp = input._xp
     if input.ndim == 2:
@@ -165,7 +165,7 @@ def bag_of_each(input: Any, starts: Any) -> Any:
     return xp.searchsorted(starts, xp.arange(input.shape[0]), side="right") - 1
 
 
-def bag_factors(mode: str, counts: Any, bags: Any, size: int, weight: Any) -> Tensor:
+def _bag_factors(mode: str, counts: Any, bags: Any, size: int, weight: Any) -> Tensor:
     """What each row is multiplied with: 0 for padding, for means 1 over the number of rows in its bag."""
     xp = weight._xp
     factors = counts.astype(weight.dtype)
@@ -175,7 +175,7 @@ def bag_factors(mode: str, counts: Any, bags: Any, size: int, weight: Any) -> Te
     return Tensor(factors[:, None], xp)
 
 
-def largest_rows(weight: Any, indices: Any, bags: Any, counts: Any, size: int) -> Tensor:
+def _largest_rows(weight: Any, indices: Any, bags: Any, counts: Any, size: int) -> Tensor:
     """The largest element of each column in each bag, the first of equals; 0 for a bag without rows."""
     xp, table = weight._xp, weight._array
     best = xp.full((size, table.shape[1]), -math.inf)

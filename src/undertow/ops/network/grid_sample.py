@@ -18,7 +18,7 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.index.gather_scatter import gather
 from undertow.ops.linalg.matmul import matmul
-from undertow.ops.pointwise.elementary import round as rounded
+from undertow.ops.pointwise.rounding import round as rounded
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.views.dimensions import transpose, unsqueeze
 from undertow.ops.views.reshape import reshape
@@ -50,7 +50,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
               [ 1.,  0.]]]])
     """
     if align_corners is None:
-        warn_of_default("affine_grid")
+        _warn_of_default("affine_grid")
     theta = as_operand("affine_grid", "theta", theta)
     dims = len(size) - 2
     if not dtypes.is_floating(theta.dtype):
@@ -74,7 +74,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     return reshape(mapped, (size[0], *size[2:], dims))
 
 
-def warn_of_default(name: str) -> None:
+def _warn_of_default(name: str) -> None:
     warnings.warn(
         f"Default {name} behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if "
         "the old behavior is desired. See the documentation of grid_sample for details.",
@@ -85,12 +85,12 @@ def warn_of_default(name: str) -> None:
 # ---- grid_sample: where a point lies
 
 
-def in_pixels(coordinate: Any, n: int, align_corners: bool) -> Any:
+def _in_pixels(coordinate: Any, n: int, align_corners: bool) -> Any:
     """A coordinate between -1 and 1 in elements of the input."""
     return (coordinate + 1) * ((n - 1) / 2) if align_corners else ((coordinate + 1) * n - 1) / 2
 
 
-def clipped(place: Any, n: int) -> Any:
+def _clipped(place: Any, n: int) -> Any:
     """Moved to the edge; there, too, the derivative is 0."""
     return where(place <= 0, 0.0, where(place >= n - 1, float(n - 1), place))
 
@@ -110,17 +110,17 @@ def reflected(place: Any, low: float, high: float) -> Any:
 
 def padded(place: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
     if padding_mode == "border":
-        return clipped(place, n)
+        return _clipped(place, n)
     if padding_mode == "reflection":
         low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
-        return clipped(reflected(place, low, high), n)
+        return _clipped(reflected(place, low, high), n)
     return place
 
 
 # ---- looking up
 
 
-def looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
+def _looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
     """The elements at whole-numbered places (arrays of floats, one for each dimension), 0 outside."""
     xp = flat._xp
     inside = xp.ones(indices[0].shape, bool)
@@ -138,7 +138,7 @@ def looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
 
 def nearest(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
     indices = [rounded(s) for s in spots]
-    found = looked_up(flat, sizes, [i._array for i in indices])
+    found = _looked_up(flat, sizes, [i._array for i in indices])
     for index in indices:  # the derivative by the grid is zero, not absent
         found = found + unsqueeze(index - index.detach(), 1)
     return found
@@ -153,13 +153,13 @@ def linear(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
         for part, side in zip(parts, corner, strict=True):
             share = part if side else 1 - part
             weight = share if weight is None else weight * share
-        found = looked_up(flat, sizes, [f + side for f, side in zip(floors, corner, strict=True)])
+        found = _looked_up(flat, sizes, [f + side for f, side in zip(floors, corner, strict=True)])
         term = found * unsqueeze(weight, 1)
         total = term if total is None else total + term
     return total
 
 
-def cubic_weights(t: Any) -> list[Any]:
+def _cubic_weights(t: Any) -> list[Any]:
     """Of the four neighbours of a point that is t behind the second, by Keys's kernel with a = -0.75."""
     a = -0.75
     near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1
@@ -169,12 +169,12 @@ def cubic_weights(t: Any) -> list[Any]:
 
 def cubic(flat: Any, sizes: Sequence[int], spots: Sequence[Any], padding_mode: str, align_corners: bool) -> Any:
     floors = [cpu.floor(s._array) for s in spots]
-    weights = [cubic_weights(s - Tensor(s._xp.asarray(f), s._xp)) for s, f in zip(spots, floors, strict=True)]
+    weights = [_cubic_weights(s - Tensor(s._xp.asarray(f), s._xp)) for s, f in zip(spots, floors, strict=True)]
     total: Any = None
     for i, j in itertools.product(range(4), repeat=2):
         taps = [Tensor(flat._xp.asarray(f + k - 1), flat._xp) for f, k in zip(floors, (i, j), strict=True)]
         taps = [padded(t, n, padding_mode, align_corners) for t, n in zip(taps, sizes, strict=True)]
-        found = looked_up(flat, sizes, [t._array for t in taps])
+        found = _looked_up(flat, sizes, [t._array for t in taps])
         term = found * unsqueeze(weights[0][i] * weights[1][j], 1)
         total = term if total is None else total + term
     return total
@@ -235,14 +235,14 @@ def grid_sample(
     1.5
     """
     if align_corners is None:
-        warn_of_default("grid_sample")
+        _warn_of_default("grid_sample")
     input, grid = as_operand("grid_sample", "input", input), as_operand("grid_sample", "grid", grid)
     check(input, grid, mode, padding_mode)
     corners = bool(align_corners)
     sizes = tuple(input.shape[2:])
     flat = reshape(input, (*input.shape[:2], int(cpu.prod(sizes))))
     coordinates = unbind(grid, -1)[::-1]
-    spots = [in_pixels(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
+    spots = [_in_pixels(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
     if mode == "bicubic":
         return cubic(flat, sizes, spots, padding_mode, corners)
     spots = [padded(s, n, padding_mode, corners) for s, n in zip(spots, sizes, strict=True)]

@@ -13,14 +13,14 @@ from undertow.ops.network.sliding_windows import Sizes, add_windows, padded, per
 from undertow.tensor import Tensor
 
 
-def columns_of(xp: Any, input: Any, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> Any:
+def _columns_of(xp: Any, input: Any, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> Any:
     *lead, channels, height, width = input.shape
     counts = window_counts((height, width), kernel_size, stride, padding, dilation)
     windows = sliding(xp, padded(xp, input, padding), kernel_size, counts, stride, dilation)
     return windows.reshape(*lead, channels * math.prod(kernel_size), math.prod(counts)).copy()
 
 
-def image_of(
+def _image_of(
     xp: Any, input: Any, output_size: Sizes, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
 ) -> Any:
     *lead, rows, _ = input.shape
@@ -31,7 +31,7 @@ def image_of(
 
 im2col_kernel = primitive(
     "_im2col",
-    forward=columns_of,
+    forward=_columns_of,
     vjp={
         "input": lambda xp, g, input_shape, kernel_size, dilation, padding, stride: xp._col2im(
             g, input_shape[-2:], kernel_size, dilation, padding, stride
@@ -44,7 +44,7 @@ im2col_kernel = primitive(
 
 col2im_kernel = primitive(
     "_col2im",
-    forward=image_of,
+    forward=_image_of,
     vjp={
         "input": lambda xp, g, kernel_size, dilation, padding, stride: xp._im2col(
             g, kernel_size, dilation, padding, stride
@@ -56,7 +56,7 @@ col2im_kernel = primitive(
 )
 
 
-def of_two(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[Sizes]:
+def _of_two(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[Sizes]:
     given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
     sizes = {name: per_dim(name, value, 2, "image") for name, value in given.items()}
     for name, least in (("kernel_size", 1), ("dilation", 1), ("padding", 0), ("stride", 1)):
@@ -75,7 +75,7 @@ def im2col(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     [[[0.0, 2.0], [1.0, 3.0]]]
     """
     input = as_operand("im2col", "input", input)
-    sizes = of_two(kernel_size, dilation, padding, stride)
+    sizes = _of_two(kernel_size, dilation, padding, stride)
     if input.ndim not in (3, 4) or not all(input.shape[-3:]):
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
@@ -98,7 +98,7 @@ def col2im(
 ) -> Tensor:
     """Images as the sum of their windows, which are given as columns: the transpose of im2col."""
     input = as_operand("col2im", "input", input)
-    kernel, dilation, padding, stride = of_two(kernel_size, dilation, padding, stride)
+    kernel, dilation, padding, stride = _of_two(kernel_size, dilation, padding, stride)
     output_size = per_dim("output_size", output_size, 2, "image")
     if input.ndim not in (2, 3):
         raise RuntimeError(

@@ -62,11 +62,11 @@ def cubic(n: int, out: int, align_corners: bool, scale: float | None) -> list[Ro
         place = width * k if align_corners else width * (k + 0.5) - 0.5
         first = math.floor(place)
         taps = range(first - 1, first + 3)
-        rows.append(total([(min(max(j, 0), n - 1), cubic_weight(j - place, -0.75)) for j in taps]))
+        rows.append(total([(min(max(j, 0), n - 1), _cubic_weight(j - place, -0.75)) for j in taps]))
     return rows
 
 
-def cubic_weight(distance: float, a: float) -> float:
+def _cubic_weight(distance: float, a: float) -> float:
     x = abs(distance)
     if x < 1:
         return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -106,7 +106,7 @@ ROWS: dict[str, Callable[..., list[Row]]] = {
     "linear": linear,
     "cubic": cubic,
     "linear_aa": smoothed(lambda x: max(1 - abs(x), 0.0), 1.0),
-    "cubic_aa": smoothed(lambda x: cubic_weight(x, -0.5), 2.0),
+    "cubic_aa": smoothed(lambda x: _cubic_weight(x, -0.5), 2.0),
 }
 
 
@@ -128,7 +128,7 @@ def matrices(xp: Any, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, a
 # ---- primitives
 
 
-def upsample_gradient(
+def _upsample_gradient(
     xp: Any, grad: Any, input_sizes: Sizes, scales: Scales, align_corners: bool, kind: str, name: str
 ) -> Any:
     outputs = grad.shape[grad.ndim - len(input_sizes) :]
@@ -138,7 +138,7 @@ def upsample_gradient(
 
 upsample_backward = primitive(
     "upsample_backward",
-    forward=upsample_gradient,
+    forward=_upsample_gradient,
     vjp={
         "grad": lambda xp, g, grad_shape, input_sizes, scales, align_corners, name: getattr(xp, name)(
             g, tuple(grad_shape[len(grad_shape) - len(input_sizes) :]), scales, align_corners
@@ -214,13 +214,13 @@ def interpolate(
     """
     input = as_operand("interpolate", "input", input)
     dims = input.ndim - 2
-    check_mode(mode, align_corners, antialias)
-    outputs, scales = sizes_and_scales(input, dims, size, scale_factor, recompute_scale_factor)
+    _check_mode(mode, align_corners, antialias)
+    outputs, scales = _sizes_and_scales(input, dims, size, scale_factor, recompute_scale_factor)
     if mode == "area" and dims in (1, 2, 3):
         return adaptive_avg_pool(dims, input, outputs)
     key = (f"{mode} antialias" if antialias else mode, dims)
     if key not in UPSAMPLINGS:
-        raise NotImplementedError(wrong_dims(mode, input.ndim))
+        raise NotImplementedError(_wrong_dims(mode, input.ndim))
     if min(outputs) < 1 or min(input.shape[2:]) < 1:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
@@ -230,7 +230,7 @@ def interpolate(
     return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))
 
 
-def check_mode(mode: str, align_corners: bool | None, antialias: bool) -> None:
+def _check_mode(mode: str, align_corners: bool | None, antialias: bool) -> None:
     if align_corners is not None and mode not in INTERPOLATING:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
@@ -239,7 +239,7 @@ def check_mode(mode: str, align_corners: bool | None, antialias: bool) -> None:
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor")
 
 
-def wrong_dims(mode: str, ndim: int) -> str:
+def _wrong_dims(mode: str, ndim: int) -> str:
     needed = [dims + 2 for name, dims in UPSAMPLINGS if name == mode]
     if mode in INTERPOLATING and ndim in (3, 4, 5):
         return f"Got {ndim}D input, but {mode} mode needs {needed[0]}D input"
@@ -249,7 +249,7 @@ def wrong_dims(mode: str, ndim: int) -> str:
     )
 
 
-def sizes_and_scales(
+def _sizes_and_scales(
     input: Any, dims: int, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[Sizes, Scales]:
     if size is not None and scale_factor is not None:
@@ -259,13 +259,13 @@ def sizes_and_scales(
     if size is not None:
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        return tuple([int(n) for n in for_each(input, dims, size, "output size", "size")]), (None,) * dims
-    factors = tuple([float(s) for s in for_each(input, dims, scale_factor, "scale_factor of shape", "scale_factor")])
+        return tuple([int(n) for n in _for_each(input, dims, size, "output size", "size")]), (None,) * dims
+    factors = tuple([float(s) for s in _for_each(input, dims, scale_factor, "scale_factor of shape", "scale_factor")])
     outputs = tuple([math.floor(n * s) for n, s in zip(input.shape[2:], factors, strict=True)])
     return outputs, (None,) * dims if recompute else factors
 
 
-def for_each(input: Any, dims: int, given: Any, what: str, name: str) -> tuple[Any, ...]:
+def _for_each(input: Any, dims: int, given: Any, what: str, name: str) -> tuple[Any, ...]:
     values = tuple(given) if isinstance(given, Iterable) else (given,) * dims
     if len(values) != dims:
         raise ValueError(

@@ -20,7 +20,7 @@ from undertow.ops.reduce.sums_and_products import mean
 # ---- zero mean, unit variance
 
 
-def standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
+def _standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
     require_kinds("standardize", input, "f")
     axes = reduced_axes(dim, input.ndim)
     centred = input - xp.mean(input, axis=axes, keepdims=True)
@@ -34,7 +34,7 @@ def tangential(xp: Any, x: Any, out: Any, dim: Sequence[int]) -> Any:
     return x - xp.mean(x, axis=axes, keepdims=True) - out * xp.mean(x * out, axis=axes, keepdims=True)
 
 
-def standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[int]) -> Any:
+def _standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[int]) -> Any:
     g_result, g_rstd = g
     total = None if g_result is None else rstd * tangential(xp, g_result, result, dim)
     if g_rstd is None:
@@ -44,7 +44,7 @@ def standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[
     return of_rstd if total is None else total + of_rstd
 
 
-def standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
+def _standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
     along = xp.mean(t * result, axis=reduced_axes(dim, result.ndim), keepdims=True)
     return rstd * tangential(xp, t, result, dim), -rstd * rstd * along
 
@@ -52,9 +52,9 @@ def standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[i
 # (input - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)
 standardize = primitive(
     "_standardize",
-    forward=standardized,
-    vjp={"input": standardize_gradient},
-    jvp={"input": standardize_tangent},
+    forward=_standardized,
+    vjp={"input": _standardize_gradient},
+    jvp={"input": _standardize_tangent},
     batch=REDUCTION,
     outputs=("result", "rstd"),
 )
@@ -74,11 +74,11 @@ def as_given(out: Any, input: Any) -> Any:
 # ---- over the last dimensions, in one step
 
 
-def last_dims(shape: Sequence[int]) -> tuple[int, ...]:
+def _last_dims(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(-len(shape), 0))
 
 
-def layer_norm_forward(
+def _layer_norm_forward(
     xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Any, Any, Any]:
     require_kinds("LayerNormKernelImpl", input, "f")
@@ -89,14 +89,14 @@ def layer_norm_forward(
         out, mean, rstd = row_kernels.layer_norm(input, math.prod(normalized_shape), weight, bias, eps)
         shape = input.shape[: input.ndim - len(normalized_shape)] + (1,) * len(normalized_shape)
         return out, mean.reshape(shape), rstd.reshape(shape)
-    axes = last_dims(normalized_shape)
+    axes = _last_dims(normalized_shape)
     mean = xp.mean(input, axis=axes, keepdims=True)
     centred = input - mean
     rstd = 1 / xp.sqrt(xp.mean(centred * centred, axis=axes, keepdims=True) + eps)
     return scaled_and_shifted(centred * rstd, weight, bias), mean, rstd
 
 
-def layer_norm_gradients(
+def _layer_norm_gradients(
     xp: Any,
     g: Any,
     needs: tuple[bool, bool, bool],
@@ -115,7 +115,7 @@ def layer_norm_gradients(
         width = math.prod(normalized_shape)
         found = row_kernels.layer_norm_gradient(g, input, mean.reshape(-1), rstd.reshape(-1), weight, width, needs)
         return [found[0], *[x if x is None else x.reshape(normalized_shape) for x in found[1:]]]
-    axes = last_dims(normalized_shape)
+    axes = _last_dims(normalized_shape)
     if xp is recorded:  # mean and rstd were saved as plain numbers, but depend on the input
         result, rstd = xp._standardize(input, axes, eps)
     else:
@@ -124,10 +124,10 @@ def layer_norm_gradients(
     return [inner, g * result if needs[1] else None, g if needs[2] else None]
 
 
-def layer_norm_tangent(
+def _layer_norm_tangent(
     xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
 ) -> Any:
-    axes, total = last_dims(normalized_shape), None
+    axes, total = _last_dims(normalized_shape), None
     result, rstd = xp._standardize(input, axes, eps)
     if "input" in tangents:
         total = rstd * tangential(xp, tangents["input"], result, axes)
@@ -139,7 +139,7 @@ def layer_norm_tangent(
     return total
 
 
-def batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     """The last dimensions stay the last; weights that differ from example to example are applied afterwards."""
     input, normalized_shape, weight, bias, eps = args
     size = batch_size(args, in_dims)
@@ -156,10 +156,10 @@ def batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
 
 native_layer_norm = primitive(
     "native_layer_norm",
-    forward=layer_norm_forward,
-    vjp=Joint(("input", "weight", "bias"), layer_norm_gradients),
-    jvp=layer_norm_tangent,
-    batch=batch_layer_norm,
+    forward=_layer_norm_forward,
+    vjp=Joint(("input", "weight", "bias"), _layer_norm_gradients),
+    jvp=_layer_norm_tangent,
+    batch=_batch_layer_norm,
     outputs=("result", "mean", "rstd"),
     nondifferentiable=("mean", "rstd"),
     exact=("mean", "rstd"),
@@ -202,17 +202,17 @@ def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, b
 # ---- over the root mean square
 
 
-def over_root_mean_square(
+def _over_root_mean_square(
     xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, eps: float
 ) -> tuple[Any, Any]:
     found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, None, eps, False)
     if found is not None:
         return found[0], found[2]
-    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=last_dims(normalized_shape), keepdims=True) + eps)
+    rstd = 1 / xp.sqrt(xp.mean(input * input, axis=_last_dims(normalized_shape), keepdims=True) + eps)
     return scaled_and_shifted(input * rstd, weight, None), rstd
 
 
-def rms_norm_gradients(
+def _rms_norm_gradients(
     xp: Any,
     g: Any,
     needs: tuple[bool, bool],
@@ -227,34 +227,34 @@ def rms_norm_gradients(
     )
     if found is not None:
         return found[:2]
-    axes = last_dims(normalized_shape)
+    axes = _last_dims(normalized_shape)
     if xp is recorded:  # rstd was saved as plain numbers, but depends on the input
         rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
     result = input * rstd
-    inner = rstd * crosswise(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
+    inner = rstd * _crosswise(xp, g if weight is None else g * weight, result, axes) if needs[0] else None
     return [inner, g * result if needs[1] else None]
 
 
-def crosswise(xp: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _crosswise(xp: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     """What is left of x without its part along `out`, whose mean square is one."""
     return x - out * xp.mean(x * out, axis=axes, keepdims=True)
 
 
-def rms_norm_tangent(
+def _rms_norm_tangent(
     xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
 ) -> Any:
-    axes, total = last_dims(normalized_shape), None
+    axes, total = _last_dims(normalized_shape), None
     rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
     result = input * rstd
     if "input" in tangents:
-        total = rstd * crosswise(xp, tangents["input"], result, axes)
+        total = rstd * _crosswise(xp, tangents["input"], result, axes)
         total = total if weight is None else total * weight
     if "weight" in tangents:
         total = result * tangents["weight"] + (0 if total is None else total)
     return total
 
 
-def batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     input, normalized_shape, weight, eps = args
     size = batch_size(args, in_dims)
     input = expanded(input, in_dims[0], size)
@@ -266,10 +266,10 @@ def batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tupl
 
 fused_rms_norm = primitive(
     "_fused_rms_norm",
-    forward=over_root_mean_square,
-    vjp=Joint(("input", "weight"), rms_norm_gradients),
-    jvp=rms_norm_tangent,
-    batch=batch_rms_norm,
+    forward=_over_root_mean_square,
+    vjp=Joint(("input", "weight"), _rms_norm_gradients),
+    jvp=_rms_norm_tangent,
+    batch=_batch_rms_norm,
     outputs=("result", "rstd"),
     nondifferentiable=("rstd",),
     exact=("rstd",),

@@ -16,27 +16,27 @@ from undertow.ops.linalg.matmul import rows, times_transposed
 from undertow.ops.pointwise.arithmetic import add
 
 
-def apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+def _apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
-        check_linear(input, weight, bias)
+        _check_linear(input, weight, bias)
     if input.ndim <= 2 or weight.ndim == 1:
         out = times_transposed(xp, input, weight)
     else:
         out = times_transposed(xp, rows(xp, input), weight).reshape(*input.shape[:-1], weight.shape[0])
     if bias is not None:
         if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
-            check_bias(bias, weight)
+            _check_bias(bias, weight)
         out += bias
     return out
 
 
-def linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
+def _linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
     if weight.ndim == 1:
         return xp.expand_dims(g, -1) * xp.conj(weight)
     return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
 
 
-def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
+def _linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
     if len(weight_shape) == 1:
         return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
     if input.ndim == 2:
@@ -44,7 +44,7 @@ def linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int,
     return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
 
 
-def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, weight, bias = args
     if in_dims[1] is None and in_dims[2] is None:
         return op(in_front(input, in_dims[0]), weight, bias), 0
@@ -62,10 +62,10 @@ def batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 # one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
 linear = primitive(
     "linear",
-    forward=apply_linear,
+    forward=_apply_linear,
     vjp={
-        "input": linear_input_gradient,
-        "weight": linear_weight_gradient,
+        "input": _linear_input_gradient,
+        "weight": _linear_weight_gradient,
         "bias": lambda xp, g: g,
     },
     jvp={
@@ -73,7 +73,7 @@ linear = primitive(
         "weight": lambda xp, t, input: xp.linear(input, t),
         "bias": lambda xp, t: t,
     },
-    batch=batch_linear,
+    batch=_batch_linear,
     optional=("bias",),
     autocast="lower",
 )
@@ -104,7 +104,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any) -> None:
             )
 
 
-def check_linear(input: Any, weight: Any, bias: Any) -> None:
+def _check_linear(input: Any, weight: Any, bias: Any) -> None:
     if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
         raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
     if input.dtype != weight.dtype:
@@ -114,7 +114,7 @@ def check_linear(input: Any, weight: Any, bias: Any) -> None:
         check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
 
 
-def check_bias(bias: Any, weight: Any) -> None:
+def _check_bias(bias: Any, weight: Any) -> None:
     if bias.dtype != weight.dtype:
         names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")

@@ -34,7 +34,7 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'")
 
 
-def warn_about_sizes(input: Any, target: Any) -> None:
+def _warn_about_sizes(input: Any, target: Any) -> None:
     """Broadcasting in a loss is nearly always a mistake."""
     if input.shape != target.shape:
         warn_user(
@@ -46,7 +46,7 @@ def warn_about_sizes(input: Any, target: Any) -> None:
             raise RuntimeError(problem)
 
 
-def reduce_array(xp: Any, values: Any, reduction: str) -> Any:
+def _reduce_array(xp: Any, values: Any, reduction: str) -> Any:
     if reduction == "none":
         return values
     total = xp.add.reduce(values, axis=None)
@@ -58,7 +58,7 @@ def reduce(values: Any, reduction: str) -> Any:
     return values if reduction == "none" else mean(values) if reduction == "mean" else sum(values)
 
 
-def spread(g: Any, slope: Any, reduction: str) -> Any:
+def _spread(g: Any, slope: Any, reduction: str) -> Any:
     """The gradient of a loss from the slopes of its elements."""
     return slope * (g / math.prod(slope.shape) if reduction == "mean" else g)
 
@@ -68,7 +68,7 @@ def gathered(xp: Any, values: Any, reduction: str) -> Any:
     return values if reduction == "none" else xp.mean(values) if reduction == "mean" else xp.sum(values)
 
 
-def batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The losses of all elements at once, then reduced for each example."""
     input, target, *params = args
     size = batch_size(args, in_dims)
@@ -87,26 +87,26 @@ def batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[An
 # ---- errors: functions of input - target
 
 
-def squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
-    warn_about_sizes(input, target)
+    _warn_about_sizes(input, target)
     difference = input - target
     require_kinds("mse_cpu", difference, "f")
-    return reduce_array(xp, difference * difference, reduction)
+    return _reduce_array(xp, difference * difference, reduction)
 
 
 mse_loss = primitive(
     "mse_loss",
-    forward=squared_error,
+    forward=_squared_error,
     vjp={
-        "input": lambda xp, g, input, target, reduction: spread(g, (input - target) * 2, reduction),
-        "target": lambda xp, g, input, target, reduction: spread(g, (target - input) * 2, reduction),
+        "input": lambda xp, g, input, target, reduction: _spread(g, (input - target) * 2, reduction),
+        "target": lambda xp, g, input, target, reduction: _spread(g, (target - input) * 2, reduction),
     },
     jvp={
         "input": lambda xp, t, input, target, reduction: gathered(xp, t * (input - target) * 2, reduction),
         "target": lambda xp, t, input, target, reduction: gathered(xp, t * (target - input) * 2, reduction),
     },
-    batch=batch_loss,
+    batch=_batch_loss,
     promote="same",
     autocast="float32",
 )
@@ -118,23 +118,23 @@ def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The mean (or sum) of |input - target|."""
     input, target = as_tensors("l1_loss", input=input, target=target)
     check_reduction(reduction)
-    warn_about_sizes(input, target)
+    _warn_about_sizes(input, target)
     return reduce(abs(input - target), reduction)
 
 
-def smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+def _smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     check_reduction(reduction)
-    warn_about_sizes(input, target)
+    _warn_about_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     require_kinds("smooth_l1_cpu", input, "f")
     size = xp.abs(input - target)
     if beta == 0:
-        return reduce_array(xp, size, reduction)
-    return reduce_array(xp, xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
+        return _reduce_array(xp, size, reduction)
+    return _reduce_array(xp, xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
 
 
-def smooth_slope(xp: Any, x: Any, beta: float) -> Any:
+def _smooth_slope(xp: Any, x: Any, beta: float) -> Any:
     if beta == 0:
         return xp.sign(x)
     return xp.where(xp.less(xp.abs(x), beta), x / beta, xp.sign(x))
@@ -142,65 +142,65 @@ def smooth_slope(xp: Any, x: Any, beta: float) -> Any:
 
 smooth_l1_loss = primitive(
     "smooth_l1_loss",
-    forward=smooth_error,
+    forward=_smooth_error,
     vjp={
-        "input": lambda xp, g, input, target, reduction, beta: spread(
-            g, smooth_slope(xp, input - target, beta), reduction
+        "input": lambda xp, g, input, target, reduction, beta: _spread(
+            g, _smooth_slope(xp, input - target, beta), reduction
         ),
-        "target": lambda xp, g, input, target, reduction, beta: spread(
-            g, smooth_slope(xp, target - input, beta), reduction
+        "target": lambda xp, g, input, target, reduction, beta: _spread(
+            g, _smooth_slope(xp, target - input, beta), reduction
         ),
     },
     jvp={
         "input": lambda xp, t, input, target, reduction, beta: gathered(
-            xp, t * smooth_slope(xp, input - target, beta), reduction
+            xp, t * _smooth_slope(xp, input - target, beta), reduction
         ),
         "target": lambda xp, t, input, target, reduction, beta: gathered(
-            xp, t * smooth_slope(xp, target - input, beta), reduction
+            xp, t * _smooth_slope(xp, target - input, beta), reduction
         ),
     },
-    batch=batch_loss,
+    batch=_batch_loss,
     promote="same",
     node="SmoothL1LossBackward0",
     autocast="float32",
 )
 
 
-def huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
+def _huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
     check_reduction(reduction)
-    warn_about_sizes(input, target)
+    _warn_about_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     require_kinds("huber_cpu", input, "f")
     size = xp.abs(input - target)
-    return reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
+    return _reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
 
 
-def huber_slope(xp: Any, x: Any, delta: float) -> Any:
+def _huber_slope(xp: Any, x: Any, delta: float) -> Any:
     # on the border both are the same, and the second derivative is that of the line, as in PyTorch
     return xp.where(xp.less(xp.abs(x), delta), x, xp.sign(x) * delta)
 
 
 huber_loss = primitive(
     "huber_loss",
-    forward=huber_error,
+    forward=_huber_error,
     vjp={
-        "input": lambda xp, g, input, target, reduction, delta: spread(
-            g, huber_slope(xp, input - target, delta), reduction
+        "input": lambda xp, g, input, target, reduction, delta: _spread(
+            g, _huber_slope(xp, input - target, delta), reduction
         ),
-        "target": lambda xp, g, input, target, reduction, delta: spread(
-            g, huber_slope(xp, target - input, delta), reduction
+        "target": lambda xp, g, input, target, reduction, delta: _spread(
+            g, _huber_slope(xp, target - input, delta), reduction
         ),
     },
     jvp={
         "input": lambda xp, t, input, target, reduction, delta: gathered(
-            xp, t * huber_slope(xp, input - target, delta), reduction
+            xp, t * _huber_slope(xp, input - target, delta), reduction
         ),
         "target": lambda xp, t, input, target, reduction, delta: gathered(
-            xp, t * huber_slope(xp, target - input, delta), reduction
+            xp, t * _huber_slope(xp, target - input, delta), reduction
         ),
     },
-    batch=batch_loss,
+    batch=_batch_loss,
     promote="same",
     autocast="float32",
 )
@@ -208,7 +208,7 @@ huber_loss = primitive(
 # ---- binary cross entropy
 
 
-def cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
     require_kinds("binary_cross_entropy", input, "f")
     if input.shape != target.shape:
@@ -221,34 +221,34 @@ def cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = 
             "all elements of input should be between 0 and 1: pass probabilities, or use "
             "binary_cross_entropy_with_logits"
         )
-    return reduce_array(xp, -(target * log_above(xp, input) + (1 - target) * log_above(xp, 1 - input)), reduction)
+    return _reduce_array(xp, -(target * _log_above(xp, input) + (1 - target) * _log_above(xp, 1 - input)), reduction)
 
 
-def log_above(xp: Any, x: Any) -> Any:
+def _log_above(xp: Any, x: Any) -> Any:
     """log(x), but never below -100, so that a wrong certainty costs much and not infinitely much."""
     return xp.maximum(xp.log(xp.maximum(x, LEAST_POSITIVE)), -100)
 
 
-def bits_slope(xp: Any, input: Any, target: Any) -> Any:
+def _bits_slope(xp: Any, input: Any, target: Any) -> Any:
     return (input - target) / xp.maximum(input * (1 - input), 1e-12)
 
 
-def bits_target_slope(xp: Any, input: Any) -> Any:
+def _bits_target_slope(xp: Any, input: Any) -> Any:
     return xp.log1p(-input) - xp.log(input)
 
 
 bce_of_probabilities = primitive(
     "_bce_of_probabilities",
-    forward=cross_entropy_of_bits,
+    forward=_cross_entropy_of_bits,
     vjp={
-        "input": lambda xp, g, input, target, reduction: spread(g, bits_slope(xp, input, target), reduction),
-        "target": lambda xp, g, input, reduction: spread(g, bits_target_slope(xp, input), reduction),
+        "input": lambda xp, g, input, target, reduction: _spread(g, _bits_slope(xp, input, target), reduction),
+        "target": lambda xp, g, input, reduction: _spread(g, _bits_target_slope(xp, input), reduction),
     },
     jvp={
-        "input": lambda xp, t, input, target, reduction: gathered(xp, t * bits_slope(xp, input, target), reduction),
-        "target": lambda xp, t, input, reduction: gathered(xp, t * bits_target_slope(xp, input), reduction),
+        "input": lambda xp, t, input, target, reduction: gathered(xp, t * _bits_slope(xp, input, target), reduction),
+        "target": lambda xp, t, input, reduction: gathered(xp, t * _bits_target_slope(xp, input), reduction),
     },
-    batch=batch_loss,
+    batch=_batch_loss,
     node="BinaryCrossEntropyBackward0",
     autocast="float32",
 )
@@ -268,32 +268,32 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
     return reduce(bce_of_probabilities(input, target, reduction="none") * weight, reduction)
 
 
-def cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
     require_kinds("log_sigmoid_cpu", input, "f")
-    check_same_size(input, target)
+    _check_same_size(input, target)
     # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
     losses = xp.maximum(input, 0) - input * target + xp.log1p(xp.exp(-xp.abs(input)))
-    return reduce_array(xp, losses, reduction)
+    return _reduce_array(xp, losses, reduction)
 
 
-def check_same_size(input: Any, target: Any) -> None:
+def _check_same_size(input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
 
 
 bce_of_logits = primitive(
     "_bce_of_logits",
-    forward=cross_entropy_of_logits,
+    forward=_cross_entropy_of_logits,
     vjp={
-        "input": lambda xp, g, input, target, reduction: spread(g, xp.sigmoid(input) - target, reduction),
-        "target": lambda xp, g, input, reduction: spread(g, -input, reduction),
+        "input": lambda xp, g, input, target, reduction: _spread(g, xp.sigmoid(input) - target, reduction),
+        "target": lambda xp, g, input, reduction: _spread(g, -input, reduction),
     },
     jvp={
         "input": lambda xp, t, input, target, reduction: gathered(xp, t * (xp.sigmoid(input) - target), reduction),
         "target": lambda xp, t, input, reduction: gathered(xp, -t * input, reduction),
     },
-    batch=batch_loss,
+    batch=_batch_loss,
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
     autocast="float32",
@@ -322,7 +322,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _weighted_bce_of_logits(input: Any, target: Any, pos_weight: Any) -> Any:
-    check_same_size(input, target)
+    _check_same_size(input, target)
     return (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
 
 
@@ -345,7 +345,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     return reduce(losses, "sum" if reduction == "batchmean" else reduction)
 
 
-def variance_at_least(xp: Any, input: Any, eps: float) -> Any:
+def _variance_at_least(xp: Any, input: Any, eps: float) -> Any:
     if xp.any(input < 0):
         raise ValueError("var has negative entry/entries")
     return xp.maximum(input, eps)
@@ -354,7 +354,7 @@ def variance_at_least(xp: Any, input: Any, eps: float) -> Any:
 # PyTorch raises small variances behind autograd's back: their gradient is not affected
 floor_variance = primitive(
     "_floor_variance",
-    forward=variance_at_least,
+    forward=_variance_at_least,
     vjp={"input": lambda xp, g: g},
     jvp={"input": lambda xp, t: t},
     batch=ELEMENTWISE,

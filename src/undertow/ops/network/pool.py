@@ -29,7 +29,7 @@ from undertow.tensor import Tensor
 # ---- checks
 
 
-def check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
+def _check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
     input = as_operand(name, "input", input)
     if input.ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -46,7 +46,7 @@ def check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
     return input
 
 
-def check_windows(name: str, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> None:
+def _check_windows(name: str, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> None:
     if min(kernel) < 1:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
     if min(stride) < 1:
@@ -79,17 +79,17 @@ def windows(
     stride = kernel if stride is None or (isinstance(stride, Iterable) and not tuple(stride)) else stride
     given = (("kernel_size", kernel), ("stride", stride), ("padding", padding), ("dilation", dilation))
     sizes = [per_dim(argument, value, dims, name) for argument, value in given]
-    check_windows(name, sizes[0], sizes[1], sizes[2], sizes[3])
+    _check_windows(name, sizes[0], sizes[1], sizes[2], sizes[3])
     lengths = input.shape[input.ndim - dims :]
     counts = pooled_sizes(lengths, sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
     check_output(input, counts)
     if max(sizes[3]) > 1:
         for numbers in zip(lengths, counts, sizes[1], sizes[2], sizes[3], strict=True):
-            check_seen(name, *numbers)
+            _check_seen(name, *numbers)
     return sizes
 
 
-def check_seen(name: str, length: int, count: int, stride: int, padding: int, dilation: int) -> None:
+def _check_seen(name: str, length: int, count: int, stride: int, padding: int, dilation: int) -> None:
     """Every window has an element. PyTorch lets some have none, and its backward pass writes where nothing is."""
     starts = [k * stride - padding for k in range(count) if k * stride < padding]
     if any([start % dilation >= length for start in starts]):
@@ -99,7 +99,7 @@ def check_seen(name: str, length: int, count: int, stride: int, padding: int, di
         )
 
 
-def in_two(function: Callable[[Any], Any], input: Any) -> Any:
+def _in_two(function: Callable[[Any], Any], input: Any) -> Any:
     """A function of two dimensions on an input with one, which gets another of size 1 in front of it."""
     out = function(unsqueeze(input, -2))
     return tuple([squeeze(o, -2) for o in out]) if isinstance(out, tuple) else squeeze(out, -2)
@@ -111,11 +111,11 @@ def in_two(function: Callable[[Any], Any], input: Any) -> Any:
 def max_pool(dims: int, input: Any, *arguments: Any) -> Any:
     name = f"max_pool{dims}d"
     kernel, stride, padding, dilation, ceil_mode, return_indices = arguments
-    input = check_input(name, input, dims)
+    input = _check_input(name, input, dims)
     kernel, stride, padding, dilation = windows(name, dims, input, kernel, stride, padding, dilation, ceil_mode)
     if dims == 1:
         kernel, stride, padding, dilation = (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
-        out = in_two(lambda x: MAX_POOLS[2](x, kernel, stride, padding, dilation, ceil_mode), input)
+        out = _in_two(lambda x: MAX_POOLS[2](x, kernel, stride, padding, dilation, ceil_mode), input)
     else:
         out = MAX_POOLS[dims](input, kernel, stride, padding, dilation, ceil_mode)
     return out if return_indices else out[0]
@@ -178,13 +178,13 @@ def max_pool3d(
 def avg_pool(dims: int, input: Any, *arguments: Any) -> Tensor:
     kernel, stride, padding, ceil_mode, count_include_pad, divisor_override = arguments
     name = f"avg_pool{dims}d"
-    input = check_input(name, input, dims)
+    input = _check_input(name, input, dims)
     kernel, stride, padding, _ = windows(name, dims, input, kernel, stride, padding, 1, ceil_mode)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     rest = (ceil_mode, count_include_pad, divisor_override)
     if dims == 1:
-        return in_two(lambda x: AVG_POOLS[2](x, (1, *kernel), (1, *stride), (0, *padding), *rest), input)
+        return _in_two(lambda x: AVG_POOLS[2](x, (1, *kernel), (1, *stride), (0, *padding), *rest), input)
     return AVG_POOLS[dims](input, kernel, stride, padding, *rest)
 
 
@@ -236,7 +236,7 @@ def avg_pool3d(
 # ---- so many windows
 
 
-def output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
+def _output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
     """The number of windows along each dimension: None means as many as there are elements."""
     given = tuple(output_size) if isinstance(output_size, Iterable) else (output_size,) * dims
     if len(given) != dims:
@@ -252,10 +252,10 @@ def output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
 
 def adaptive_avg_pool(dims: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{dims}d"
-    input = check_input(name, input, dims, "fc")
-    sizes = output_sizes(name, input, output_size, dims)
+    input = _check_input(name, input, dims, "fc")
+    sizes = _output_sizes(name, input, output_size, dims)
     if dims == 1:
-        return in_two(lambda x: ADAPTIVE_AVG_POOLS[2](x, (1, *sizes)), input)
+        return _in_two(lambda x: ADAPTIVE_AVG_POOLS[2](x, (1, *sizes)), input)
     if set(sizes) == {1}:
         return mean(input, tuple(range(-dims, 0)), True)
     return ADAPTIVE_AVG_POOLS[dims](input, sizes)
@@ -263,10 +263,10 @@ def adaptive_avg_pool(dims: int, input: Any, output_size: Any) -> Any:
 
 def adaptive_max_pool(dims: int, input: Any, output_size: Any, return_indices: bool) -> Any:
     name = f"adaptive_max_pool{dims}d"
-    input = check_input(name, input, dims, "f")
-    sizes = output_sizes(name, input, output_size, dims)
+    input = _check_input(name, input, dims, "f")
+    sizes = _output_sizes(name, input, output_size, dims)
     if dims == 1:
-        out = in_two(lambda x: ADAPTIVE_MAX_POOLS[2](x, (1, *sizes)), input)
+        out = _in_two(lambda x: ADAPTIVE_MAX_POOLS[2](x, (1, *sizes)), input)
     else:
         out = ADAPTIVE_MAX_POOLS[dims](input, sizes)
     return out if return_indices else out[0]
@@ -316,7 +316,7 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = Fal
 # ---- norms of windows
 
 
-def lp_pool(dims: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
+def _lp_pool(dims: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
     count = math.prod(per_dim("kernel_size", kernel, dims, "pooling"))
     sums = avg_pool(dims, power(input, norm_type), kernel, stride, 0, ceil_mode, True, None)
     return power(mul(mul(sign(sums), relu(absolute(sums))), count), 1.0 / norm_type)
@@ -325,16 +325,16 @@ def lp_pool(dims: int, input: Any, norm_type: float, kernel: Any, stride: Any, c
 @composite
 def lp_pool1d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch)."""
-    return lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite
 def lp_pool2d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of every window over the last two dimensions."""
-    return lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite
 def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of every window over the last three dimensions."""
-    return lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

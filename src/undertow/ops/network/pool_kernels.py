@@ -16,7 +16,7 @@ from undertow.ops.network.sliding_windows import Sizes, offsets, shifted_slices
 # ---- sizes
 
 
-def pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+def _pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
     room = n + 2 * padding - dilation * (kernel - 1) - 1
     count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
     if ceil_mode and (count - 1) * stride >= n + padding:
@@ -26,7 +26,7 @@ def pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 def pooled_sizes(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> Sizes:
     return tuple(
-        [pooled_size(*numbers, ceil_mode) for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)]
+        [_pooled_size(*numbers, ceil_mode) for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)]
     )
 
 
@@ -34,7 +34,7 @@ def lowest(xp: Any, dtype: Any) -> Any:
     return -math.inf if dtype.kind == "f" else xp.iinfo(dtype).min
 
 
-def enclosed(
+def _enclosed(
     xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, value: Any
 ) -> Any:
     """The array with what windows reach beyond it, before and behind."""
@@ -71,7 +71,7 @@ def largest(
     found = kernels.max_pool(xp, xp.ascontiguousarray(input), kernel_size, stride, padding, dilation, counts)
     if found is not None:
         return found
-    x = enclosed(xp, input, kernel_size, counts, stride, padding, dilation, lowest(xp, input.dtype))
+    x = _enclosed(xp, input, kernel_size, counts, stride, padding, dilation, lowest(xp, input.dtype))
     values = xp.full((*input.shape[: input.ndim - dims], *counts), lowest(xp, input.dtype), input.dtype)
     chosen = xp.full(values.shape, -1, dtypes.int16 if math.prod(kernel_size) < 2**15 else dtypes.int64)
     for number, offset in enumerate(offsets(kernel_size)):
@@ -81,10 +81,10 @@ def largest(
             better |= candidate != candidate
         xp.copyto(chosen, number, where=better)
         xp.maximum(values, candidate, out=values)
-    return values, flat_places(xp, chosen, sizes, counts, kernel_size, stride, padding, dilation)
+    return values, _flat_places(xp, chosen, sizes, counts, kernel_size, stride, padding, dilation)
 
 
-def flat_places(
+def _flat_places(
     xp: Any, chosen: Any, sizes: Sizes, counts: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
 ) -> Any:
     """The flat positions of the elements with these numbers (-1: the first inside) in their windows."""
@@ -98,26 +98,26 @@ def flat_places(
     return found
 
 
-def adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
+def _adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
     """Where the windows begin and end when `count` of them, as equal as possible, cover n elements."""
     return [(k * n // count, -((k + 1) * n // -count)) for k in range(count)]
 
 
 def adaptive_largest(xp: Any, input: Any, output_size: Sizes) -> Any:
     found = kernels.adaptive_max_pool(xp, xp.ascontiguousarray(input), output_size)
-    return adaptive_largest_by_cells(xp, input, output_size) if found is None else found
+    return _adaptive_largest_by_cells(xp, input, output_size) if found is None else found
 
 
-def adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
+def _adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
     dims = len(output_size)
     sizes, lead = input.shape[input.ndim - dims :], input.shape[: input.ndim - dims]
     values = xp.empty((*lead, *output_size), input.dtype)
     indices = xp.empty((*lead, *output_size), dtypes.int64)
-    bounds = [adaptive_bounds(n, count) for n, count in zip(sizes, output_size, strict=True)]
+    bounds = [_adaptive_bounds(n, count) for n, count in zip(sizes, output_size, strict=True)]
     for cell in offsets(output_size) if values.size else ():
         spans = [bounds[k][place] for k, place in enumerate(cell)]
         window = input[(..., *[slice(*span) for span in spans])].reshape(*lead, -1)
-        choice = last_nan_or_largest(xp, window)
+        choice = _last_nan_or_largest(xp, window)
         values[(..., *cell)] = xp.take_along_axis(window, choice[..., None], axis=-1)[..., 0]
         inner = xp.unravel_index(choice, [end - start for start, end in spans])
         shifted_places = [i + start for i, (start, _) in zip(inner, spans, strict=True)]
@@ -125,7 +125,7 @@ def adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
     return values, indices
 
 
-def last_nan_or_largest(xp: Any, window: Any) -> Any:
+def _last_nan_or_largest(xp: Any, window: Any) -> Any:
     choice = xp.argmax(window, axis=-1)
     missing = window != window
     if not missing.any():
@@ -156,7 +156,7 @@ def picked(xp: Any, x: Any, indices: Any, dims: int) -> Any:
     return xp.reshape(xp.take_along_axis(rows, chosen, axis=-1), tuple(indices.shape))
 
 
-def batch_both(op: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+def _batch_both(op: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
     """The batch in front of both tensors."""
     size = next(a.shape[d] for a, d in zip(args, in_dims, strict=True) if d is not None)
     return op(*[expanded(a, d, size) for a, d in zip(args[:2], in_dims[:2], strict=True)], *args[2:]), 0
@@ -167,20 +167,20 @@ max_pool_backward = primitive(
     forward=put_back,
     vjp={"grad": lambda xp, g, indices, input_sizes: picked(xp, g, indices, len(input_sizes)), "indices": None},
     jvp=LINEAR,
-    batch=batch_both,
+    batch=_batch_both,
     variants="",
 )
 
 
-def chosen_gradient(dims: int) -> Any:
+def _chosen_gradient(dims: int) -> Any:
     return lambda xp, g, input_shape, indices: xp.max_pool_backward(
         g, indices, tuple(input_shape[len(input_shape) - dims :])
     )
 
 
-def largest_gradient(dims: int) -> Any:
+def _largest_gradient(dims: int) -> Any:
     """The same; the windows are named for those who look at the node."""
-    gradient = chosen_gradient(dims)
+    gradient = _chosen_gradient(dims)
     return lambda xp, g, input_shape, indices, kernel_size, stride, padding, dilation, ceil_mode: gradient(
         xp, g, input_shape, indices
     )
@@ -191,7 +191,7 @@ def in_float32(dims: int) -> str | None:
     return "float32" if dims == 3 else None
 
 
-def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
+def _pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
     """A primitive that returns chosen elements of the input, and their positions."""
     return primitive(
         name,
@@ -207,12 +207,12 @@ def pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) 
 
 
 MAX_POOLS = {
-    n: pooling_by_choice(f"_max_pool{n}d", largest, largest_gradient(n), n, f"MaxPool{n}DWithIndicesBackward0")
+    n: _pooling_by_choice(f"_max_pool{n}d", largest, _largest_gradient(n), n, f"MaxPool{n}DWithIndicesBackward0")
     for n in (2, 3)
 }
 ADAPTIVE_MAX_POOLS = {
-    n: pooling_by_choice(
-        f"_adaptive_max_pool{n}d", adaptive_largest, chosen_gradient(n), n, f"AdaptiveMaxPool{n}DBackward0"
+    n: _pooling_by_choice(
+        f"_adaptive_max_pool{n}d", adaptive_largest, _chosen_gradient(n), n, f"AdaptiveMaxPool{n}DBackward0"
     )
     for n in (2, 3)
 }
@@ -261,7 +261,7 @@ def mean_of_windows(
     )  # fmt: skip
     if found is not None:
         return found
-    x = enclosed(xp, input, kernel_size, counts, stride, padding, ones, 0)
+    x = _enclosed(xp, input, kernel_size, counts, stride, padding, ones, 0)
     total = xp.zeros((*input.shape[: input.ndim - dims], *counts), input.dtype)
     for offset in offsets(kernel_size):
         total += x[shifted_slices(offset, counts, stride, ones)]
@@ -343,12 +343,12 @@ AVG_POOLS = {
 
 
 @functools.cache
-def averaging(count: int, n: int) -> tuple[tuple[float, ...], ...]:
+def _averaging(count: int, n: int) -> tuple[tuple[float, ...], ...]:
     """The matrix that maps n elements to the means of `count` windows."""
     return tuple(
         [
             tuple([1 / (end - start) if start <= k < end else 0.0 for k in range(n)])
-            for start, end in adaptive_bounds(n, count)
+            for start, end in _adaptive_bounds(n, count)
         ]
     )
 
@@ -361,21 +361,21 @@ def along_each(xp: Any, x: Any, matrices: list[Any]) -> Any:
     return x
 
 
-def adaptive_mean(xp: Any, input: Any, output_size: Sizes) -> Any:
+def _adaptive_mean(xp: Any, input: Any, output_size: Sizes) -> Any:
     sizes = input.shape[input.ndim - len(output_size) :]
     pairs = zip(output_size, sizes, strict=True)
-    return along_each(xp, input, [xp.asarray(averaging(c, n), input.dtype).reshape(c, n) for c, n in pairs])
+    return along_each(xp, input, [xp.asarray(_averaging(c, n), input.dtype).reshape(c, n) for c, n in pairs])
 
 
-def spread_adaptive_means(xp: Any, grad: Any, input_sizes: Sizes) -> Any:
+def _spread_adaptive_means(xp: Any, grad: Any, input_sizes: Sizes) -> Any:
     counts = grad.shape[grad.ndim - len(input_sizes) :]
     pairs = zip(counts, input_sizes, strict=True)
-    return along_each(xp, grad, [xp.asarray(averaging(c, n), grad.dtype).reshape(c, n).T for c, n in pairs])
+    return along_each(xp, grad, [xp.asarray(_averaging(c, n), grad.dtype).reshape(c, n).T for c, n in pairs])
 
 
 adaptive_avg_pool_backward = primitive(
     "adaptive_avg_pool_backward",
-    forward=spread_adaptive_means,
+    forward=_spread_adaptive_means,
     vjp={
         "grad": lambda xp, g, grad_shape, input_sizes: xp._adaptive_avg_pool2d(
             g, tuple(grad_shape[len(grad_shape) - len(input_sizes) :])
@@ -389,7 +389,7 @@ adaptive_avg_pool_backward = primitive(
 ADAPTIVE_AVG_POOLS = {
     n: primitive(
         f"_adaptive_avg_pool{n}d",
-        forward=adaptive_mean,
+        forward=_adaptive_mean,
         vjp={
             "input": lambda xp, g, input_shape, output_size: xp.adaptive_avg_pool_backward(
                 g, tuple(input_shape[len(input_shape) - len(output_size) :])

@@ -34,7 +34,7 @@ def is_last(dim: Any, ndim: int) -> bool:
     return bool(dim == -1 or dim == ndim - 1)
 
 
-def as_rows(x: Any, width: int) -> Any:
+def _as_rows(x: Any, width: int) -> Any:
     """Contiguous memory, seen as a matrix."""
     return cpu.ascontiguousarray(x).reshape(-1, width)
 
@@ -89,7 +89,7 @@ def exponentials(x: Any, out: Any) -> tuple[Any, Any]:
 
 @row_kernel
 def softmax(input: Any) -> Any:
-    x = as_rows(input, input.shape[-1])
+    x = _as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
     for rows in blocks(x):
         part = all_rows[rows]
@@ -100,7 +100,7 @@ def softmax(input: Any) -> Any:
 
 @row_kernel
 def softmax_gradient(grad_output: Any, output: Any) -> Any:
-    g, y = (as_rows(t, output.shape[-1]) for t in (grad_output, output))
+    g, y = (_as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
     for rows in blocks(y):
         part = all_rows[rows]
@@ -111,7 +111,7 @@ def softmax_gradient(grad_output: Any, output: Any) -> Any:
 
 @row_kernel
 def log_softmax(input: Any) -> Any:
-    x = as_rows(input, input.shape[-1])
+    x = _as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
     for rows in blocks(x):
         part = all_rows[rows]
@@ -126,7 +126,7 @@ def log_softmax(input: Any) -> Any:
 
 @row_kernel
 def log_softmax_gradient(grad_output: Any, output: Any) -> Any:
-    g, y = (as_rows(t, output.shape[-1]) for t in (grad_output, output))
+    g, y = (_as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
     for rows in blocks(y):
         part = all_rows[rows]
@@ -165,7 +165,7 @@ def scaled_softmax(input: Any, factors: Any) -> Any:
 @row_kernel
 def layer_norm(input: Any, width: int, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """The normalised rows, their means, and one over their standard deviations."""
-    x = as_rows(input, width)
+    x = _as_rows(input, width)
     out, mean, rstd = cpu.empty(input.shape, x.dtype), cpu.empty(len(x), x.dtype), cpu.empty(len(x), x.dtype)
     all_rows = out.reshape(x.shape)
     for rows in blocks(x):
@@ -186,7 +186,7 @@ def layer_norm_gradient(
     grad_output: Any, input: Any, mean: Any, rstd: Any, weight: Any, width: int, needs: tuple[bool, bool, bool]
 ) -> tuple[Any, Any, Any]:
     """The gradients of input, weight and bias, as far as they are needed."""
-    g, x = as_rows(grad_output, width), as_rows(input, width)
+    g, x = _as_rows(grad_output, width), _as_rows(input, width)
     out = cpu.empty(input.shape, x.dtype) if needs[0] else None
     of_weight, of_bias = (cpu.zeros(width, x.dtype) if wanted else None for wanted in needs[1:])
     slope = mean * rstd

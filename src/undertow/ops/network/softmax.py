@@ -19,17 +19,17 @@ def total(xp: Any, x: Any, dim: int) -> Any:
     return xp.sum(x, axis=reduced_axes(dim, x.ndim), keepdims=True)
 
 
-def axis_of(dim: int, ndim: int) -> Any:
+def _axis_of(dim: int, ndim: int) -> Any:
     """`dim` as NumPy's reductions take it, quickly; a 0-d array has no axis."""
     return wrap_dim(dim, ndim) if ndim else reduced_axes(dim, 0)
 
 
-def below_largest(xp: Any, input: Any, axis: Any) -> Any:
+def _below_largest(xp: Any, input: Any, axis: Any) -> Any:
     """input - max(input), so that exp cannot overflow."""
     return input - xp.maximum.reduce(input, axis, None, None, True)
 
 
-def in_rows(xp: Any, x: Any, dim: int) -> bool:
+def _in_rows(xp: Any, x: Any, dim: int) -> bool:
     return row_kernels.is_last(dim, x.ndim) and row_kernels.has_long_rows(xp, x)
 
 
@@ -41,12 +41,12 @@ def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) ->
     if dtype is not None:
         return normalized_exponentials(xp, input.astype(dtype), dim, None)
     require_kinds("softmax", input, "f")
-    if in_rows(xp, input, dim):
+    if _in_rows(xp, input, dim):
         return row_kernels.softmax(input)
-    axis = axis_of(dim, input.ndim)
+    axis = _axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
-    out = below_largest(xp, input, axis)
+    out = _below_largest(xp, input, axis)
     out = xp.exp(out, out=out) if type(out) is xp.ndarray else xp.exp(out)
     out /= xp.add.reduce(out, axis, None, None, True)
     return out
@@ -62,11 +62,11 @@ softmax = primitive(
 )
 
 
-def softmax_or_zeros(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+def _softmax_or_zeros(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     input = input if dtype is None else input.astype(dtype)
     if input.size == 0:
         return input.copy()
-    hidden = xp.maximum.reduce(input, axis_of(dim, input.ndim), None, None, True) == -math.inf
+    hidden = xp.maximum.reduce(input, _axis_of(dim, input.ndim), None, None, True) == -math.inf
     if not hidden.any():
         return normalized_exponentials(xp, input, dim, None)
     zero = input.dtype.type(0)
@@ -76,7 +76,7 @@ def softmax_or_zeros(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
 # softmax, but zeros in place of NaN where all along `dim` is -inf: a query of attention that sees no key
 _safe_softmax = primitive(
     "_safe_softmax",
-    forward=softmax_or_zeros,
+    forward=_softmax_or_zeros,
     vjp={"input": lambda xp, g, out, dim: xp.softmax_backward_data(g, out, dim)},
     jvp={"input": lambda xp, t, out, dim: xp.softmax_backward_data(t, out, dim)},
     batch=REDUCTION,
@@ -86,10 +86,10 @@ _safe_softmax = primitive(
 
 @twin
 def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    if in_rows(xp, output, dim):
+    if _in_rows(xp, output, dim):
         return row_kernels.softmax_gradient(grad_output, output)
     product = grad_output * output
-    return product - output * xp.add.reduce(product, axis_of(dim, output.ndim), None, None, True)
+    return product - output * xp.add.reduce(product, _axis_of(dim, output.ndim), None, None, True)
 
 
 # y * (g - <g, y>): linear and symmetric in g, quadratic in y
@@ -127,12 +127,12 @@ def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
     if dtype is not None:
         return logs_of_softmax(xp, input.astype(dtype), dim, None)
     require_kinds("log_softmax", input, "f")
-    if in_rows(xp, input, dim):
+    if _in_rows(xp, input, dim):
         return row_kernels.log_softmax(input)
-    axis = axis_of(dim, input.ndim)
+    axis = _axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
-    out = below_largest(xp, input, axis)
+    out = _below_largest(xp, input, axis)
     out -= xp.log(xp.add.reduce(xp.exp(out), axis, None, None, True))
     return out
 
@@ -149,9 +149,9 @@ log_softmax = primitive(
 
 @twin
 def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    if in_rows(xp, output, dim):
+    if _in_rows(xp, output, dim):
         return row_kernels.log_softmax_gradient(grad_output, output)
-    return grad_output - xp.exp(output) * xp.add.reduce(grad_output, axis_of(dim, output.ndim), None, None, True)
+    return grad_output - xp.exp(output) * xp.add.reduce(grad_output, _axis_of(dim, output.ndim), None, None, True)
 
 
 log_softmax_backward_data = primitive(

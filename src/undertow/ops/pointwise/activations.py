@@ -14,7 +14,8 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import sub, true_divide
-from undertow.ops.pointwise.elementary import abs, tanh, unary
+from undertow.ops.pointwise.elementary import abs, unary
+from undertow.ops.pointwise.trigonometric import tanh
 from undertow.tensor import Tensor
 
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)
@@ -33,7 +34,7 @@ def keep(x: Any, mask: Any) -> Any:
 
 @twin
 def threshold_gradient(xp: Any, grad_output: Any, input: Any, threshold: Any) -> Any:
-    return keep(grad_output, ~(input <= real_number(threshold)))
+    return keep(grad_output, ~(input <= _real_number(threshold)))
 
 
 # the gradient of relu and threshold, one kernel so that it is fast
@@ -60,7 +61,7 @@ def positive_part(xp: Any, input: Any) -> Any:
 
 def above(xp: Any, input: Any, threshold: Any, value: Any) -> Any:
     require_kinds("threshold", input, "fiu")
-    return xp.where(input <= real_number(threshold), input.dtype.type(real_number(value)), input)
+    return xp.where(input <= _real_number(threshold), input.dtype.type(_real_number(value)), input)
 
 
 relu = unary(
@@ -90,7 +91,7 @@ def as_number(value: Any) -> Any:
     return value._array.item() if isinstance(value, Tensor) else value
 
 
-def real_number(value: Any) -> Any:
+def _real_number(value: Any) -> Any:
     """Complex numbers are accepted where only their real part means anything."""
     return value.real if isinstance(value, complex) else value
 
@@ -154,7 +155,7 @@ def prelu(input: Any, weight: Any) -> Any:
     return prelu_kernel(input, weight)
 
 
-def clip_to(xp: Any, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
+def _clip_to(xp: Any, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
     require_kinds("hardtanh", input, "fiu")
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
@@ -163,14 +164,14 @@ def clip_to(xp: Any, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any
     return xp.minimum(xp.maximum(input, min_val), max_val)
 
 
-def strictly_between(xp: Any, x: Any, low: Any, high: Any) -> Any:
+def _strictly_between(xp: Any, x: Any, low: Any, high: Any) -> Any:
     return xp.logical_and(xp.greater(x, low), xp.less(x, high))
 
 
 hardtanh = unary(
     "hardtanh",
-    forward=clip_to,
-    vjp=lambda xp, g, input, min_val, max_val: xp.where(strictly_between(xp, input, min_val, max_val), g, 0),
+    forward=_clip_to,
+    vjp=lambda xp, g, input, min_val, max_val: xp.where(_strictly_between(xp, input, min_val, max_val), g, 0),
     promote=None,
 )
 
@@ -181,51 +182,51 @@ def relu6(input: Any) -> Any:
     return hardtanh(input, 0.0, 6.0)
 
 
-def hard_sigmoid(xp: Any, input: Any) -> Any:
+def _hard_sigmoid(xp: Any, input: Any) -> Any:
     require_kinds("hardsigmoid_cpu", input, "f")
     return xp.minimum(xp.maximum(input + 3, 0), 6) / 6
 
 
 hardsigmoid = unary(
     "hardsigmoid",
-    forward=hard_sigmoid,
-    vjp=lambda xp, g, input: xp.where(strictly_between(xp, input, -3, 3), g / 6, 0),
+    forward=_hard_sigmoid,
+    vjp=lambda xp, g, input: xp.where(_strictly_between(xp, input, -3, 3), g / 6, 0),
     promote=None,
 )
 
 
-def hard_swish(xp: Any, input: Any) -> Any:
+def _hard_swish(xp: Any, input: Any) -> Any:
     require_kinds("hardswish_cpu", input, "f")
     return input * xp.minimum(xp.maximum(input + 3, 0), 6) / 6
 
 
-def hardswish_gradient(xp: Any, g: Any, input: Any) -> Any:
+def _hardswish_gradient(xp: Any, g: Any, input: Any) -> Any:
     inner = xp.where(xp.less(input, 3), g * (input / 3 + 0.5), g)
     return xp.where(xp.greater(input, -3), inner, 0)
 
 
-hardswish = unary("hardswish", forward=hard_swish, vjp=hardswish_gradient, promote=None)
+hardswish = unary("hardswish", forward=_hard_swish, vjp=_hardswish_gradient, promote=None)
 
 
-def is_shrunk(xp: Any, x: Any, lambd: float) -> Any:
+def _is_shrunk(xp: Any, x: Any, lambd: float) -> Any:
     return xp.logical_and(xp.greater_equal(x, -lambd), xp.less_equal(x, lambd))
 
 
-def hard_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
+def _hard_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
     require_kinds("hardshrink_cpu", input, "f")
-    return xp.where(is_shrunk(xp, input, lambd), input.dtype.type(0), input)
+    return xp.where(_is_shrunk(xp, input, lambd), input.dtype.type(0), input)
 
 
 hardshrink = unary(
     "hardshrink",
-    forward=hard_shrink,
-    vjp=lambda xp, g, input, lambd: xp.where(is_shrunk(xp, input, lambd), 0, g),
+    forward=_hard_shrink,
+    vjp=lambda xp, g, input, lambd: xp.where(_is_shrunk(xp, input, lambd), 0, g),
     promote=None,
     variants="function method",
 )
 
 
-def soft_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
+def _soft_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
     require_kinds("softshrink_cpu", input, "f")
     if lambd < 0:
         largest = xp.finfo(input.dtype).max
@@ -236,15 +237,15 @@ def soft_shrink(xp: Any, input: Any, lambd: float = 0.5) -> Any:
 
 softshrink = unary(
     "softshrink",
-    forward=soft_shrink,
-    vjp=lambda xp, g, input, lambd: xp.where(is_shrunk(xp, input, lambd), 0, g),
+    forward=_soft_shrink,
+    vjp=lambda xp, g, input, lambd: xp.where(_is_shrunk(xp, input, lambd), 0, g),
     promote=None,
 )
 
 # ---- exponentials
 
 
-def negative_part(xp: Any, x: Any) -> Any:
+def _negative_part(xp: Any, x: Any) -> Any:
     """x where it is negative, else 0: what exp can take without overflow, here and in the derivatives."""
     return xp.where(xp.less(x, 0), x, 0)
 
@@ -252,13 +253,13 @@ def negative_part(xp: Any, x: Any) -> Any:
 @twin
 def exponential_linear(xp: Any, input: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     require_kinds("elu_cpu", input, "f")
-    below = xp.expm1(negative_part(xp, input) * input_scale) * (alpha * scale)
+    below = xp.expm1(_negative_part(xp, input) * input_scale) * (alpha * scale)
     return xp.where(input < 0, below, input * scale)  # nan stays nan
 
 
 @twin
 def elu_gradient(xp: Any, g: Any, input: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    below = xp.exp(negative_part(xp, input) * input_scale) * (alpha * scale * input_scale)
+    below = xp.exp(_negative_part(xp, input) * input_scale) * (alpha * scale * input_scale)
     return g * xp.where(xp.less_equal(input, 0), below, scale)
 
 
@@ -271,7 +272,7 @@ def selu(input: Any) -> Any:
     return elu(input, SELU_ALPHA, SELU_SCALE)
 
 
-def continuous_elu(xp: Any, input: Any, alpha: float = 1.0) -> Any:
+def _continuous_elu(xp: Any, input: Any, alpha: float = 1.0) -> Any:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return exponential_linear(xp, input, alpha, 1.0, 1.0 / alpha)
@@ -279,7 +280,7 @@ def continuous_elu(xp: Any, input: Any, alpha: float = 1.0) -> Any:
 
 celu = unary(
     "celu",
-    forward=continuous_elu,
+    forward=_continuous_elu,
     vjp=lambda xp, g, input, alpha: elu_gradient(xp, g, input, alpha, 1.0, 1.0 / alpha),
     promote=None,
     variants="function in_place_function",
@@ -305,7 +306,7 @@ def silu_gradient(xp: Any, g: Any, input: Any) -> Any:
 silu = unary("silu", forward=sigmoid_linear, vjp=silu_gradient, promote=None)
 
 
-def log1p_of_exp(xp: Any, x: Any) -> Any:
+def _log1p_of_exp(xp: Any, x: Any) -> Any:
     """log(1 + exp(x)) without overflow."""
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
 
@@ -314,7 +315,7 @@ def log1p_of_exp(xp: Any, x: Any) -> Any:
 def log_one_plus_exp(xp: Any, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     require_kinds("softplus_cpu", input, "f")
     x = input * beta
-    return xp.where(x > threshold, input, log1p_of_exp(xp, x) / beta)
+    return xp.where(x > threshold, input, _log1p_of_exp(xp, x) / beta)
 
 
 softplus = unary(
@@ -327,31 +328,31 @@ softplus = unary(
 )
 
 
-def log_of_sigmoid(xp: Any, input: Any) -> Any:
+def _log_of_sigmoid(xp: Any, input: Any) -> Any:
     require_kinds("log_sigmoid_cpu", input, "f")
-    return -log1p_of_exp(xp, -input)
+    return -_log1p_of_exp(xp, -input)
 
 
 logsigmoid = unary(
     "logsigmoid",
-    forward=log_of_sigmoid,
+    forward=_log_of_sigmoid,
     vjp=lambda xp, g, input: g * xp.sigmoid(-input),
     promote=None,
     node="LogSigmoidBackward0",
 )
 
 
-def tanh_of_softplus(xp: Any, input: Any) -> Any:
+def _tanh_of_softplus(xp: Any, input: Any) -> Any:
     require_kinds("mish_cpu", input, "f")
     return input * xp.tanh(xp.softplus(input))
 
 
-def mish_gradient(xp: Any, g: Any, input: Any) -> Any:
+def _mish_gradient(xp: Any, g: Any, input: Any) -> Any:
     t = xp.tanh(xp.softplus(input))
     return g * (t + input * (1 - t * t) * xp.sigmoid(input))
 
 
-mish = unary("mish", forward=tanh_of_softplus, vjp=mish_gradient, promote=None)
+mish = unary("mish", forward=_tanh_of_softplus, vjp=_mish_gradient, promote=None)
 
 
 # ---- made of others

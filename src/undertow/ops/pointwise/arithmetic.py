@@ -10,7 +10,7 @@ from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 
 
-def is_integral(value: Any) -> bool:
+def _is_integral(value: Any) -> bool:
     return value.dtype.kind in "bui" if hasattr(value, "dtype") else isinstance(value, int)
 
 
@@ -18,7 +18,7 @@ def is_integral(value: Any) -> bool:
 
 
 def times_alpha(input: Any, other: Any, alpha: Any) -> Any:
-    if isinstance(alpha, float | complex) and is_integral(input) and is_integral(other):
+    if isinstance(alpha, float | complex) and _is_integral(input) and _is_integral(other):
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number. Convert the "
             "tensors to a floating-point dtype first."
@@ -152,7 +152,7 @@ addcmul = primitive(
 )
 
 
-def interpolated(xp: Any, input: Any, end: Any, weight: Any) -> Any:
+def _interpolated(xp: Any, input: Any, end: Any, weight: Any) -> Any:
     # from the nearer end, so that weights 0 and 1 give the ends exactly
     step = end - input
     near = input + weight * step
@@ -162,7 +162,7 @@ def interpolated(xp: Any, input: Any, end: Any, weight: Any) -> Any:
 
 lerp = primitive(
     "lerp",
-    forward=interpolated,
+    forward=_interpolated,
     vjp={
         "input": lambda xp, g, weight: g * xp.conj(1 - weight),
         "end": lambda xp, g, weight: g * xp.conj(weight),
@@ -196,29 +196,29 @@ true_divide = primitive(
 )
 
 
-def refuse_zero(xp: Any, input: Any, other: Any) -> None:
+def _refuse_zero(xp: Any, input: Any, other: Any) -> None:
     """Integers cannot be divided by zero; NumPy would warn and give 0."""
-    if is_integral(input) and is_integral(other) and not xp.all(other):
+    if _is_integral(input) and _is_integral(other) and not xp.all(other):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
 
 
-def floor_quotient(xp: Any, input: Any, other: Any) -> Any:
-    refuse_zero(xp, input, other)
+def _floor_quotient(xp: Any, input: Any, other: Any) -> Any:
+    _refuse_zero(xp, input, other)
     return xp.floor_divide(input, other)
 
 
-def whole_quotient(xp: Any, input: Any, other: Any, rounding_mode: str) -> Any:
+def _whole_quotient(xp: Any, input: Any, other: Any, rounding_mode: str) -> Any:
     if rounding_mode == "floor":
-        return floor_quotient(xp, input, other)
-    if is_integral(input) and is_integral(other):
-        refuse_zero(xp, input, other)
+        return _floor_quotient(xp, input, other)
+    if _is_integral(input) and _is_integral(other):
+        _refuse_zero(xp, input, other)
         return (input - xp.fmod(input, other)) // other
     return xp.trunc(input / other)
 
 
 _div_rounded = primitive(
     "_div_rounded",
-    forward=whole_quotient,
+    forward=_whole_quotient,
     vjp={
         "input": lambda xp, g, rounding_mode: xp.zeros_like(g),
         "other": lambda xp, g, rounding_mode: xp.zeros_like(g),
@@ -263,7 +263,7 @@ def not_implemented(name: str) -> Any:
 
 floor_divide = primitive(
     "floor_divide",
-    forward=floor_quotient,
+    forward=_floor_quotient,
     vjp={"input": not_implemented("floor_divide"), "other": not_implemented("floor_divide")},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -275,19 +275,19 @@ floor_divide = primitive(
 )
 
 
-def modulo(xp: Any, input: Any, other: Any) -> Any:
-    refuse_zero(xp, input, other)
+def _modulo(xp: Any, input: Any, other: Any) -> Any:
+    _refuse_zero(xp, input, other)
     return xp.remainder(input, other)
 
 
-def c_modulo(xp: Any, input: Any, other: Any) -> Any:
-    refuse_zero(xp, input, other)
+def _c_modulo(xp: Any, input: Any, other: Any) -> Any:
+    _refuse_zero(xp, input, other)
     return xp.fmod(input, other)
 
 
 remainder = primitive(
     "remainder",
-    forward=modulo,
+    forward=_modulo,
     vjp={
         "input": lambda xp, g: g,
         "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
@@ -305,7 +305,7 @@ remainder = primitive(
 
 fmod = primitive(
     "fmod",
-    forward=c_modulo,
+    forward=_c_modulo,
     vjp={
         "input": lambda xp, g: g,
         "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"),
@@ -322,8 +322,8 @@ fmod = primitive(
 )
 
 
-def sum_with_quotient(xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    if is_integral(tensor1) and is_integral(tensor2):
+def _sum_with_quotient(xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    if _is_integral(tensor1) and _is_integral(tensor2):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported. Convert one of tensor1 and tensor2 to a "
             "floating-point dtype, or write input + value * trunc(tensor1 / tensor2)."
@@ -333,7 +333,7 @@ def sum_with_quotient(xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value:
 
 addcdiv = primitive(
     "addcdiv",
-    forward=sum_with_quotient,
+    forward=_sum_with_quotient,
     vjp={
         "input": lambda xp, g: g,
         "tensor1": lambda xp, g, tensor2, value: g * xp.conj(value) / xp.conj(tensor2),

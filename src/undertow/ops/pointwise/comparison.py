@@ -21,7 +21,7 @@ def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
 # ---- order
 
 
-def ordering(name: str, ufunc: str, **options: Any) -> Any:
+def _ordering(name: str, ufunc: str, **options: Any) -> Any:
     """A comparison of real numbers; NumPy would order complex ones by their real parts."""
 
     def forward(xp: Any, input: Any, other: Any) -> Any:
@@ -36,10 +36,10 @@ eq = binary("eq", lambda xp, input, other: xp.equal(input, other), promote="same
 ne = binary(
     "ne", lambda xp, input, other: xp.not_equal(input, other), promote="same", variants="function method in_place"
 )
-lt = ordering("lt", "less", variants="function method in_place")
-le = ordering("le", "less_equal", variants="function method in_place")
-gt = ordering("gt", "greater", variants="function method in_place")
-ge = ordering("ge", "greater_equal", variants="function method in_place")
+lt = _ordering("lt", "less", variants="function method in_place")
+le = _ordering("le", "less_equal", variants="function method in_place")
+gt = _ordering("gt", "greater", variants="function method in_place")
+ge = _ordering("ge", "greater_equal", variants="function method in_place")
 
 # ---- logic and bits
 
@@ -89,7 +89,7 @@ bitwise_right_shift = binary(
 # ---- what kind of number
 
 
-def signed_infinity(name: str, **options: Any) -> Any:
+def _signed_infinity(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any) -> Any:
         if input.dtype.kind == "c":
             raise RuntimeError(f"{name} does not support complex inputs: their infinities have no sign")
@@ -101,8 +101,8 @@ def signed_infinity(name: str, **options: Any) -> Any:
 isnan = unary("isnan", lambda xp, input: xp.isnan(input), variants="function method")
 isinf = unary("isinf", lambda xp, input: xp.isinf(input), variants="function method")
 isfinite = unary("isfinite", lambda xp, input: xp.isfinite(input), variants="function method")
-isposinf = signed_infinity("isposinf", variants="function method")
-isneginf = signed_infinity("isneginf", variants="function method")
+isposinf = _signed_infinity("isposinf", variants="function method")
+isneginf = _signed_infinity("isneginf", variants="function method")
 isreal = unary("isreal", lambda xp, input: xp.isreal(input), variants="function method")
 signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="function method")
 

@@ -17,7 +17,7 @@ from undertow.tensor.memory import bytes_into_base
 # ---- conjugation, which is always carried out
 
 
-def conjugation(name: str, node: str) -> Any:
+def _conjugation(name: str, node: str) -> Any:
     return primitive(
         name,
         forward=lambda xp, input: xp.conjugate(input),
@@ -28,8 +28,8 @@ def conjugation(name: str, node: str) -> Any:
     )
 
 
-_conj = conjugation("_conj", "ConjBackward0")
-_conj_physical = conjugation("_conj_physical", "ConjPhysicalBackward0")
+_conj = _conjugation("_conj", "ConjBackward0")
+_conj_physical = _conjugation("_conj_physical", "ConjPhysicalBackward0")
 
 
 def is_complex(tensor: Any) -> bool:
@@ -127,7 +127,7 @@ def pairs_of_parts(xp: Any, input: Any) -> Any:
     return xp.lib.stride_tricks.as_strided(parts, (*parts.shape, 2), (*parts.strides, parts.itemsize))
 
 
-def complex_of_pairs(xp: Any, input: Any) -> Any:
+def _complex_of_pairs(xp: Any, input: Any) -> Any:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(
             "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type"
@@ -142,7 +142,7 @@ def complex_of_pairs(xp: Any, input: Any) -> Any:
     return input.view(dtypes.complex_of(input.dtype))[..., 0]
 
 
-def batched_view_as_complex(function: Any, args: Any, in_dims: Any) -> Any:
+def _batched_view_as_complex(function: Any, args: Any, in_dims: Any) -> Any:
     """A batch dimension behind the pairs leaves them apart in memory: then the result is a copy."""
     input = in_front(args[0], in_dims[0])
     return (function if in_dims[0] < input._array.ndim - 1 else _complex_from_pairs)(input), 0
@@ -168,9 +168,9 @@ _complex_from_pairs = primitive(
 
 _view_as_complex = view(
     "_view_as_complex",
-    forward=complex_of_pairs,
+    forward=_complex_of_pairs,
     vjp={"input": lambda xp, g: xp.view_as_real(g)},
-    batch=batched_view_as_complex,
+    batch=_batched_view_as_complex,
     autocast="float32",
 )
 
@@ -186,11 +186,11 @@ def view_as_complex(input: Any) -> Any:
     input = as_operand("view_as_complex", "input", input)
     result = _view_as_complex(input)
     if type(input) is Tensor:
-        check_pairs(input, input._array)
+        _check_pairs(input, input._array)
     return result
 
 
-def check_pairs(tensor: Tensor, array: Any) -> None:
+def _check_pairs(tensor: Tensor, array: Any) -> None:
     """Refuse pairs that do not lie at even places. The operation itself takes them: gradients lie anywhere."""
     if any([n > 1 and s % (2 * array.itemsize) for n, s in zip(array.shape[:-1], array.strides, strict=False)]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension. Take a clone() of it.")
@@ -201,7 +201,7 @@ def check_pairs(tensor: Tensor, array: Any) -> None:
 # ---- from and to real numbers
 
 
-def check_parts(real: Any, imag: Any) -> None:
+def _check_parts(real: Any, imag: Any) -> None:
     names = [type_name(part) for part in (real, imag)]
     if real.dtype.kind != "f" or imag.dtype.kind != "f":
         raise RuntimeError(
@@ -214,14 +214,14 @@ def check_parts(real: Any, imag: Any) -> None:
 
 
 def joined(xp: Any, real: Any, imag: Any) -> Any:
-    check_parts(real, imag)
+    _check_parts(real, imag)
     out = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.complex_of(real.dtype))
     out.real[...], out.imag[...] = real, imag
     return out
 
 
-def from_polar(xp: Any, abs: Any, angle: Any) -> Any:
-    check_parts(abs, angle)
+def _from_polar(xp: Any, abs: Any, angle: Any) -> Any:
+    _check_parts(abs, angle)
     return joined(xp, abs * xp.cos(angle), abs * xp.sin(angle))
 
 
@@ -235,7 +235,7 @@ complex = primitive(
 
 polar = primitive(
     "polar",
-    forward=from_polar,
+    forward=_from_polar,
     vjp={
         "abs": lambda xp, g, angle: xp.real(g) * xp.cos(angle) + xp.imag(g) * xp.sin(angle),
         "angle": lambda xp, g, out: xp.imag(g * xp.conj(out)),
@@ -249,7 +249,7 @@ polar = primitive(
 )
 
 
-def angle_rule(xp: Any, g: Any, input: Any) -> Any:
+def _angle_rule(xp: Any, g: Any, input: Any) -> Any:
     if input.dtype.kind != "c":
         return xp.zeros_like(g)
     size = xp.abs(input)
@@ -259,7 +259,7 @@ def angle_rule(xp: Any, g: Any, input: Any) -> Any:
 angle = primitive(
     "angle",
     forward=lambda xp, input: xp.angle(input),
-    vjp={"input": angle_rule},
+    vjp={"input": _angle_rule},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",

@@ -9,8 +9,8 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import float_array, require_kinds
-from undertow.ops.declare import adapter, alias, primitive
-from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
+from undertow.ops.declare import alias, primitive
+from undertow.ops.declare.rules import ELEMENTWISE
 
 LN2 = math.log(2)
 LN10 = math.log(10)
@@ -115,156 +115,6 @@ log1p = unary(
     variants="function method in_place in_place_function foreach",
 )
 
-# ---- trigonometric functions
-
-sin = unary(
-    "sin",
-    forward=lambda xp, input: xp.sin(input),
-    vjp=lambda xp, g, input: g * xp.conj(xp.cos(input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-cos = unary(
-    "cos",
-    forward=lambda xp, input: xp.cos(input),
-    vjp=lambda xp, g, input: -g * xp.conj(xp.sin(input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-tan = unary(
-    "tan",
-    forward=lambda xp, input: xp.tan(input),
-    vjp=lambda xp, g, out: g * xp.conj(out * out + 1),
-    variants="function method in_place in_place_function foreach",
-)
-
-asin = unary(
-    "asin",
-    forward=lambda xp, input: xp.arcsin(input),
-    vjp=lambda xp, g, input: g * xp.conj(xp.rsqrt(1 - input * input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-acos = unary(
-    "acos",
-    forward=lambda xp, input: xp.arccos(input),
-    vjp=lambda xp, g, input: -g * xp.conj(xp.rsqrt(1 - input * input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-atan = unary(
-    "atan",
-    forward=lambda xp, input: xp.arctan(input),
-    vjp=lambda xp, g, input: g / xp.conj(input * input + 1),
-    variants="function method in_place in_place_function foreach",
-)
-
-sinh = unary(
-    "sinh",
-    forward=lambda xp, input: xp.sinh(input),
-    vjp=lambda xp, g, input: g * xp.conj(xp.cosh(input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-cosh = unary(
-    "cosh",
-    forward=lambda xp, input: xp.cosh(input),
-    vjp=lambda xp, g, input: g * xp.conj(xp.sinh(input)),
-    variants="function method in_place in_place_function foreach",
-)
-
-tanh = unary(
-    "tanh",
-    forward=lambda xp, input: xp.tanh(input),
-    vjp=lambda xp, g, out: xp.tanh_backward(g, out),
-    variants="function method in_place in_place_function foreach",
-)
-
-
-def tanh_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
-    one = one_for(xp, grad_output, output)
-    if one is None:
-        return grad_output * xp.conj(1 - output * output)
-    slope = output * output
-    xp.subtract(one, slope, slope)
-    return xp.multiply(grad_output, slope, slope)
-
-
-tanh_backward = primitive(
-    "tanh_backward",
-    forward=tanh_gradient,
-    vjp={
-        "grad_output": lambda xp, g, output: xp.tanh_backward(g, xp.conj(output)),
-        "output": lambda xp, g, grad_output, output: xp.conj(g) * grad_output * xp.conj(output) * -2,
-    },
-    jvp={
-        "grad_output": lambda xp, t, output: xp.tanh_backward(t, output),
-        "output": lambda xp, t, grad_output, output: grad_output * xp.conj(output * t) * -2,
-    },
-    batch=ELEMENTWISE,
-    variants="",
-)
-
-asinh = unary(
-    "asinh",
-    forward=lambda xp, input: xp.arcsinh(input),
-    vjp=lambda xp, g, input: g * xp.conj(xp.rsqrt(input * input + 1)),
-    variants="function method in_place in_place_function",
-)
-
-
-def acosh_rule(xp: Any, g: Any, input: Any) -> Any:
-    # over the complex numbers the root of the product is not always the product of the roots
-    if input.dtype.kind == "c":
-        return g * xp.conj(xp.rsqrt(input + 1) * xp.rsqrt(input - 1))
-    return g * xp.rsqrt(input * input - 1)
-
-
-acosh = unary(
-    "acosh",
-    forward=lambda xp, input: xp.arccosh(input),
-    vjp=acosh_rule,
-    variants="function method in_place in_place_function",
-)
-
-atanh = unary(
-    "atanh",
-    forward=lambda xp, input: xp.arctanh(input),
-    vjp=lambda xp, g, input: g / xp.conj(1 - input * input),
-    variants="function method in_place in_place_function",
-)
-
-
-def sinc_rule(xp: Any, g: Any, input: Any) -> Any:
-    angle = input * math.pi
-    slope = (angle * xp.cos(angle) - xp.sin(angle)) / (input * angle)
-    return xp.where(xp.equal(input * angle, 0), 0, g * xp.conj(slope))
-
-
-sinc = unary(
-    "sinc",
-    forward=lambda xp, input: xp.sinc(input),
-    vjp=sinc_rule,
-    variants="function method in_place in_place_function",
-)
-
-deg2rad = unary(
-    "deg2rad",
-    forward=lambda xp, input: xp.deg2rad(input),
-    vjp=lambda xp, g: g * (math.pi / 180),
-    jvp=LINEAR,
-    node="Deg2RadBackward0",
-    variants="function method in_place in_place_function",
-)
-
-rad2deg = unary(
-    "rad2deg",
-    forward=lambda xp, input: xp.rad2deg(input),
-    vjp=lambda xp, g: g * (180 / math.pi),
-    jvp=LINEAR,
-    node="Rad2DegBackward0",
-    variants="function method in_place in_place_function",
-)
 
 # ---- sigmoid
 
@@ -336,25 +186,25 @@ sigmoid_backward = primitive(
 )
 
 
-def log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:
+def _log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:
     require_kinds("logit", input, "biuf")
     if eps is not None:
         input = xp.minimum(xp.maximum(input, eps), 1 - eps)
     return xp.log(input / (1 - input))
 
 
-def logit_rule(xp: Any, g: Any, input: Any, eps: float | None) -> Any:
+def _logit_rule(xp: Any, g: Any, input: Any, eps: float | None) -> Any:
     low, outside = (0, math.nan) if eps is None else (eps, 0)
     inside = xp.logical_and(xp.greater_equal(input, low), xp.less_equal(input, 1 - low))
     return xp.where(inside, g / (input * (1 - input)), outside)
 
 
-logit = unary("logit", forward=log_odds, vjp=logit_rule, variants="function method in_place in_place_function")
+logit = unary("logit", forward=_log_odds, vjp=_logit_rule, variants="function method in_place in_place_function")
 
 # ---- size and sign
 
 
-def sgn_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
+def _sgn_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
     """The derivative of z / |z|: what of `g` is at right angles to z, over |z|."""
     if input.dtype.kind != "c":
         return xp.zeros_like(g)
@@ -366,7 +216,7 @@ def direction(xp: Any, input: Any) -> Any:
     return input.copy() if input.dtype.kind == "b" else xp.sign(input)
 
 
-def sign_of_real(xp: Any, input: Any) -> Any:
+def _sign_of_real(xp: Any, input: Any) -> Any:
     if input.dtype.kind == "c":
         raise NotImplementedError(
             "Unlike NumPy, sign is not intended to support complex numbers, whose sign could mean several "
@@ -385,10 +235,8 @@ abs = unary(
 
 # the Jacobian is symmetric, not Hermitian, so that the jvp is the vjp itself
 sgn = unary(
-    "sgn", forward=direction, vjp=sgn_rule, jvp={"input": sgn_rule}, promote=None, variants="function method in_place"
+    "sgn", forward=direction, vjp=_sgn_rule, jvp={"input": _sgn_rule}, promote=None, variants="function method in_place"
 )
-
-# ---- rounding: constant between its jumps
 
 
 def no_slope(xp: Any, g: Any) -> Any:
@@ -397,100 +245,15 @@ def no_slope(xp: Any, g: Any) -> Any:
 
 sign = unary(
     "sign",
-    forward=sign_of_real,
+    forward=_sign_of_real,
     vjp=no_slope,
     promote=None,
     variants="function method in_place foreach",
     piecewise_constant=True,
 )
-floor = unary(
-    "floor",
-    forward=lambda xp, input: xp.floor(input),
-    vjp=no_slope,
-    promote=None,
-    variants="function method in_place in_place_function foreach",
-    piecewise_constant=True,
-)
-ceil = unary(
-    "ceil",
-    forward=lambda xp, input: xp.ceil(input),
-    vjp=no_slope,
-    promote=None,
-    variants="function method in_place in_place_function foreach",
-    piecewise_constant=True,
-)
-trunc = unary(
-    "trunc",
-    forward=lambda xp, input: xp.trunc(input),
-    vjp=no_slope,
-    promote=None,
-    variants="function method in_place in_place_function foreach",
-    piecewise_constant=True,
-)
 
-
-def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
-    require_kinds("round", input, "biuf")
-    return xp.round(input, decimals)
-
-
-round = unary(
-    "round",
-    forward=rounded,
-    vjp=no_slope,
-    promote=None,
-    variants="function method in_place in_place_function foreach",
-    piecewise_constant=True,
-)
-
-frac = unary(
-    "frac",
-    forward=lambda xp, input: input - xp.trunc(input),
-    vjp=lambda xp, g: g,
-    promote=None,
-    variants="function method in_place in_place_function foreach",
-)
-
-
-def finite_part(xp: Any, g: Any, input: Any) -> Any:
-    """`g` where the input is finite; real and imaginary parts each for themselves."""
-    if input.dtype.kind != "c":
-        return xp.where(xp.isfinite(input), g, 0)
-    return finite_part(xp, xp.real(g), xp.real(input)) + 1j * finite_part(xp, xp.imag(g), xp.imag(input))
-
-
-def made_finite(
-    xp: Any, input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
-    nan = 0.0 if nan is None else nan
-    if input.dtype.kind != "V":
-        return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
-    limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16
-    ends = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
-    return made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
-
-
-nan_to_num = unary(
-    "nan_to_num",
-    forward=made_finite,
-    vjp=finite_part,
-    promote=None,
-    bfloat16="as_is",
-    variants="function method in_place in_place_function",
-)
 
 # ---- other names
 
 alias("absolute", abs, variants="function method in_place")
-alias("arcsin", asin, variants="function method in_place in_place_function")
-alias("arccos", acos, variants="function method in_place in_place_function")
-alias("arctan", atan, variants="function method in_place in_place_function")
-alias("arcsinh", asinh, variants="function method in_place in_place_function")
-alias("arccosh", acosh, variants="function method in_place in_place_function")
-alias("arctanh", atanh, variants="function method in_place in_place_function")
-alias("fix", trunc, variants="function method in_place in_place_function")
 alias("expit", sigmoid)
-
-adapter("degrees")(rad2deg)
-adapter("radians")(deg2rad)
-adapter("rint")(round)

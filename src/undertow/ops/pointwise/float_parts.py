@@ -1,4 +1,4 @@
-"""What numbers are made of: common divisors, mantissa and exponent, the next number after one."""
+"""What numbers are made of: divisors, mantissa and exponent, sign, the next number, finite ones in place of others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from undertow.backend import dtypes
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.elementary import unary
 
 
-def of_integers(name: str, **options: Any) -> Any:
+def _of_integers(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any, other: Any) -> Any:
         require_kinds(f"{name}_cpu", input, "iu")
         return getattr(xp, name)(input, other)
@@ -18,18 +19,18 @@ def of_integers(name: str, **options: Any) -> Any:
     return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
 
 
-gcd = of_integers("gcd", variants="function method in_place in_place_function")
-lcm = of_integers("lcm", variants="function method in_place in_place_function")
+gcd = _of_integers("gcd", variants="function method in_place in_place_function")
+lcm = _of_integers("lcm", variants="function method in_place in_place_function")
 
 
-def next_number(xp: Any, input: Any, other: Any) -> Any:
+def _next_number(xp: Any, input: Any, other: Any) -> Any:
     require_kinds("nextafter_cpu", input, "f")
     return xp.nextafter(input, other)
 
 
 nextafter = primitive(
     "nextafter",
-    forward=next_number,
+    forward=_next_number,
     bfloat16="as_is",
     vjp={
         "input": lambda xp, g, input, other: xp.where(xp.not_equal(input, other), g, 0),
@@ -42,7 +43,7 @@ nextafter = primitive(
 )
 
 
-def mantissa_and_exponent(xp: Any, input: Any) -> Any:
+def _mantissa_and_exponent(xp: Any, input: Any) -> Any:
     if input.dtype.kind != "f":
         raise RuntimeError(
             f"torch.frexp() only supports floating-point dtypes, but got {dtypes.SCALAR_NAMES[input.dtype]}"
@@ -51,15 +52,15 @@ def mantissa_and_exponent(xp: Any, input: Any) -> Any:
     return mantissa, xp.asarray(exponent, dtypes.int32)
 
 
-def unscaled(xp: Any, x: Any, exponent: Any) -> Any:
+def _unscaled(xp: Any, x: Any, exponent: Any) -> Any:
     return x / xp.exp2(xp.astype(exponent, x.dtype))
 
 
 frexp_parts = primitive(
     "_frexp",
-    forward=mantissa_and_exponent,
-    vjp={"input": lambda xp, g, exponent: unscaled(xp, g, exponent)},
-    jvp={"input": lambda xp, t, exponent: unscaled(xp, t, exponent)},
+    forward=_mantissa_and_exponent,
+    vjp={"input": lambda xp, g, exponent: _unscaled(xp, g, exponent)},
+    jvp={"input": lambda xp, t, exponent: _unscaled(xp, t, exponent)},
     batch=lambda op, args, in_dims: (op(args[0]), in_dims[0]),
     outputs=("mantissa", "exponent"),
     nondifferentiable=("exponent",),
@@ -76,3 +77,49 @@ def frexp(input: Any) -> Any:
     [0.75]
     """
     return return_types.frexp(frexp_parts(input))
+
+
+def _finite_part(xp: Any, g: Any, input: Any) -> Any:
+    """`g` where the input is finite; real and imaginary parts each for themselves."""
+    if input.dtype.kind != "c":
+        return xp.where(xp.isfinite(input), g, 0)
+    return _finite_part(xp, xp.real(g), xp.real(input)) + 1j * _finite_part(xp, xp.imag(g), xp.imag(input))
+
+
+def _made_finite(
+    xp: Any, input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    nan = 0.0 if nan is None else nan
+    if input.dtype.kind != "V":
+        return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
+    limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16
+    ends = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+    return _made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
+
+
+nan_to_num = unary(
+    "nan_to_num",
+    forward=_made_finite,
+    vjp=_finite_part,
+    promote=None,
+    bfloat16="as_is",
+    variants="function method in_place in_place_function",
+)
+
+
+def _copysign_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
+    return g * xp.where(xp.equal(input, 0), 0, out / input)
+
+
+copysign = primitive(
+    "copysign",
+    forward=lambda xp, input, other: xp.copysign(input, other),
+    vjp={"input": _copysign_rule, "other": lambda xp, g: xp.zeros_like(g)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    number_node="CopysignBackward1",
+    number_edge=False,
+    promote="float",
+    number="other",
+    variants="function method in_place",
+)

@@ -29,7 +29,7 @@ REACH = 31.36
 FEW, BLOCK = 4096, 32768
 
 
-def is_fast(xp: Any, x: Any) -> bool:
+def _is_fast(xp: Any, x: Any) -> bool:
     return xp is cpu and x.dtype == dtypes.float32 and x.size > FEW and x.flags.c_contiguous
 
 
@@ -38,7 +38,7 @@ def blocks(count: int) -> Iterator[slice]:
         yield slice(start, min(start + BLOCK, count))
 
 
-def signed_probability(x: Any, squares: Any, out: Any) -> None:
+def _signed_probability(x: Any, squares: Any, out: Any) -> None:
     """2 P - 1 into `out`, where P is the probability of less than x; `squares` is overwritten."""
     cpu.minimum(squares, REACH, out=squares)
     cpu.multiply(squares, CURVE[0], out=out)
@@ -57,14 +57,14 @@ def fast_gelu(input: Any) -> Any:
     for place in blocks(x.size):
         part, squares = flat[place], scratch[: len(x[place])]
         cpu.multiply(x[place], x[place], out=squares)
-        signed_probability(x[place], squares, part)
+        _signed_probability(x[place], squares, part)
         part += 1
         part *= x[place]
         part *= 0.5
     return out
 
 
-def fast_gradient(grad_output: Any, input: Any) -> Any:
+def _fast_gradient(grad_output: Any, input: Any) -> Any:
     x, g = input.reshape(-1), cpu.ascontiguousarray(grad_output).reshape(-1)
     out = cpu.empty(input.shape, x.dtype)
     flat = out.reshape(-1)
@@ -77,7 +77,7 @@ def fast_gradient(grad_output: Any, input: Any) -> Any:
         cpu.exp(slope, out=slope)
         slope *= x[place]
         slope *= 2 * DENSITY_AT_ZERO
-        signed_probability(x[place], squares, part)
+        _signed_probability(x[place], squares, part)
         part += 1
         part += slope
         part *= g[place]
@@ -85,7 +85,7 @@ def fast_gradient(grad_output: Any, input: Any) -> Any:
     return out
 
 
-def gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
+def _gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
     require_kinds("GeluKernelImpl", input, "f")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh. (got {approximate!r})")
@@ -93,7 +93,7 @@ def gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
     if found is not None:
         return found
     if approximate == "none":
-        if is_fast(xp, input):
+        if _is_fast(xp, input):
             return fast_gelu(input)
         return input * 0.5 * (1 + special.erf(input * SQRT_HALF))
     return input * 0.5 * (1 + xp.tanh(inner(input)))
@@ -108,8 +108,8 @@ def gelu_gradient(xp: Any, g: Any, input: Any, approximate: str) -> Any:
     if found is not None:
         return found
     if approximate == "none":
-        if xp is cpu and is_fast(xp, input) and g.shape == input.shape:
-            return fast_gradient(g, input)
+        if xp is cpu and _is_fast(xp, input) and g.shape == input.shape:
+            return _fast_gradient(g, input)
         density = xp.exp(input * input * -0.5) * DENSITY_AT_ZERO
         return g * ((xp.erf(input * SQRT_HALF) + 1) * 0.5 + input * density)
     t = xp.tanh(inner(input))
@@ -117,4 +117,4 @@ def gelu_gradient(xp: Any, g: Any, input: Any, approximate: str) -> Any:
     return g * ((t + 1) * 0.5 + input * (1 - t * t) * slope * 0.5)
 
 
-gelu = unary("gelu", forward=gaussian_linear, vjp=gelu_gradient, promote=None)
+gelu = unary("gelu", forward=_gaussian_linear, vjp=gelu_gradient, promote=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type
-from undertow.ops.declare import Joint, adapter, alias, composite, primitive
+from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.tensor import Tensor
@@ -20,7 +20,7 @@ def as_float(xp: Any, value: Any, dtype: Any) -> Any:
     return value if value.dtype.kind in "fc" else xp.astype(value, dtype)
 
 
-def number_like(xp: Any, number: Any, like: Any) -> Any:
+def _number_like(xp: Any, number: Any, like: Any) -> Any:
     """A Python number as an array or a tensor of the shape and dtype of `like`."""
     return xp.zeros_like(like) + number
 
@@ -32,7 +32,7 @@ def power(xp: Any, input: Any, exponent: Any) -> Any:
     if input.dtype.kind in "fc":
         return input**exponent
     if hasattr(exponent, "dtype"):
-        return integer_power(xp, input, exponent)
+        return _integer_power(xp, input, exponent)
     if isinstance(exponent, int) and exponent < 0:
         raise RuntimeError(
             "Integers to negative integer powers are not allowed. Convert the tensor to a floating-point dtype first."
@@ -40,7 +40,7 @@ def power(xp: Any, input: Any, exponent: Any) -> Any:
     return input**exponent
 
 
-def integer_power(xp: Any, input: Any, exponent: Any) -> Any:
+def _integer_power(xp: Any, input: Any, exponent: Any) -> Any:
     """Integer powers of integers; a negative one is 0 (or 1 or -1, for those bases), as PyTorch has it."""
     if input.dtype.kind == "b":
         return input | ~exponent
@@ -49,7 +49,7 @@ def integer_power(xp: Any, input: Any, exponent: Any) -> Any:
     return xp.where(exponent < 0, inverse, whole)
 
 
-def pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
+def _pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
     if hasattr(exponent, "dtype"):
         flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
         base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
@@ -61,25 +61,25 @@ def pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
     return g * xp.conj(input ** (exponent - 1) * exponent)
 
 
-def is_nonnegative(xp: Any, value: Any) -> Any:
+def _is_nonnegative(xp: Any, value: Any) -> Any:
     if value.dtype.kind == "c":
         return xp.logical_and(xp.equal(xp.imag(value), 0), xp.greater_equal(xp.real(value), 0))
     return xp.greater_equal(value, 0)
 
 
-def pow_exponent_rule(xp: Any, g: Any, input: Any, exponent: Any, out: Any) -> Any:
+def _pow_exponent_rule(xp: Any, g: Any, input: Any, exponent: Any, out: Any) -> Any:
     """At 0 ** b: 0 for b >= 0, and -inf for b < 0, the limit from the right."""
     if not hasattr(input, "dtype"):
-        input = number_like(xp, input, out)
+        input = _number_like(xp, input, out)
     base = input if input.dtype == out.dtype else xp.astype(input, out.dtype)
-    flat = xp.logical_and(xp.equal(input, 0), is_nonnegative(xp, exponent))
+    flat = xp.logical_and(xp.equal(input, 0), _is_nonnegative(xp, exponent))
     return g * xp.conj(out * xp.log(xp.where(flat, xp.ones_like(out), base)))
 
 
 pow = primitive(
     "pow",
     forward=power,
-    vjp={"input": pow_input_rule, "exponent": pow_exponent_rule},
+    vjp={"input": _pow_input_rule, "exponent": _pow_exponent_rule},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="PowBackward1",
@@ -91,15 +91,15 @@ pow = primitive(
 )
 
 
-def power_of_number(xp: Any, exponent: Any, self: Any) -> Any:
+def _power_of_number(xp: Any, exponent: Any, self: Any) -> Any:
     dtype = result_type(self, Tensor(exponent, xp))
     return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
 
 
 _pow_of_number = primitive(
     "_pow_of_number",
-    forward=power_of_number,
-    vjp={"exponent": lambda xp, g, exponent, self, out: pow_exponent_rule(xp, g, self, exponent, out)},
+    forward=_power_of_number,
+    vjp={"exponent": lambda xp, g, exponent, self, out: _pow_exponent_rule(xp, g, self, exponent, out)},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="PowBackward2",
@@ -118,7 +118,7 @@ def square(input: Any) -> Any:
     return pow(input, 2)
 
 
-def as_double(value: Any, dtype: Any) -> Any:
+def _as_double(value: Any, dtype: Any) -> Any:
     if isinstance(value, NUMBERS) or value.dtype == dtype:
         return value
     return recorded.astype(as_operand("float_power", "input", value), dtype)
@@ -134,21 +134,21 @@ def float_power(input: Any, exponent: Any) -> Any:
     """
     complex_ = result_type(input, exponent).kind == "c"
     dtype = dtypes.complex128 if complex_ else dtypes.float64
-    return pow(as_double(input, dtype), as_double(exponent, dtype))
+    return pow(_as_double(input, dtype), _as_double(exponent, dtype))
 
 
-def scaled_by_power_of_two(xp: Any, input: Any, other: Any) -> Any:
+def _scaled_by_power_of_two(xp: Any, input: Any, other: Any) -> Any:
     return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
 
 
-def ldexp_input_rule(xp: Any, g: Any, other: Any) -> Any:
+def _ldexp_input_rule(xp: Any, g: Any, other: Any) -> Any:
     return g * xp.conj(xp.exp2(as_float(xp, other, g.dtype)))
 
 
 ldexp = primitive(
     "ldexp",
-    forward=scaled_by_power_of_two,
-    vjp={"input": ldexp_input_rule, "other": lambda xp, g, out: g * xp.conj(out) * LN2},
+    forward=_scaled_by_power_of_two,
+    vjp={"input": _ldexp_input_rule, "other": lambda xp, g, out: g * xp.conj(out) * LN2},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
@@ -158,7 +158,7 @@ ldexp = primitive(
 # ---- logarithms and exponentials of two numbers
 
 
-def log_of_sum(xp: Any, input: Any, other: Any) -> Any:
+def _log_of_sum(xp: Any, input: Any, other: Any) -> Any:
     if input.dtype.kind != "c":
         return xp.logaddexp(input, other)
     larger = xp.where(input.real >= other.real, input, other)
@@ -168,7 +168,7 @@ def log_of_sum(xp: Any, input: Any, other: Any) -> Any:
 
 logaddexp = primitive(
     "logaddexp",
-    forward=log_of_sum,
+    forward=_log_of_sum,
     vjp={
         "input": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(input - other)),
         "other": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(other - input)),
@@ -193,7 +193,7 @@ logaddexp2 = primitive(
 )
 
 
-def x_log_y(xp: Any, input: Any, other: Any) -> Any:
+def _x_log_y(xp: Any, input: Any, other: Any) -> Any:
     """input * log(other), and 0 where input is 0, unless other is nan."""
     if input.dtype.kind == "c":
         raise NotImplementedError('"xlogy" not implemented for complex tensors')
@@ -202,17 +202,17 @@ def x_log_y(xp: Any, input: Any, other: Any) -> Any:
     return input * xp.log(xp.where((input == 0) & (other == other), 1, other))
 
 
-def xlogy_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
+def _xlogy_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
     if not hasattr(other, "dtype"):
-        other = number_like(xp, other, g)
+        other = _number_like(xp, other, g)
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, 0))
     return xp.where(flat, 0, xp.xlogy(g, as_float(xp, other, g.dtype)))
 
 
 xlogy = primitive(
     "xlogy",
-    forward=x_log_y,
-    vjp={"input": xlogy_input_rule, "other": lambda xp, g, input, other: g * input / other},
+    forward=_x_log_y,
+    vjp={"input": _xlogy_input_rule, "other": lambda xp, g, input, other: g * input / other},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     number_node="XlogyBackward2",
@@ -238,24 +238,5 @@ hypot = primitive(
 )
 
 
-def atan2_rule(xp: Any, g: Any, needs: Any, input: Any, other: Any) -> Any:
-    """x / r**2 and -y / r**2, and 0 at the origin."""
-    y, x = as_float(xp, input, g.dtype), as_float(xp, other, g.dtype)
-    square = y * y + x * x
-    scaled = xp.where(xp.equal(square, 0), 0, g / square)
-    return scaled * x if needs[0] else None, scaled * -y if needs[1] else None
-
-
-atan2 = primitive(
-    "atan2",
-    forward=lambda xp, input, other: xp.arctan2(input, other),
-    vjp=Joint(("input", "other"), atan2_rule),
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    promote="float",
-    variants="function method in_place",
-)
-
-alias("arctan2", atan2, variants="function method in_place")
 adapter("power")(pow)
 adapter("square")(square)

@@ -66,28 +66,28 @@ adapter("where")(where)
 # ---- the larger and the smaller
 
 
-def refuse_unordered(name: str, array: Any) -> None:
+def _refuse_unordered(name: str, array: Any) -> None:
     if array.dtype.kind == "c":
         raise NotImplementedError(f"{name} not implemented for complex tensors: complex numbers have no order")
 
 
 def larger(xp: Any, input: Any, other: Any) -> Any:
-    refuse_unordered("maximum", input)
+    _refuse_unordered("maximum", input)
     return xp.maximum(input, other)
 
 
 def smaller(xp: Any, input: Any, other: Any) -> Any:
-    refuse_unordered("minimum", input)
+    _refuse_unordered("minimum", input)
     return xp.minimum(input, other)
 
 
-def larger_number(xp: Any, input: Any, other: Any) -> Any:
-    refuse_unordered("fmax", input)
+def _larger_number(xp: Any, input: Any, other: Any) -> Any:
+    _refuse_unordered("fmax", input)
     return xp.fmax(input, other)
 
 
-def smaller_number(xp: Any, input: Any, other: Any) -> Any:
-    refuse_unordered("fmin", input)
+def _smaller_number(xp: Any, input: Any, other: Any) -> Any:
+    _refuse_unordered("fmin", input)
     return xp.fmin(input, other)
 
 
@@ -123,17 +123,17 @@ minimum = primitive(
 )
 
 
-def input_wins(xp: Any, compare: Any, input: Any, other: Any) -> Any:
+def _input_wins(xp: Any, compare: Any, input: Any, other: Any) -> Any:
     """Where fmax and fmin take their first argument: ties, too, and where the second is nan."""
     return xp.logical_or(compare(input, other), xp.isnan(other))
 
 
 fmax = primitive(
     "fmax",
-    forward=larger_number,
+    forward=_larger_number,
     vjp={
-        "input": lambda xp, g, input, other: xp.where(input_wins(xp, xp.greater_equal, input, other), g, 0),
-        "other": lambda xp, g, input, other: xp.where(input_wins(xp, xp.greater_equal, input, other), 0, g),
+        "input": lambda xp, g, input, other: xp.where(_input_wins(xp, xp.greater_equal, input, other), g, 0),
+        "other": lambda xp, g, input, other: xp.where(_input_wins(xp, xp.greater_equal, input, other), 0, g),
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -143,10 +143,10 @@ fmax = primitive(
 
 fmin = primitive(
     "fmin",
-    forward=smaller_number,
+    forward=_smaller_number,
     vjp={
-        "input": lambda xp, g, input, other: xp.where(input_wins(xp, xp.less_equal, input, other), g, 0),
-        "other": lambda xp, g, input, other: xp.where(input_wins(xp, xp.less_equal, input, other), 0, g),
+        "input": lambda xp, g, input, other: xp.where(_input_wins(xp, xp.less_equal, input, other), g, 0),
+        "other": lambda xp, g, input, other: xp.where(_input_wins(xp, xp.less_equal, input, other), 0, g),
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -157,18 +157,18 @@ fmin = primitive(
 # ---- clamp: the gradient of the input includes the bounds
 
 
-def clamped_below(xp: Any, input: Any, min: Any) -> Any:
-    refuse_unordered("clamp", input)
+def _clamped_below(xp: Any, input: Any, min: Any) -> Any:
+    _refuse_unordered("clamp", input)
     return xp.maximum(input, min)
 
 
-def clamped_above(xp: Any, input: Any, max: Any) -> Any:
-    refuse_unordered("clamp", input)
+def _clamped_above(xp: Any, input: Any, max: Any) -> Any:
+    _refuse_unordered("clamp", input)
     return xp.minimum(input, max)
 
 
-def clamped(xp: Any, input: Any, min: Any, max: Any) -> Any:
-    refuse_unordered("clamp", input)
+def _clamped(xp: Any, input: Any, min: Any, max: Any) -> Any:
+    _refuse_unordered("clamp", input)
     return xp.minimum(xp.maximum(input, min), max)
 
 
@@ -184,10 +184,10 @@ def above(xp: Any, input: Any, min: Any, max: Any) -> Any:
     return xp.logical_or(xp.greater(input, max), xp.less(max, min))
 
 
-def lower_bound(name: str, **options: Any) -> Any:
+def _lower_bound(name: str, **options: Any) -> Any:
     return primitive(
         name,
-        forward=clamped_below,
+        forward=_clamped_below,
         vjp={
             "input": lambda xp, g, input, min: xp.where(xp.greater_equal(input, min), g, 0),
             "min": lambda xp, g, input, min: xp.where(xp.less(input, min), g, 0),
@@ -199,10 +199,10 @@ def lower_bound(name: str, **options: Any) -> Any:
     )
 
 
-def upper_bound(name: str, **options: Any) -> Any:
+def _upper_bound(name: str, **options: Any) -> Any:
     return primitive(
         name,
-        forward=clamped_above,
+        forward=_clamped_above,
         vjp={
             "input": lambda xp, g, input, max: xp.where(xp.less_equal(input, max), g, 0),
             "max": lambda xp, g, input, max: xp.where(xp.greater(input, max), g, 0),
@@ -214,7 +214,7 @@ def upper_bound(name: str, **options: Any) -> Any:
     )
 
 
-clamp_min = lower_bound(
+clamp_min = _lower_bound(
     "clamp_min",
     node="ClampMinBackward1",
     number_node="ClampMinBackward0",
@@ -222,7 +222,7 @@ clamp_min = lower_bound(
     number_edge=False,
     variants="function method in_place in_place_function foreach",
 )
-clamp_max = upper_bound(
+clamp_max = _upper_bound(
     "clamp_max",
     node="ClampMaxBackward1",
     number_node="ClampMaxBackward0",
@@ -230,13 +230,13 @@ clamp_max = upper_bound(
     number_edge=False,
     variants="function method in_place in_place_function foreach",
 )
-_clamp_below = lower_bound("_clamp_below", node="ClampBackward0")
-_clamp_above = upper_bound("_clamp_above", node="ClampBackward0")
+_clamp_below = _lower_bound("_clamp_below", node="ClampBackward0")
+_clamp_above = _upper_bound("_clamp_above", node="ClampBackward0")
 
 # bounds that are tensors; where they cross, max decides
 _clamp_tensors = primitive(
     "_clamp_tensors",
-    forward=clamped,
+    forward=_clamped,
     vjp={
         "input": lambda xp, g, input, min, max: xp.where(inside(xp, input, min, max), g, 0),
         "min": lambda xp, g, input, min, max: xp.where(below(xp, input, min, max), g, 0),
@@ -251,7 +251,7 @@ _clamp_tensors = primitive(
 
 @twin
 def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) -> Any:
-    refuse_unordered("clamp", input)
+    _refuse_unordered("clamp", input)
     out = input if min is None else xp.maximum(input, min)
     out = out if max is None else xp.minimum(out, max)
     if out.dtype is not input.dtype:
@@ -296,26 +296,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
 # ---- signs and steps
 
 
-def copysign_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
-    return g * xp.where(xp.equal(input, 0), 0, out / input)
-
-
-copysign = primitive(
-    "copysign",
-    forward=lambda xp, input, other: xp.copysign(input, other),
-    vjp={"input": copysign_rule, "other": lambda xp, g: xp.zeros_like(g)},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    number_node="CopysignBackward1",
-    number_edge=False,
-    promote="float",
-    number="other",
-    variants="function method in_place",
-)
-
-
 def step(xp: Any, input: Any, values: Any) -> Any:
-    refuse_unordered("heaviside", input)
+    _refuse_unordered("heaviside", input)
     return xp.where(input == 0, values, input > 0).astype(input.dtype)
 
 

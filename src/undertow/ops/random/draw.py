@@ -23,7 +23,7 @@ def drawn(generator: Generator, numbers: str, shape: Any, *args: Any) -> Any:
     return generator.draw(numbers, math.prod(shape), *args).reshape(shape)
 
 
-def precise(dtype: Any) -> Any:
+def _precise(dtype: Any) -> Any:
     """What numbers of a dtype are computed in."""
     return dtype if dtype == dtypes.float64 else dtypes.float32
 
@@ -69,7 +69,7 @@ def uniform(generator: Generator, shape: Any, dtype: Any, low: float = 0.0, high
     for name, bound in (("from", low), ("to", high)):
         if not limits.min <= bound <= limits.max:
             raise RuntimeError(f"{name} is out of bounds for {dtype}")
-    numbers = drawn(generator, "fractions", shape, precise(dtype))
+    numbers = drawn(generator, "fractions", shape, _precise(dtype))
     if (low, high) == (0, 1) and dtype == numbers.dtype:
         return numbers
     start, end = numbers.dtype.type(low), numbers.dtype.type(high)
@@ -85,7 +85,7 @@ def scaled(numbers: Any, factor: Any, start: Any) -> Any:
     return (numbers * dtypes.float64.type(numbers.dtype.type(factor)) + numbers.dtype.type(start)).astype(numbers.dtype)
 
 
-def on_host(parameter: Any) -> Any:
+def _on_host(parameter: Any) -> Any:
     """Random numbers are drawn on the CPU, so parameters that lie on a device come there."""
     return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
 
@@ -103,16 +103,16 @@ def normal(
     generator: Generator, shape: Any, dtype: Any, mean: Any = 0.0, std: Any = 1.0, contiguous: bool = True
 ) -> Any:
     """Normal; mean and std are numbers or arrays that broadcast to the shape."""
-    mean, std = on_host(mean), on_host(std)
-    check_deviation(std)
+    mean, std = _on_host(mean), _on_host(std)
+    _check_deviation(std)
     arrays = isinstance(mean, cpu.ndarray), isinstance(std, cpu.ndarray)
     if not any(arrays):
-        return normal_of_numbers(generator, shape, dtype, mean, std, contiguous)
-    numbers = normal_of_numbers(generator, shape, dtype, 0.0, 1.0 if arrays[1] else std, contiguous)
+        return _normal_of_numbers(generator, shape, dtype, mean, std, contiguous)
+    numbers = _normal_of_numbers(generator, shape, dtype, 0.0, 1.0 if arrays[1] else std, contiguous)
     return cpu.asarray((numbers * std if arrays[1] else numbers) + mean, dtype=dtype)
 
 
-def check_deviation(std: Any) -> None:
+def _check_deviation(std: Any) -> None:
     if isinstance(std, cpu.ndarray):
         if std.dtype.kind == "c":
             raise RuntimeError("normal expects standard deviation to be non-complex")
@@ -122,29 +122,29 @@ def check_deviation(std: Any) -> None:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
 
-def normal_of_numbers(
+def _normal_of_numbers(
     generator: Generator, shape: Any, dtype: Any, mean: float, std: float, contiguous: bool = True
 ) -> Any:
     if dtype.kind == "c":
-        return parts(normal_of_numbers, generator, shape, dtype, mean, std / math.sqrt(2), contiguous)
+        return parts(_normal_of_numbers, generator, shape, dtype, mean, std / math.sqrt(2), contiguous)
     if not dtypes.is_floating(dtype):
         raise unsupported("normal_kernel_cpu", dtype)
     if math.prod(shape) < BLOCK or not contiguous:
         numbers = drawn(generator, "normals", shape)
     else:
-        numbers = drawn(generator, "normal_blocks", shape, precise(dtype), dtype != precise(dtype))
+        numbers = drawn(generator, "normal_blocks", shape, _precise(dtype), dtype != _precise(dtype))
     return cpu.asarray(scaled(numbers, std, mean), dtype=dtype)
 
 
 def exponential(generator: Generator, shape: Any, dtype: Any, lambd: float = 1.0) -> Any:
-    check_continuous("Exponential", dtype)
+    _check_continuous("Exponential", dtype)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return cpu.asarray(-1 / lambd * cpu.log1p(-drawn(generator, "doubles", shape)), dtype=dtype)
 
 
 def cauchy(generator: Generator, shape: Any, dtype: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
-    check_continuous("Cauchy", dtype)
+    _check_continuous("Cauchy", dtype)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     angle = math.pi * (drawn(generator, "doubles", shape) - 0.5)
@@ -159,7 +159,7 @@ def log_normal(generator: Generator, shape: Any, dtype: Any, mean: float = 1.0, 
     return cpu.asarray(cpu.exp(mean + std * drawn(generator, "normals", shape)), dtype=dtype)
 
 
-def check_continuous(name: str, dtype: Any) -> None:
+def _check_continuous(name: str, dtype: Any) -> None:
     if not dtypes.is_floating(dtype):
         raise RuntimeError(
             f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
@@ -172,7 +172,7 @@ def check_continuous(name: str, dtype: Any) -> None:
 
 def bernoulli(generator: Generator, shape: Any, dtype: Any, p: Any) -> Any:
     """1 with probability p (a number or an array), else 0."""
-    p = on_host(p)
+    p = _on_host(p)
     if dtype.kind == "c":
         raise unsupported("bernoulli_scalar_cpu_", dtype)
     if isinstance(p, cpu.ndarray):
@@ -197,7 +197,7 @@ def geometric(generator: Generator, shape: Any, dtype: Any, p: float) -> Any:
 
 
 def poisson(generator: Generator, rate: Any) -> Any:
-    rate = on_host(rate)
+    rate = _on_host(rate)
     if not dtypes.is_floating(rate.dtype):
         raise unsupported("poisson_cpu", rate.dtype)
     if not (rate >= 0).all():
@@ -206,7 +206,7 @@ def poisson(generator: Generator, rate: Any) -> Any:
 
 
 def binomial(generator: Generator, count: Any, prob: Any) -> Any:
-    count, prob = on_host(count), on_host(prob)
+    count, prob = _on_host(count), _on_host(prob)
     for name, array in (("count", count), ("prob", prob)):
         if not dtypes.is_floating(array.dtype):
             raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")
@@ -221,7 +221,7 @@ def integers(generator: Generator, shape: Any, dtype: Any, low: int, high: int) 
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    lowest, highest = integer_bounds(dtype)
+    lowest, highest = _integer_bounds(dtype)
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not lowest <= bound <= highest:
             raise RuntimeError(f"{name} is out of bounds for {dtype}")
@@ -236,7 +236,7 @@ def any_integers(generator: Generator, shape: Any, dtype: Any) -> Any:
     return (numbers % cpu.asarray(end, dtype=dtypes.uint64)).astype(dtype)
 
 
-def integer_bounds(dtype: Any) -> tuple[int, int]:
+def _integer_bounds(dtype: Any) -> tuple[int, int]:
     """The least and the greatest integer that the dtype holds (and that is drawn, for a float dtype)."""
     if dtype.kind == "b":
         return 0, 1
@@ -253,12 +253,12 @@ def random_range(dtype: Any, low: int | None, high: int | None) -> tuple[int, in
     if high is None and dtypes.is_floating(dtype):
         return low or 0, 2 ** (dtypes.float_limits(dtype).nmant + 1) + 1
     if high is None:
-        return low or 0, integer_bounds(dtype)[1] + 1
+        return low or 0, _integer_bounds(dtype)[1] + 1
     return low or 0, high
 
 
 def permutation(generator: Generator, n: int, dtype: Any) -> Any:
-    if n and not integer_bounds(dtype)[1] >= n - 1:
+    if n and not _integer_bounds(dtype)[1] >= n - 1:
         raise RuntimeError(f"value cannot be converted to type {dtype} without overflow: n is too large: {n}")
     return cpu.asarray(generator.draw("permutation", n), dtype=dtype)
 
@@ -268,10 +268,10 @@ def permutation(generator: Generator, n: int, dtype: Any) -> Any:
 
 def multinomial(generator: Generator, weights: Any, samples: int, replacement: bool) -> Any:
     """Indices along the last dimension, drawn with probabilities proportional to the weights."""
-    weights = on_host(weights)
-    check_weights(weights, samples, replacement)
+    weights = _on_host(weights)
+    _check_weights(weights, samples, replacement)
     if replacement and samples > 1:
-        return with_replacement(generator, cpu.ascontiguousarray(weights), samples)
+        return _with_replacement(generator, cpu.ascontiguousarray(weights), samples)
     # the order in which exponential clocks of these rates ring is the order of draws without replacement
     clocks = cpu.maximum(exponential(generator, weights.shape, weights.dtype), dtypes.float_limits(weights.dtype).tiny)
     speeds = weights / clocks
@@ -280,8 +280,8 @@ def multinomial(generator: Generator, weights: Any, samples: int, replacement: b
     return cpu.argsort(-speeds, axis=-1, kind="stable")[..., :samples].astype(dtypes.int64)
 
 
-def with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
-    sums = cpu.cumsum(weights, axis=-1, dtype=precise(weights.dtype))
+def _with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
+    sums = cpu.cumsum(weights, axis=-1, dtype=_precise(weights.dtype))
     bounds = (sums / sums[..., -1:]).reshape(-1, weights.shape[-1])
     bounds[:, -1] = 1
     points = drawn(generator, "doubles", (len(bounds), samples))
@@ -289,7 +289,7 @@ def with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
     return cpu.stack(found).reshape(*weights.shape[:-1], samples).astype(dtypes.int64)
 
 
-def check_weights(weights: Any, samples: int, replacement: bool) -> None:
+def _check_weights(weights: Any, samples: int, replacement: bool) -> None:
     if weights.ndim not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {weights.ndim}")
     if not dtypes.is_floating(weights.dtype):

@@ -105,7 +105,7 @@ default_generator.seed()
 stand_in: ContextVar[Generator | None] = ContextVar("undertow.stand_in", default=None)
 
 
-def default_here() -> Generator:
+def _default_here() -> Generator:
     """The default generator, or in a worker thread the worker's own."""
     return stand_in.get() or default_generator
 
@@ -120,27 +120,27 @@ def manual_seed(seed: Any) -> Generator:
     >>> a.tolist() == ut.rand(2).tolist()
     True
     """
-    return default_here().manual_seed(int(seed))
+    return _default_here().manual_seed(int(seed))
 
 
 def seed() -> int:
     """Seed the default generator with a number that nobody can foresee, and return it."""
-    return default_here().seed()
+    return _default_here().seed()
 
 
 def initial_seed() -> int:
     """The seed that the default generator started from."""
-    return default_here().initial_seed()
+    return _default_here().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The state of the default generator, as a tensor of bytes."""
-    return default_here().get_state()
+    return _default_here().get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
     """Continue the default generator from a state that `get_rng_state` returned."""
-    default_here().set_state(new_state)
+    _default_here().set_state(new_state)
 
 
 @contextmanager

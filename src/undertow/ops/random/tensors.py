@@ -23,7 +23,7 @@ from undertow.tensor import Tensor, current_edge
 from undertow.tensor.facts import made_in_order
 
 
-def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Let vmap decide what a function that draws does in it."""
 
     @functools.wraps(function)
@@ -40,7 +40,7 @@ def intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 @composite(out=True, random="new")
-@intercepted
+@_intercepted
 def rand(
     *shape: Any,
     size: Any = None,
@@ -63,7 +63,7 @@ def rand(
 
 
 @composite(out=True, random="new")
-@intercepted
+@_intercepted
 def randn(
     *shape: Any,
     size: Any = None,
@@ -97,7 +97,7 @@ def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[i
 
 
 @composite(out=True, random="new")
-@intercepted
+@_intercepted
 def randint(
     *args: Any,
     low: Any = None,
@@ -128,7 +128,7 @@ def randint(
 
 
 @composite(out=True, random="new")
-@intercepted
+@_intercepted
 def randperm(
     n: int,
     *,
@@ -162,7 +162,7 @@ _draw_like = nondifferentiable(
 )
 
 
-def sample_like(
+def _sample_like(
     name: str, sample: Any, input: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
     """A tensor of `sample(shape, dtype, contiguous)`, with the shape of `input` and its dtype, or the one given."""
@@ -171,7 +171,7 @@ def sample_like(
 
 
 @composite(random="like")
-@intercepted
+@_intercepted
 def rand_like(
     input: Tensor,
     *,
@@ -186,11 +186,11 @@ def rand_like(
     """`rand` with the shape, dtype and device of `input`."""
     source = as_generator("rand_like", generator)
     sample = lambda shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
-    return sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
+    return _sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
 @composite(random="like")
-@intercepted
+@_intercepted
 def randn_like(
     input: Tensor,
     *,
@@ -205,11 +205,11 @@ def randn_like(
     """`randn` with the shape, dtype and device of `input`."""
     source = as_generator("randn_like", generator)
     sample = lambda shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
-    return sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
+    return _sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
 @composite(random="like")
-@intercepted
+@_intercepted
 def randint_like(
     input: Tensor,
     *args: Any,
@@ -227,7 +227,7 @@ def randint_like(
     source = as_generator("randint_like", generator)
     lowest, end = bounds("randint_like", args, low, high)
     sample = lambda shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)
-    return sample_like("randint_like", sample, input, dtype, device, requires_grad, memory_format)
+    return _sample_like("randint_like", sample, input, dtype, device, requires_grad, memory_format)
 
 
 # ---- parameters in tensors
@@ -327,7 +327,7 @@ _normal_of_both = primitive(
 
 
 @composite(out=True, random="given")
-@intercepted
+@_intercepted
 def normal(
     mean: Any,
     std: Any = 1.0,
@@ -364,7 +364,7 @@ def normal(
 # ---- in place
 
 
-def filler(name: str, sample: Callable[..., Any], node: str | None = None) -> Any:
+def _filler(name: str, sample: Callable[..., Any], node: str | None = None) -> Any:
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
@@ -416,8 +416,8 @@ def _bernoulli_like(xp: Any, input: Any, p: Any, *, generator: Any = None) -> An
     return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))
 
 
-_fill_random = in_place("random", filler("random_", _random))
-_fill_bernoulli = in_place("bernoulli", filler("bernoulli_like_", _bernoulli_like, node="BernoulliBackward2"))
+_fill_random = in_place("random", _filler("random_", _random))
+_fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_like, node="BernoulliBackward2"))
 
 
 def random_(self: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
@@ -439,11 +439,11 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS = {
     "bernoulli_": bernoulli_,
-    "cauchy_": in_place("cauchy", filler("cauchy_", _cauchy)),
-    "exponential_": in_place("exponential", filler("exponential_", _exponential)),
-    "geometric_": in_place("geometric", filler("geometric_", _geometric)),
-    "log_normal_": in_place("log_normal", filler("log_normal_", _log_normal)),
-    "normal_": in_place("normal", filler("normal_", _normal)),
+    "cauchy_": in_place("cauchy", _filler("cauchy_", _cauchy)),
+    "exponential_": in_place("exponential", _filler("exponential_", _exponential)),
+    "geometric_": in_place("geometric", _filler("geometric_", _geometric)),
+    "log_normal_": in_place("log_normal", _filler("log_normal_", _log_normal)),
+    "normal_": in_place("normal", _filler("normal_", _normal)),
     "random_": random_,
-    "uniform_": in_place("uniform", filler("uniform_", _uniform)),
+    "uniform_": in_place("uniform", _filler("uniform_", _uniform)),
 }

@@ -18,12 +18,12 @@ def truth(ufunc: str) -> Any:
 
     def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
         out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
-        return out.astype(truth_dtype(input))
+        return out.astype(_truth_dtype(input))
 
     return forward
 
 
-def truth_dtype(input: Any) -> Any:
+def _truth_dtype(input: Any) -> Any:
     return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
 
 
@@ -33,10 +33,10 @@ any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",)
 all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
 
 
-def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+def _truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
     """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
     if isinstance(dim, Iterable) and not tuple(dim):
-        return recorded.astype(recorded.not_equal(input, 0), truth_dtype(input))
+        return recorded.astype(recorded.not_equal(input, 0), _truth_dtype(input))
     return reduce(input, dim, keepdim)
 
 
@@ -44,14 +44,14 @@ def truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
 @numpy_spelling
 def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether an element along `dim`, or of all elements, is not zero."""
-    return truth_along(any_dims, input, dim, keepdim)
+    return _truth_along(any_dims, input, dim, keepdim)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
 def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether every element along `dim`, or of all elements, is not zero."""
-    return truth_along(all_dims, input, dim, keepdim)
+    return _truth_along(all_dims, input, dim, keepdim)
 
 
 count_nonzero = nondifferentiable(
@@ -66,9 +66,5 @@ count_nonzero = nondifferentiable(
 
 
 adapter("any")(any)
-
-
 adapter("all")(all)
-
-
 adapter("count_nonzero")(count_nonzero)

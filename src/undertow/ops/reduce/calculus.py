@@ -39,7 +39,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     dims = wrap_dims(dim, input.ndim)
-    spacings = for_each_dim(input, spacing, dims, dim is None)
+    spacings = _for_each_dim(input, spacing, dims, dim is None)
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     if not dtypes.is_differentiable(input.dtype):
@@ -47,7 +47,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     return [slope(input, d, step, edge_order) for d, step in zip(dims, spacings, strict=True)]
 
 
-def for_each_dim(input: Any, spacing: Any, dims: Sequence[int], all_dims: bool) -> list[Any]:
+def _for_each_dim(input: Any, spacing: Any, dims: Sequence[int], all_dims: bool) -> list[Any]:
     if isinstance(spacing, NUMBERS) or getattr(spacing, "ndim", None) == 0:
         return [spacing] * len(dims)
     spacings = [spacing] if hasattr(spacing, "ndim") else list(spacing)
@@ -86,12 +86,12 @@ def middle(x: Any, dim: int, step: Any, gaps: Any) -> Any:
     before, here, after = [narrow(x, dim, k, count) for k in range(3)]
     if gaps is None:
         return (after - before) / (2 * step)
-    one, two = gap_pair(gaps, 0, count)
+    one, two = _gap_pair(gaps, 0, count)
     weights = (-two / (one * (one + two)), (two - one) / (one * two), one / (two * (one + two)))
     return weights[0] * before + weights[1] * here + weights[2] * after
 
 
-def gap_pair(gaps: Any, start: int, count: int) -> tuple[Any, Any]:
+def _gap_pair(gaps: Any, start: int, count: int) -> tuple[Any, Any]:
     """The gaps before and behind `count` values."""
     return narrow(gaps, 0, start, count), narrow(gaps, 0, start + 1, count)
 
@@ -105,7 +105,7 @@ def end(x: Any, dim: int, side: int, step: Any, gaps: Any, edge_order: int) -> A
         return rise / (step if gaps is None else narrow(gaps, 0, first, 1))
     first = 0 if side == 0 else size - 3
     values = [narrow(x, dim, first + k, 1) for k in range(3)]
-    weights = EQUAL[side] if gaps is None else unequal(side, *gap_pair(gaps, first, 1))
+    weights = EQUAL[side] if gaps is None else unequal(side, *_gap_pair(gaps, first, 1))
     total = weights[0] * values[0] + weights[1] * values[1] + weights[2] * values[2]
     return total / step if gaps is None else total
 
@@ -149,7 +149,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, a
     return input
 
 
-def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
+def _check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
     if y.ndim == 0:
         raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
     for argument, samples in (("y", y), ("x", x)):
@@ -159,13 +159,13 @@ def check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
         raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
 
 
-def heights(y: Any, dim: int) -> Any:
+def _heights(y: Any, dim: int) -> Any:
     """The sums of neighbours: twice the mean height of each trapezoid."""
     later, earlier = neighbours(y, dim) if y.shape[dim] else (y, y)
     return later + earlier
 
 
-def sample_distances(y: Any, x: Any, dim: int) -> Any:
+def _sample_distances(y: Any, x: Any, dim: int) -> Any:
     """Differences of x along the dimension that belongs to y's; a 1-d x serves every row."""
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
@@ -187,13 +187,13 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
     tensor(10.5000)
     """
     y = as_operand("trapezoid", "y", y)
-    check_samples("trapezoid", y, x, dx, dim)
+    _check_samples("trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)
     if not y.shape[dim]:
         return Tensor(y._xp.zeros((*y.shape[:dim], *y.shape[dim + 1 :]), y.dtype), y._xp)
     if x is None:
-        return sum_of(heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
-    return sum_of(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
+        return sum_of(_heights(y, dim), dim) * ((1.0 if dx is None else dx) / 2.0)
+    return sum_of(_heights(y, dim) * _sample_distances(y, x, dim), dim) / 2.0
 
 
 @composite
@@ -208,8 +208,8 @@ def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoidal rule."""
     y = as_operand("cumulative_trapezoid", "y", y)
-    check_samples("cumulative_trapezoid", y, x, dx, dim)
+    _check_samples("cumulative_trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)
     if x is None:
-        return cumsum(heights(y, dim) * ((1.0 if dx is None else dx) / 2.0), dim)
-    return cumsum(heights(y, dim) * sample_distances(y, x, dim), dim) / 2.0
+        return cumsum(_heights(y, dim) * ((1.0 if dx is None else dx) / 2.0), dim)
+    return cumsum(_heights(y, dim) * _sample_distances(y, x, dim), dim) / 2.0

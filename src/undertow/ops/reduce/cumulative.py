@@ -14,7 +14,7 @@ from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
 
 
-def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
+def _scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
     """ufunc.accumulate, in the dtypes that PyTorch uses; a 0-d array is its own scan."""
     if dtype is not None:
         input = input.astype(dtype)
@@ -25,7 +25,7 @@ def scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
     return in_dtype_of(input, ufunc.accumulate(input, axis, accumulator or input.dtype))
 
 
-def reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
+def _reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
     if not g.shape:
         return g
     axis = wrap_dim(dim, len(g.shape))
@@ -34,8 +34,8 @@ def reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
 
 cumsum = primitive(
     "cumsum",
-    forward=lambda xp, input, dim, dtype=None: scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
-    vjp={"input": reversed_cumsum},
+    forward=lambda xp, input, dim, dtype=None: _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
+    vjp={"input": _reversed_cumsum},
     jvp=LINEAR,
     batch=REDUCTION,
     check_output=True,
@@ -70,12 +70,12 @@ shifted = primitive(
 )
 
 
-def recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
+def _recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
     """out[k] = coefficients[k] * out[k - 1] + input[k] along `dim`."""
     c, out = xp.moveaxis(coefficients, dim, 0), xp.moveaxis(input, dim, 0).copy()
     n = len(out)
     if n > 64 and out.size < 64 * n:
-        doubled = recur_by_doubling(c.copy(), out.copy())
+        doubled = _recur_by_doubling(c.copy(), out.copy())
         if xp.all(xp.isfinite(doubled)):
             return xp.moveaxis(doubled, 0, dim)
     for k in range(1, n):
@@ -83,7 +83,7 @@ def recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
     return xp.moveaxis(out, 0, dim)
 
 
-def recur_by_doubling(c: Any, out: Any) -> Any:
+def _recur_by_doubling(c: Any, out: Any) -> Any:
     """The same in log2(n) steps on whole arrays; products of coefficients may overflow where out does not."""
     step = 1
     while step < len(out):
@@ -93,20 +93,20 @@ def recur_by_doubling(c: Any, out: Any) -> Any:
     return out
 
 
-def reversed_recurrence(xp: Any, g: Any, coefficients: Any, dim: int) -> Any:
-    """The adjoint of `recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
+def _reversed_recurrence(xp: Any, g: Any, coefficients: Any, dim: int) -> Any:
+    """The adjoint of `_recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
     c = xp.flip(xp._shifted(xp.conj(coefficients), dim, -1, 0), dim)
     return xp.flip(xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
 
 
 linear_recurrence = primitive(
     "_linear_recurrence",
-    forward=recur,
+    forward=_recur,
     vjp={
         "coefficients": lambda xp, g, coefficients, out, dim: (
-            reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp._shifted(out, dim, 1, 0))
+            _reversed_recurrence(xp, g, coefficients, dim) * xp.conj(xp._shifted(out, dim, 1, 0))
         ),
-        "input": reversed_recurrence,
+        "input": _reversed_recurrence,
     },
     jvp={
         "coefficients": lambda xp, t, coefficients, out, dim: xp._linear_recurrence(
@@ -122,16 +122,20 @@ linear_recurrence = primitive(
 # ---- cumprod, logcumsumexp
 
 
-def cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+    """The sum of g * out from here on, over the element; but zeros cannot be divided by, nor infinities.
+
+    There, and in recorded passes, by the recurrence out[k] = input[k] * out[k - 1], whose derivative is one, too.
+    """
     if not g.shape:
         return g
     dim = wrap_dim(dim, len(g.shape))
     if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
-        return reversed_cumsum(xp, g * xp.conj(out), dim) / xp.conj(input)
-    return reversed_recurrence(xp, g, input, dim) * xp.conj(xp._shifted(out, dim, 1, 1))
+        return _reversed_cumsum(xp, g * xp.conj(out), dim) / xp.conj(input)
+    return _reversed_recurrence(xp, g, input, dim) * xp.conj(xp._shifted(out, dim, 1, 1))
 
 
-def cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+def _cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
     if not t.shape:
         return t
     dim = wrap_dim(dim, len(t.shape))
@@ -140,9 +144,9 @@ def cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
 
 cumprod = primitive(
     "cumprod",
-    forward=lambda xp, input, dim, dtype=None: scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype)),
-    vjp={"input": cumprod_gradient},
-    jvp={"input": cumprod_tangent},
+    forward=lambda xp, input, dim, dtype=None: _scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype)),
+    vjp={"input": _cumprod_gradient},
+    jvp={"input": _cumprod_tangent},
     batch=REDUCTION,
     check_output=True,
     variants="function method in_place",
@@ -150,7 +154,7 @@ cumprod = primitive(
 )
 
 
-def logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
+def _logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
     axis = wrap_dim(dim, input.ndim)
     require_kinds("logcumsumexp_out_cpu", input, "fc")
     if input.ndim == 0:
@@ -159,42 +163,42 @@ def logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
         return xp.logaddexp.accumulate(input, axis)
     out = xp.moveaxis(input, axis, 0).copy()
     for k in range(1, len(out)):
-        out[k] = complex_logaddexp(xp, out[k - 1], out[k])
+        out[k] = _complex_logaddexp(xp, out[k - 1], out[k])
     return xp.moveaxis(out, 0, axis)
 
 
-def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
+def _complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
     swap = a.real < b.real
     high, low = xp.where(swap, b, a), xp.where(swap, a, b)
     return high + xp.log1p(xp.exp(low - high))
 
 
-def logcumsumexp_weights(xp: Any, input: Any, out: Any, dim: int) -> tuple[Any, Any]:
+def _logcumsumexp_weights(xp: Any, input: Any, out: Any, dim: int) -> tuple[Any, Any]:
     """How much each running value owes to the one before it, and to its own element."""
     return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
 
 
-def logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
     if not g.shape:
         return g
     dim = wrap_dim(dim, len(g.shape))
-    carried, own = logcumsumexp_weights(xp, input, out, dim)
-    return reversed_recurrence(xp, g, carried, dim) * xp.conj(own)
+    carried, own = _logcumsumexp_weights(xp, input, out, dim)
+    return _reversed_recurrence(xp, g, carried, dim) * xp.conj(own)
 
 
-def logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+def _logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
     if not t.shape:
         return t
     dim = wrap_dim(dim, len(t.shape))
-    carried, own = logcumsumexp_weights(xp, input, out, dim)
+    carried, own = _logcumsumexp_weights(xp, input, out, dim)
     return xp._linear_recurrence(carried, t * own, dim)
 
 
 logcumsumexp = primitive(
     "logcumsumexp",
-    forward=logcumsumexp_forward,
-    vjp={"input": logcumsumexp_gradient},
-    jvp={"input": logcumsumexp_tangent},
+    forward=_logcumsumexp_forward,
+    vjp={"input": _logcumsumexp_gradient},
+    jvp={"input": _logcumsumexp_tangent},
     batch=REDUCTION,
     variants="function method",
 )
@@ -203,7 +207,7 @@ logcumsumexp = primitive(
 # ---- cummax, cummin
 
 
-def running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
+def _running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
     """Running extremes and the latest place of each; a NaN stays."""
     axis = wrap_dim(dim, input.ndim)
     require_order(name, input)
@@ -215,7 +219,7 @@ def running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tup
     return values, xp.maximum.accumulate(xp.where(reached, places, 0), axis)
 
 
-def add_along(xp: Any, grad: Any, indices: Any, dim: int) -> Any:
+def _add_along(xp: Any, grad: Any, indices: Any, dim: int) -> Any:
     """grad[..., k, ...] added up at the places indices[..., k, ...] along `dim`."""
     if grad.ndim == 0:
         return xp.array(grad)
@@ -233,7 +237,7 @@ def take_along(xp: Any, input: Any, indices: Any, dim: int) -> Any:
 
 cummaxmin_backward = primitive(
     "cummaxmin_backward",
-    forward=add_along,
+    forward=_add_along,
     vjp={"grad": take_along, "indices": None},
     jvp={"grad": lambda xp, t, indices, dim: xp.cummaxmin_backward(t, indices, dim)},
     batch=REDUCTION,
@@ -245,7 +249,7 @@ def running(name: str, ufunc: str) -> Any:
     """The primitive of cummax or cummin."""
     return primitive(
         f"_{name}_along",
-        forward=lambda xp, input, dim: running_extreme(xp, name, getattr(xp, ufunc), input, dim),
+        forward=lambda xp, input, dim: _running_extreme(xp, name, getattr(xp, ufunc), input, dim),
         vjp={"input": lambda xp, g, indices, dim: xp.cummaxmin_backward(g, indices, dim)},
         jvp={"input": take_along},
         batch=REDUCTION,

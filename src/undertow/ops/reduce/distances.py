@@ -17,13 +17,13 @@ from undertow.ops.views.dimensions import broadcast_tensors
 from undertow.tensor import Tensor
 
 
-def differences(xp: Any, input: Any) -> Any:
+def _differences(xp: Any, input: Any) -> Any:
     """Every row minus every later one."""
     first, second = xp.triu_indices(input.shape[0], 1)
     return input[first] - input[second]
 
 
-def spread_differences(xp: Any, grad: Any, rows: int) -> Any:
+def _spread_differences(xp: Any, grad: Any, rows: int) -> Any:
     first, second = xp.triu_indices(rows, 1)
     out = xp.zeros((rows, grad.shape[1]), grad.dtype)
     xp.add.at(out, first, grad)
@@ -33,7 +33,7 @@ def spread_differences(xp: Any, grad: Any, rows: int) -> Any:
 
 pair_differences = primitive(
     "_pair_differences",
-    forward=differences,
+    forward=_differences,
     vjp={"input": lambda xp, g, input_shape: xp._pair_differences_backward(g, input_shape[0])},
     jvp=LINEAR,
     batch=LOOP,
@@ -42,22 +42,22 @@ pair_differences = primitive(
 
 pair_differences_backward = primitive(
     "_pair_differences_backward",
-    forward=spread_differences,
+    forward=_spread_differences,
     vjp={"grad": lambda xp, g: xp._pair_differences(g)},
     jvp=LINEAR,
     batch=LOOP,
 )
 
 
-def distances_gradient(xp: Any, g: Any, input: Any, out: Any, p: float) -> Any:
+def _distances_gradient(xp: Any, g: Any, input: Any, out: Any, p: float) -> Any:
     slopes = norm_gradient(xp, g, xp._pair_differences(input), out, p, -1, False)
     return xp._pair_differences_backward(slopes, input.shape[0])
 
 
 pair_distances = primitive(
     "_pdist",
-    forward=lambda xp, input, p: norm_forward(xp, differences(xp, input), p, -1),
-    vjp={"input": distances_gradient},
+    forward=lambda xp, input, p: norm_forward(xp, _differences(xp, input), p, -1),
+    vjp={"input": _distances_gradient},
     jvp={
         "input": lambda xp, t, input, out, p: norm_tangent(
             xp, xp._pair_differences(t), xp._pair_differences(input), out, p, -1, False
@@ -86,11 +86,11 @@ def pdist(input: Any, p: float = 2.0) -> Tensor:
     return pair_distances(input, float(p))
 
 
-def dist_gradient(xp: Any, g: Any, input: Any, other: Any, out: Any, p: float) -> Any:
+def _dist_gradient(xp: Any, g: Any, input: Any, other: Any, out: Any, p: float) -> Any:
     return norm_gradient(xp, g, input - other, out, p, None, False)
 
 
-def dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
+def _dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
     difference = input - other
     return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
 
@@ -99,12 +99,12 @@ dist = primitive(
     "dist",
     forward=lambda xp, input, other, p=2: norm_forward(xp, input - other, p),
     vjp={
-        "input": dist_gradient,
-        "other": lambda xp, g, input, other, out, p: -dist_gradient(xp, g, input, other, out, p),
+        "input": _dist_gradient,
+        "other": lambda xp, g, input, other, out, p: -_dist_gradient(xp, g, input, other, out, p),
     },
     jvp={
-        "input": dist_tangent,
-        "other": lambda xp, t, input, other, out, p: -dist_tangent(xp, t, input, other, out, p),
+        "input": _dist_tangent,
+        "other": lambda xp, t, input, other, out, p: -_dist_tangent(xp, t, input, other, out, p),
     },
     batch=LOOP,
     promote="same",
@@ -112,7 +112,7 @@ dist = primitive(
 )
 
 
-def check_points(x1: Any, x2: Any, p: float) -> None:
+def _check_points(x1: Any, x2: Any, p: float) -> None:
     for name, x in (("X1", x1), ("X2", x2)):
         if not dtypes.is_floating(x.dtype):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_name(x)}")
@@ -129,7 +129,7 @@ def check_points(x1: Any, x2: Any, p: float) -> None:
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distance of every row of x1 to every row of x2, batch by batch."""
     x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)
-    check_points(x1, x2, p)
+    _check_points(x1, x2, p)
     rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
     columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
     return vector_norm(rows - columns, p, -1)

@@ -37,7 +37,7 @@ def require_elements(name: str, shape: Any, dim: Dims, error: type[Exception] = 
 # ---- values alone
 
 
-def extreme(name: str, ufunc: str) -> Any:
+def _extreme(name: str, ufunc: str) -> Any:
     """The forward of amax, amin, max and min."""
 
     def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
@@ -59,12 +59,12 @@ def chosen(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
     return xp.equal(input, restore(xp, out, tuple(input.shape), dim, keepdim))
 
 
-def spread_evenly(xp: Any, g: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def _spread_evenly(xp: Any, g: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
     mask = chosen(xp, input, out, dim, keepdim)
     return share(xp, restore(xp, g, tuple(input.shape), dim, keepdim), mask, dim)
 
 
-def read_evenly(xp: Any, t: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def _read_evenly(xp: Any, t: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
     mask = chosen(xp, input, out, dim, keepdim)
     return xp.sum(share(xp, t, mask, dim), reduced_axes(dim, len(t.shape)), keepdims=keepdim)
 
@@ -73,9 +73,9 @@ def even(name: str, ufunc: str) -> Any:
     """The primitive of amax or amin."""
     return primitive(
         f"_{name}_dims",
-        forward=extreme(name, ufunc),
-        vjp={"input": spread_evenly},
-        jvp={"input": read_evenly},
+        forward=_extreme(name, ufunc),
+        vjp={"input": _spread_evenly},
+        jvp={"input": _read_evenly},
         batch=REDUCTION,
         node=f"{name.capitalize()}Backward0",
     )
@@ -104,31 +104,31 @@ def amin(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return amin_dims(input, dim, keepdim)
 
 
-def aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def _aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None and input.size == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         )
     dim = None if dim is None else wrap_dim(dim, input.ndim)
-    forwards = extreme("aminmax", "minimum"), extreme("aminmax", "maximum")
+    forwards = _extreme("aminmax", "minimum"), _extreme("aminmax", "maximum")
     return tuple([forward(xp, input, dim, keepdim) for forward in forwards])
 
 
-def aminmax_gradient(xp: Any, g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+def _aminmax_gradient(xp: Any, g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
     flowing = [(one, out) for one, out in zip(g, (min, max), strict=True) if one is not None]
-    parts = [spread_evenly(xp, one, input, out, dim, keepdim) for one, out in flowing]
+    parts = [_spread_evenly(xp, one, input, out, dim, keepdim) for one, out in flowing]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-def aminmax_tangents(xp: Any, t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
-    return tuple([read_evenly(xp, t, input, out, dim, keepdim) for out in (min, max)])
+def _aminmax_tangents(xp: Any, t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+    return tuple([_read_evenly(xp, t, input, out, dim, keepdim) for out in (min, max)])
 
 
 aminmax_dim = primitive(
     "_aminmax_dim",
-    forward=aminmax_forward,
-    vjp={"input": aminmax_gradient},
-    jvp={"input": aminmax_tangents},
+    forward=_aminmax_forward,
+    vjp={"input": _aminmax_gradient},
+    jvp={"input": _aminmax_tangents},
     batch=REDUCTION,
     node="AminmaxBackward0",
     outputs=("min", "max"),
@@ -145,7 +145,7 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any
 # ---- all elements; a NaN is the extreme, and NaNs share as ties do
 
 
-def same_value(xp: Any, input: Any, out: Any) -> Any:
+def _same_value(xp: Any, input: Any, out: Any) -> Any:
     return xp.logical_or(xp.equal(input, out), xp.logical_and(xp.isnan(out), xp.isnan(input)))
 
 
@@ -154,14 +154,14 @@ def of_all(name: str, forward: Any, batch: Any, node: str) -> Any:
     return primitive(
         name,
         forward=forward,
-        vjp={"input": lambda xp, g, input, out: share(xp, g, same_value(xp, input, out), None)},
-        jvp={"input": lambda xp, t, input, out: xp.sum(share(xp, t, same_value(xp, input, out), None))},
+        vjp={"input": lambda xp, g, input, out: share(xp, g, _same_value(xp, input, out), None)},
+        jvp={"input": lambda xp, t, input, out: xp.sum(share(xp, t, _same_value(xp, input, out), None))},
         batch=batch,
         node=node,
     )
 
 
-def extreme_of_all(name: str, choose: str) -> Any:
+def _extreme_of_all(name: str, choose: str) -> Any:
     def forward(xp: Any, input: Any) -> Any:
         require_order(name, input)
         if not input.size:
@@ -172,8 +172,8 @@ def extreme_of_all(name: str, choose: str) -> Any:
     return forward
 
 
-max_all = of_all("_max_all", extreme_of_all("max", "argmax"), over_rows(amax_dims), "MaxBackward1")
-min_all = of_all("_min_all", extreme_of_all("min", "argmin"), over_rows(amin_dims), "MinBackward1")
+max_all = of_all("_max_all", _extreme_of_all("max", "argmax"), over_rows(amax_dims), "MaxBackward1")
+min_all = of_all("_min_all", _extreme_of_all("min", "argmin"), over_rows(amin_dims), "MinBackward1")
 
 
 # ---- values and indices
@@ -205,7 +205,7 @@ def select(xp: Any, input: Any, indices: Any, dim: int, keepdim: bool = True) ->
     return xp.reshape(xp.take_along_axis(input, indices, axis), kept)
 
 
-def batch_scatter(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+def _batch_scatter(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
     grad, indices, shape, dim, keepdim = args
     size = batch_size(args, in_dims)
     grad, indices = (expanded(t, d, size) for t, d in zip(args[:2], in_dims[:2], strict=True))
@@ -223,7 +223,7 @@ value_selecting_reduction_backward = primitive(
             t, indices, shape, dim, keepdim
         )
     },
-    batch=batch_scatter,
+    batch=_batch_scatter,
     variants="",
 )
 
@@ -247,7 +247,7 @@ def with_values(xp: Any, input: Any, indices: Any, axis: int, keepdim: bool) -> 
     return (values, indices) if keepdim else (xp.squeeze(values, axis), xp.squeeze(indices, axis))
 
 
-def extreme_along(name: str, ufunc: str, choose: str) -> Any:
+def _extreme_along(name: str, ufunc: str, choose: str) -> Any:
     """The forward of max and min along a dimension."""
 
     def forward(xp: Any, input: Any, dim: int, keepdim: bool = False) -> Any:
@@ -264,8 +264,8 @@ def extreme_along(name: str, ufunc: str, choose: str) -> Any:
     return twin(forward)
 
 
-max_dim = primitive("_max_dim", extreme_along("max", "maximum", "argmax"), node="MaxBackward0", **SELECTING)
-min_dim = primitive("_min_dim", extreme_along("min", "minimum", "argmin"), node="MinBackward0", **SELECTING)
+max_dim = primitive("_max_dim", _extreme_along("max", "maximum", "argmax"), node="MaxBackward0", **SELECTING)
+min_dim = primitive("_min_dim", _extreme_along("min", "minimum", "argmin"), node="MinBackward0", **SELECTING)
 
 
 @composite(variants="function method foreach", out=True)
@@ -300,7 +300,7 @@ def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 # ---- indices alone
 
 
-def extreme_index(name: str) -> Any:
+def _extreme_index(name: str) -> Any:
     def forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         if input.dtype.kind in "bc":
             kind = "bool" if input.dtype.kind == "b" else "complex"
@@ -316,10 +316,10 @@ def extreme_index(name: str) -> Any:
 
 
 argmax = nondifferentiable(
-    "argmax", extreme_index("argmax"), inputs=("input",), batch=REDUCTION, variants="function method"
+    "argmax", _extreme_index("argmax"), inputs=("input",), batch=REDUCTION, variants="function method"
 )
 argmin = nondifferentiable(
-    "argmin", extreme_index("argmin"), inputs=("input",), batch=REDUCTION, variants="function method"
+    "argmin", _extreme_index("argmin"), inputs=("input",), batch=REDUCTION, variants="function method"
 )
 
 

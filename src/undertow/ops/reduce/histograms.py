@@ -46,7 +46,7 @@ _histogram = primitive(
 )
 
 
-def edges_or_number(bins: Any) -> Any:
+def _edges_or_number(bins: Any) -> Any:
     return bins._array if isinstance(bins, Tensor) else int(bins)
 
 
@@ -68,7 +68,7 @@ def histogram(
     """
     input = as_operand("histogram", "input", input)
     limits = [tuple(range)] if range else None
-    found = _histogram(input, weight, (edges_or_number(bins),), limits, density, "histogram")
+    found = _histogram(input, weight, (_edges_or_number(bins),), limits, density, "histogram")
     return return_types.histogram(found)
 
 
@@ -103,11 +103,11 @@ def histogramdd(
             f"range must have twice as many numbers; got {len(each)} and {None if range is None else len(range)}"
         )
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
-    hist, *edges = _histogram(input, weight, tuple(map(edges_or_number, each)), limits, density, "histogramdd")
+    hist, *edges = _histogram(input, weight, tuple(map(_edges_or_number, each)), limits, density, "histogramdd")
     return return_types.histogramdd((hist, tuple(edges)))
 
 
-def bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
+def _bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
     require_kinds("bincount_cpu", input, "iu")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
@@ -124,7 +124,7 @@ def bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 
 
 bincount = primitive(
     "bincount",
-    forward=bincount_forward,
+    forward=_bincount_forward,
     vjp={"input": None, "weights": lambda xp, g, input: xp.take_along_axis(g, input, 0)},
     jvp={"weights": lambda xp, t, input, minlength: xp.bincount(input, t, minlength)},
     batch=LOOP,
@@ -137,7 +137,7 @@ bincount = primitive(
 adapter("bincount")(bincount)
 
 
-def histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
+def _histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
     """The range of the bins: as given, or that of the data; never of zero width."""
     if low == 0 == high and input.size:
         low, high = float(input.min()), float(input.max())
@@ -148,12 +148,12 @@ def histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
     return (low - 1, high + 1) if low == high else (low, high)
 
 
-def histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def _histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     require_kinds("histogram_cpu", input, "f")
     if bins <= 0:
         raise RuntimeError(f"histc: bins must be > 0, but got {bins}")
-    low, high = histc_range(input, min, max)
+    low, high = _histc_range(input, min, max)
     return xp.histogram(input, bins, (low, high))[0].astype(input.dtype)
 
 
-histc = nondifferentiable("histc", histc_forward, inputs=("input",), batch=LOOP, variants="function method")
+histc = nondifferentiable("histc", _histc_forward, inputs=("input",), batch=LOOP, variants="function method")

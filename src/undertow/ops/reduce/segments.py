@@ -55,12 +55,12 @@ def segment_reduce(
     if reduce not in REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     axis = wrap_dim(axis, data.ndim)
-    counts = segment_lengths(data, axis, lengths, offsets, unsafe)
-    places = Tensor(segment_of_each(data._xp, counts), data._xp)
+    counts = _segment_lengths(data, axis, lengths, offsets, unsafe)
+    places = Tensor(_segment_of_each(data._xp, counts), data._xp)
     return reduced(data, reduce, axis, Tensor(counts, data._xp), places, initial)
 
 
-def segment_lengths(data: Tensor, axis: int, lengths: Any, offsets: Any, unsafe: bool) -> Any:
+def _segment_lengths(data: Tensor, axis: int, lengths: Any, offsets: Any, unsafe: bool) -> Any:
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
     given = as_operand("segment_reduce", "lengths", lengths if offsets is None else offsets)._array
@@ -72,11 +72,11 @@ def segment_lengths(data: Tensor, axis: int, lengths: Any, offsets: Any, unsafe:
             f"of data; got lengths of shape {list(given.shape)} for axis {axis} of data of shape {list(data.shape)}"
         )
     counts = given if offsets is None else given[..., 1:] - given[..., :-1]
-    check_lengths(counts, data.shape[axis], offsets is not None, unsafe)
+    _check_lengths(counts, data.shape[axis], offsets is not None, unsafe)
     return counts.astype(dtypes.int64)
 
 
-def check_lengths(counts: Any, size: int, by_offsets: bool, unsafe: bool) -> None:
+def _check_lengths(counts: Any, size: int, by_offsets: bool, unsafe: bool) -> None:
     if counts.size and counts.min() < 0:
         raise RuntimeError("segment_reduce(): lengths contains negative value!")
     totals = counts.sum(axis=-1)
@@ -88,7 +88,7 @@ def check_lengths(counts: Any, size: int, by_offsets: bool, unsafe: bool) -> Non
         )
 
 
-def segment_of_each(xp: Any, counts: Any) -> Any:
+def _segment_of_each(xp: Any, counts: Any) -> Any:
     """The number of its segment, for every slice that belongs to one."""
     *lead, segments = counts.shape
     rows = [xp.repeat(xp.arange(segments), row) for row in counts.reshape(-1, segments)]

@@ -123,7 +123,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return return_types.topk(topk_along(input, k, dim, largest, sorted))
 
 
-def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     axis = wrap_dim(dim, input.ndim)
     require_elements("kthvalue", input.shape, axis)
     require_kinds("kthvalue_cpu", input, "iuf")
@@ -135,7 +135,7 @@ def kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool =
     return with_values(xp, input, indices, axis, keepdim)
 
 
-kthvalue_dim = primitive("_kthvalue_dim", kthvalue_forward, node="KthvalueBackward0", **SELECTING)
+kthvalue_dim = primitive("_kthvalue_dim", _kthvalue_forward, node="KthvalueBackward0", **SELECTING)
 
 
 @composite(variants="function method", out=True)
@@ -148,7 +148,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 # ---- searching
 
 
-def search_forward(
+def _search_forward(
     xp: Any, sorted_sequence: Any, input: Any, sorter: Any = None, right: bool = False, int32: bool = False
 ) -> Any:
     side = "right" if right else "left"
@@ -164,11 +164,11 @@ def search_forward(
 
 
 search = nondifferentiable(
-    "_search", search_forward, ("sorted_sequence", "input", "sorter"), optional=("sorter",), batch=LOOP
+    "_search", _search_forward, ("sorted_sequence", "input", "sorter"), optional=("sorter",), batch=LOOP
 )
 
 
-def check_search(boundaries: Any, input: Any) -> None:
+def _check_search(boundaries: Any, input: Any) -> None:
     if boundaries.ndim == 1:
         return
     described = f"boundaries tensor {list(boundaries.shape)} and input value tensor {list(input.shape)}"
@@ -208,7 +208,7 @@ def searchsorted(
         )
     sequence = as_operand("searchsorted", "sorted_sequence", sorted_sequence)
     input = as_operand("searchsorted", "input", input)
-    check_search(sequence, input)
+    _check_search(sequence, input)
     return search(sequence, input, sorter, right or side == "right", out_int32)
 
 

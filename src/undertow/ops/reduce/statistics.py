@@ -39,10 +39,10 @@ def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdi
     distance = exact - mean
     squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
     total = xp.add.reduce(squares, axes, keepdims=keepdim)
-    return over_freedom(xp, total, n, correction), mean.reshape(total.shape)
+    return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)
 
 
-def over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
+def _over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
     """total / max(n - correction, 0), without NumPy's remarks on division by zero."""
     if n == 0:
         return total * xp.nan
@@ -75,38 +75,38 @@ def slope(xp: Any, input: Any, dim: Dims, correction: float) -> Any:
     return xp.where(xp.equal(distance, 0), math.nan, math.inf)
 
 
-def var_gradient(xp: Any, g: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _var_gradient(xp: Any, g: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
     return restore(xp, g, tuple(input.shape), dim, keepdim) * slope(xp, input, dim, correction)
 
 
-def var_tangent(xp: Any, t: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _var_tangent(xp: Any, t: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
     weighted = xp.real(t * xp.conj(slope(xp, input, dim, correction)))
     return xp.sum(weighted, reduced_axes(dim, len(input.shape)), keepdims=keepdim)
 
 
-def through_root(xp: Any, g: Any, std: Any) -> Any:
+def _through_root(xp: Any, g: Any, std: Any) -> Any:
     """A gradient of the standard deviation as one of the variance; zero where all elements are equal."""
     return xp.where(xp.equal(std, 0), 0.0, g / (std * 2))
 
 
-def mean_gradient(xp: Any, g: Any, shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Any:
+def _mean_gradient(xp: Any, g: Any, shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Any:
     return xp.broadcast_to(restore(xp, g, shape, dim, keepdim) / reduced_size(shape, dim), shape)
 
 
-def mean_tangent(xp: Any, t: Any, dim: Dims, keepdim: bool) -> Any:
+def _mean_tangent(xp: Any, t: Any, dim: Dims, keepdim: bool) -> Any:
     return xp.mean(t, reduced_axes(dim, len(t.shape)), keepdims=keepdim)
 
 
-def moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
     """Of var_mean (std is None) and std_mean; either gradient may be missing."""
     of_spread, of_mean = g
     part = 0
     if of_spread is not None:
-        of_spread = of_spread if std is None else through_root(xp, of_spread, std)
-        part = var_gradient(xp, of_spread, input, dim, correction, keepdim)
+        of_spread = of_spread if std is None else _through_root(xp, of_spread, std)
+        part = _var_gradient(xp, of_spread, input, dim, correction, keepdim)
     if of_mean is None:
         return part
-    return part + mean_gradient(xp, of_mean, tuple(input.shape), dim, keepdim)
+    return part + _mean_gradient(xp, of_mean, tuple(input.shape), dim, keepdim)
 
 
 var_dims = primitive(
@@ -114,8 +114,8 @@ var_dims = primitive(
     forward=lambda xp, input, dim=None, correction=1, keepdim=False: var_forward(
         xp, input, dim, correction, keepdim, "var"
     ),
-    vjp={"input": var_gradient},
-    jvp={"input": var_tangent},
+    vjp={"input": _var_gradient},
+    jvp={"input": _var_tangent},
     batch=REDUCTION,
     node="VarBackward0",
 )
@@ -126,13 +126,13 @@ std_dims = primitive(
         xp, input, dim, correction, keepdim, "std"
     ),
     vjp={
-        "input": lambda xp, g, input, out, dim, correction, keepdim: var_gradient(
-            xp, through_root(xp, g, out), input, dim, correction, keepdim
+        "input": lambda xp, g, input, out, dim, correction, keepdim: _var_gradient(
+            xp, _through_root(xp, g, out), input, dim, correction, keepdim
         )
     },
     jvp={
-        "input": lambda xp, t, input, out, dim, correction, keepdim: through_root(
-            xp, var_tangent(xp, t, input, dim, correction, keepdim), out
+        "input": lambda xp, t, input, out, dim, correction, keepdim: _through_root(
+            xp, _var_tangent(xp, t, input, dim, correction, keepdim), out
         )
     },
     batch=REDUCTION,
@@ -145,14 +145,14 @@ var_mean_dims = primitive(
         xp, input, dim, correction, keepdim, "var_mean"
     ),
     vjp={
-        "input": lambda xp, g, input, dim, correction, keepdim: moments_gradient(
+        "input": lambda xp, g, input, dim, correction, keepdim: _moments_gradient(
             xp, g, input, None, dim, correction, keepdim
         )
     },
     jvp={
         "input": lambda xp, t, input, dim, correction, keepdim: (
-            var_tangent(xp, t, input, dim, correction, keepdim),
-            mean_tangent(xp, t, dim, keepdim),
+            _var_tangent(xp, t, input, dim, correction, keepdim),
+            _mean_tangent(xp, t, dim, keepdim),
         )
     },
     batch=REDUCTION,
@@ -166,14 +166,14 @@ std_mean_dims = primitive(
         xp, input, dim, correction, keepdim, "std_mean"
     ),
     vjp={
-        "input": lambda xp, g, input, result0, dim, correction, keepdim: moments_gradient(
+        "input": lambda xp, g, input, result0, dim, correction, keepdim: _moments_gradient(
             xp, g, input, result0, dim, correction, keepdim
         )
     },
     jvp={
         "input": lambda xp, t, input, result0, dim, correction, keepdim: (
-            through_root(xp, var_tangent(xp, t, input, dim, correction, keepdim), result0),
-            mean_tangent(xp, t, dim, keepdim),
+            _through_root(xp, _var_tangent(xp, t, input, dim, correction, keepdim), result0),
+            _mean_tangent(xp, t, dim, keepdim),
         )
     },
     batch=REDUCTION,
@@ -182,7 +182,7 @@ std_mean_dims = primitive(
 )
 
 
-def spread_arguments(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
+def _spread_arguments(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
     """(dim, correction); var(x, False) means unbiased=False."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -193,7 +193,7 @@ def spread_arguments(dim: Any, unbiased: bool | None, correction: float | None) 
     return dim, correction
 
 
-def spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
+def _spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
     """The public function of var, std, var_mean or std_mean."""
 
     def function(
@@ -204,7 +204,7 @@ def spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
         *,
         correction: float | None = None,
     ) -> Any:
-        dim, correction = spread_arguments(dim, unbiased, correction)
+        dim, correction = _spread_arguments(dim, unbiased, correction)
         return primitive_function(input, dim, correction, keepdim)
 
     function.__name__ = function.__qualname__ = name
@@ -215,16 +215,16 @@ def spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
 CORRECTED = "divided by n - correction (1 unless given; unbiased=False means 0)."
 VARIANCE = f"The variance over `dim`, or of all elements: squared distances, {CORRECTED}"
 DEVIATION = f"The standard deviation over `dim`, or of all; squared distances are {CORRECTED}"
-var = spread(var_dims, "var", VARIANCE, variants="function method", out=True)
-std = spread(std_dims, "std", DEVIATION, variants="function method", out=True)
-var_mean = spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
-std_mean = spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
+var = _spread(var_dims, "var", VARIANCE, variants="function method", out=True)
+std = _spread(std_dims, "std", DEVIATION, variants="function method", out=True)
+var_mean = _spread(var_mean_dims, "var_mean", f"(variance, mean) in one go; squared distances are {CORRECTED}")
+std_mean = _spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in one go; squares are {CORRECTED}")
 
 
 # ---- medians and modes: the lower of two middle elements, as PyTorch takes it
 
 
-def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
+def _median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
     """Along the last axis, kept: where the lower median is; the first NaN unless they are ignored."""
     order = xp.argsort(input, -1, kind="stable")
     missing = input != input
@@ -235,34 +235,34 @@ def median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
     return index if ignore_nan else xp.where(count > 0, xp.argmax(missing, -1, keepdims=True), index)
 
 
-def median_along(name: str, ignore_nan: bool) -> Any:
+def _median_along(name: str, ignore_nan: bool) -> Any:
     def forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         axis = wrap_dim(dim, input.ndim)
         require_kinds(f"{'median'}_cpu", input, "iuf")
         if input.ndim == 0:
             return input.copy(), xp.zeros((), dtypes.int64)
         require_elements(name, input.shape, axis)
-        indices = xp.moveaxis(median_index(xp, xp.moveaxis(input, axis, -1), ignore_nan), -1, axis)
+        indices = xp.moveaxis(_median_index(xp, xp.moveaxis(input, axis, -1), ignore_nan), -1, axis)
         return with_values(xp, input, indices, axis, keepdim)
 
     return forward
 
 
-def median_of_all(ignore_nan: bool) -> Any:
+def _median_of_all(ignore_nan: bool) -> Any:
     def forward(xp: Any, input: Any) -> Any:
         require_kinds(f"{'median'}_cpu", input, "iuf")
         flat = xp.reshape(input, (-1,))
         if not flat.size:
             return xp.asarray(xp.nan).astype(input.dtype)
-        return flat[median_index(xp, flat, ignore_nan)[0]]
+        return flat[_median_index(xp, flat, ignore_nan)[0]]
 
     return forward
 
 
-median_dim = primitive("_median_dim", median_along("median", False), node="MedianBackward1", **SELECTING)
-nanmedian_dim = primitive("_nanmedian_dim", median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING)
-median_all = of_all("_median_all", median_of_all(False), LOOP, "MedianBackward0")
-nanmedian_all = of_all("_nanmedian_all", median_of_all(True), LOOP, "NanmedianBackward0")
+median_dim = primitive("_median_dim", _median_along("median", False), node="MedianBackward1", **SELECTING)
+nanmedian_dim = primitive("_nanmedian_dim", _median_along("nanmedian", True), node="NanmedianBackward1", **SELECTING)
+median_all = of_all("_median_all", _median_of_all(False), LOOP, "MedianBackward0")
+nanmedian_all = of_all("_nanmedian_all", _median_of_all(True), LOOP, "NanmedianBackward0")
 
 
 @composite(variants="function method", out=True)
@@ -288,17 +288,17 @@ def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
 
 
-def mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+def _mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind == "c":
         require_kinds(f"{'mode'}_cpu", input, "iuf")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     require_elements("mode", input.shape, axis)
-    return with_values(xp, input, mode_index(xp, input, axis), axis, keepdim)
+    return with_values(xp, input, _mode_index(xp, input, axis), axis, keepdim)
 
 
-def mode_index(xp: Any, input: Any, axis: int) -> Any:
+def _mode_index(xp: Any, input: Any, axis: int) -> Any:
     """The last place of the smallest of the most frequent values, with the dimension kept."""
     order = xp.moveaxis(xp.argsort(input, axis, kind="stable"), axis, -1)
     ranked = xp.take_along_axis(xp.moveaxis(input, axis, -1), order, -1)
@@ -309,7 +309,7 @@ def mode_index(xp: Any, input: Any, axis: int) -> Any:
     return xp.moveaxis(xp.take_along_axis(order, xp.argmax(length, -1, keepdims=True), -1), -1, axis)
 
 
-mode_dim = primitive("_mode_dim", mode_forward, node="ModeBackward0", **SELECTING)
+mode_dim = primitive("_mode_dim", _mode_forward, node="ModeBackward0", **SELECTING)
 
 
 @composite(variants="function method", out=True)
@@ -325,7 +325,7 @@ NEIGHBOUR = {"lower": "floor", "higher": "ceil", "nearest": "round"}
 INTERPOLATIONS = ("linear", "midpoint", *NEIGHBOUR)
 
 
-def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
+def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         got = type_name(input)
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {got}")
@@ -347,7 +347,7 @@ def check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
 
 
-def ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
+def _ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
     """The (fractional) places of the quantiles in each row; a row with NaN has them at its end, on a NaN."""
     n = ordered.shape[-1]
     missing = recorded.isnan(ordered)
@@ -361,18 +361,18 @@ def ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
 def interpolate(ordered: Any, rank: Any, interpolation: str) -> Any:
     """The elements of each row at fractional places."""
     if interpolation in NEIGHBOUR:
-        return at_ranks(ordered, getattr(recorded, NEIGHBOUR[interpolation])(rank))
+        return _at_ranks(ordered, getattr(recorded, NEIGHBOUR[interpolation])(rank))
     below, above = recorded.floor(rank), recorded.ceil(rank)
     weight = 0.5 if interpolation == "midpoint" else rank - below
-    low = at_ranks(ordered, below)
-    return recorded.where(recorded.equal(below, above), low, low + (at_ranks(ordered, above) - low) * weight)
+    low = _at_ranks(ordered, below)
+    return recorded.where(recorded.equal(below, above), low, low + (_at_ranks(ordered, above) - low) * weight)
 
 
-def at_ranks(ordered: Any, rank: Any) -> Any:
+def _at_ranks(ordered: Any, rank: Any) -> Any:
     return recorded.take_along_axis(ordered, recorded.astype(rank, dtypes.int64), ordered.ndim - 1)
 
 
-def rows_along(input: Any, dim: int | None) -> Any:
+def _rows_along(input: Any, dim: int | None) -> Any:
     """The elements along `dim` (all of them, if None) as the last dimension."""
     if dim is None or not input.ndim:
         return recorded.reshape(input, (-1,))
@@ -384,12 +384,12 @@ def quantiles(
 ) -> Any:
     input = as_operand(name, "input", input)
     q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
-    check_quantile(name, input, q, interpolation)
+    _check_quantile(name, input, q, interpolation)
     gone = reduced_axes(dim, input.ndim)
-    ordered = sort(rows_along(input, dim))[0]
+    ordered = sort(_rows_along(input, dim))[0]
     if not isinstance(q, Tensor):
         q = Tensor(input._xp.asarray(q, input.dtype), input._xp)
-    found = interpolate(ordered, ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)
+    found = interpolate(ordered, _ranks(ordered, recorded.reshape(q, (-1,)), ignore_nan), interpolation)
     found = recorded.moveaxis(found, -1, 0)
     shape = kept_shape(tuple(input.shape), dim)
     if not keepdim:

@@ -10,14 +10,13 @@ from undertow.backend import cpu, dtypes
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import (
     Dims,
-    kept_shape,
     numpy_spelling,
     reduced_axes,
     restore,
     wrap_dim,
     wrap_dims,
 )
-from undertow.ops.arguments.operands import as_operand, float_array, type_name
+from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
@@ -141,7 +140,7 @@ def sum(
     return cast(total, dtype)  # integers are summed up as int64
 
 
-def batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+def _batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
     """Every example is summed to `shape`, so the batch is, to (size, *ones, *shape)."""
     front = recorded.moveaxis(args[0], in_dims[0], 0)
     size, *rest = front._array.shape
@@ -155,7 +154,7 @@ sum_to = primitive(
     forward=lambda xp, input, shape: xp.sum_to(input, shape),
     vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g, input_shape)},
     jvp=LINEAR,
-    batch=batch_sum_to,
+    batch=_batch_sum_to,
     node="SumToSizeBackward0",
     variants="",
 )
@@ -165,7 +164,7 @@ adapter("sum_to")(sum_to)
 # ---- mean
 
 
-def require_inexact(name: str, input: Any) -> None:
+def _require_inexact(name: str, input: Any) -> None:
     if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
         raise RuntimeError(
@@ -176,13 +175,13 @@ def require_inexact(name: str, input: Any) -> None:
 
 @twin
 def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-    require_inexact("mean", input)
+    _require_inexact("mean", input)
     total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
     n = reduced_size(input.shape, dim)
     return in_dtype_of(input, total / n if n else total * xp.nan)
 
 
-def mean_all_forward(xp: Any, input: Any) -> Any:
+def _mean_all_forward(xp: Any, input: Any) -> Any:
     if input.dtype in FEW_ONES and input.size:
         return sum_all_forward(xp, input) / input.size
     return mean_forward(xp, input)
@@ -203,7 +202,7 @@ mean_dims = primitive(
 
 mean_all = primitive(
     "_mean_all",
-    forward=mean_all_forward,
+    forward=_mean_all_forward,
     vjp={"input": lambda xp, g, input_shape: xp.broadcast_to(g / math.prod(input_shape), input_shape)},
     jvp=LINEAR,
     batch=over_rows(mean_dims),
@@ -242,26 +241,26 @@ def mean(
 # ---- leaving NaN out
 
 
-def nansum_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def _nansum_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
     return in_dtype_of(input, accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim))
 
 
-def is_present(xp: Any, input: Any) -> Any:
+def _is_present(xp: Any, input: Any) -> Any:
     return xp.logical_not(xp.isnan(input))
 
 
 nansum_dims = primitive(
     "_nansum_dims",
-    forward=nansum_forward,
+    forward=_nansum_forward,
     vjp={
         "input": lambda xp, g, input, input_shape, dim, keepdim: (
-            restore(xp, g, input_shape, dim, keepdim) * is_present(xp, input)
+            restore(xp, g, input_shape, dim, keepdim) * _is_present(xp, input)
         )
     },
     jvp={
         "input": lambda xp, t, input, dim, keepdim: xp.sum(
-            t * is_present(xp, input), reduced_axes(dim, input.ndim), keepdims=keepdim
+            t * _is_present(xp, input), reduced_axes(dim, input.ndim), keepdims=keepdim
         )
     },
     batch=REDUCTION,
@@ -284,42 +283,42 @@ def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any =
     if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
         raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {got}")
-    count = sum_dims(is_present(recorded, input), dim, keepdim)
+    count = sum_dims(_is_present(recorded, input), dim, keepdim)
     return nansum_dims(input, dim, keepdim) / count
 
 
 # ---- prod
 
 
-def product_of_others(xp: Any, input: Any, dim: int) -> Any:
+def _product_of_others(xp: Any, input: Any, dim: int) -> Any:
     """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
     before = xp._shifted(xp.cumprod(input, dim), dim, 1, 1)
     after = xp.flip(xp._shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
     return before * after
 
 
-def prod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _prod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
     if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
         return g * xp.conj(out / input)
-    return g * xp.conj(product_of_others(xp, input, dim))
+    return g * xp.conj(_product_of_others(xp, input, dim))
 
 
 def flat(xp: Any, input: Any) -> Any:
     return xp.reshape(input, (math.prod(input.shape),))
 
 
-def prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim: bool) -> Any:
+def _prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim: bool) -> Any:
     shape = tuple(input.shape)
     if not shape:
         return g
     g, out = restore(xp, g, shape, dim, keepdim), restore(xp, out, shape, dim, keepdim)
-    return prod_gradient(xp, g, input, out, wrap_dim(dim, len(shape)))
+    return _prod_gradient(xp, g, input, out, wrap_dim(dim, len(shape)))
 
 
-def prod_dim_tangent(xp: Any, t: Any, input: Any, dim: int, keepdim: bool) -> Any:
+def _prod_dim_tangent(xp: Any, t: Any, input: Any, dim: int, keepdim: bool) -> Any:
     if not input.shape:
         return t
-    return xp.sum(t * product_of_others(xp, input, wrap_dim(dim, input.ndim)), dim, keepdims=keepdim)
+    return xp.sum(t * _product_of_others(xp, input, wrap_dim(dim, input.ndim)), dim, keepdims=keepdim)
 
 
 prod_dim = primitive(
@@ -327,8 +326,8 @@ prod_dim = primitive(
     forward=lambda xp, input, dim, keepdim=False: in_dtype_of(
         input, accumulate(xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim)
     ),
-    vjp={"input": prod_dim_gradient},
-    jvp={"input": prod_dim_tangent},
+    vjp={"input": _prod_dim_gradient},
+    jvp={"input": _prod_dim_tangent},
     batch=REDUCTION,
     node="ProdBackward1",
     autocast="float32",
@@ -339,10 +338,10 @@ prod_all = primitive(
     forward=lambda xp, input: in_dtype_of(input, accumulate(xp.multiply, input, None)),
     vjp={
         "input": lambda xp, g, input, input_shape, out: xp.reshape(
-            prod_gradient(xp, g, flat(xp, input), out, 0), input_shape
+            _prod_gradient(xp, g, flat(xp, input), out, 0), input_shape
         )
     },
-    jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * product_of_others(xp, flat(xp, input), 0))},
+    jvp={"input": lambda xp, t, input: xp.sum(flat(xp, t) * _product_of_others(xp, flat(xp, input), 0))},
     batch=over_rows(prod_dim),
     node="ProdBackward0",
     autocast="float32",
@@ -366,64 +365,6 @@ def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = No
     for d in sorted(wrap_dims(dim, input.ndim), reverse=True):
         input = prod_dim(input, d, keepdim)
     return cast(input, dtype)
-
-
-# ---- logsumexp
-
-
-def logsumexp_forward(xp: Any, input: Any, dim: Dims, keepdim: bool = False) -> Any:
-    if dim is None:
-        raise TypeError("logsumexp(): argument 'dim' must be tuple of ints, not NoneType")
-    input = float_array(input)
-    axes = reduced_axes(dim, input.ndim)
-    kept = kept_shape(input.shape, dim)
-    if input.size == 0:
-        largest = xp.zeros(kept, dtypes.real_of(input.dtype))
-    else:
-        largest = xp.maximum.reduce(xp.real(input), axes, keepdims=True)
-    largest = xp.where(xp.isfinite(largest), largest, 0)
-    total = xp.add.reduce(xp.exp(input - largest), axes, keepdims=True)
-    out = xp.where(total == 0, -xp.inf, xp.log(xp.where(total == 0, 1, total))) + largest
-    return xp.reshape(out.astype(input.dtype), kept if keepdim else numpy_shape(input.shape, axes))
-
-
-def numpy_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape` without the reduced axes."""
-    return tuple([n for d, n in enumerate(shape) if d not in axes])
-
-
-def softmax_like(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
-    return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
-
-
-logsumexp_dims = primitive(
-    "_logsumexp_dims",
-    forward=logsumexp_forward,
-    vjp={
-        "input": lambda xp, g, input, input_shape, out, dim, keepdim: (
-            restore(xp, g, input_shape, dim, keepdim) * xp.conj(softmax_like(xp, input, out, dim, keepdim))
-        )
-    },
-    jvp={
-        "input": lambda xp, t, input, out, dim, keepdim: xp.sum(
-            t * softmax_like(xp, input, out, dim, keepdim), reduced_axes(dim, input.ndim), keepdims=keepdim
-        )
-    },
-    batch=REDUCTION,
-    node="LogsumexpBackward0",
-)
-
-
-@composite(variants="function method", out=True)
-@numpy_spelling
-def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over `dim`, without overflow.
-
-    >>> import undertow as ut
-    >>> ut.logsumexp(ut.tensor([1000.0, 1000.0]), dim=0)
-    tensor(1000.6932)
-    """
-    return logsumexp_dims(input, dim, keepdim)
 
 
 # ---- the names that rules use

@@ -13,7 +13,7 @@ from undertow.ops.declare.rules import LOOP
 from undertow.tensor import Tensor
 
 
-def no_derivative(name: str) -> Any:
+def _no_derivative(name: str) -> Any:
     """A rule for values whose number depends on the data: an error, not a gradient lost in silence."""
 
     def rule(xp: Any, g: Any) -> Any:
@@ -31,7 +31,7 @@ def runs(xp: Any, rows: Any) -> tuple[Any, Any, Any]:
     return rows[starts], xp.cumsum(new) - 1, xp.diff(xp.append(starts, n))
 
 
-def slice_dim(shape: tuple[int, ...], dim: int) -> int:
+def _slice_dim(shape: tuple[int, ...], dim: int) -> int:
     """The dimension whose slices are compared; they must have elements."""
     if not shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -41,8 +41,8 @@ def slice_dim(shape: tuple[int, ...], dim: int) -> int:
     return axis
 
 
-def unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
-    axis = None if dim is None else slice_dim(input.shape, dim)
+def _unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
+    axis = None if dim is None else _slice_dim(input.shape, dim)
     require_order("unique", input)
     rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)
     if consecutive:
@@ -55,12 +55,12 @@ def unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: boo
     return xp.moveaxis(values, 0, axis), inverse.reshape(-1), counts
 
 
-def declare_unique(public: str, node: str, consecutive: bool) -> Any:
+def _declare_unique(public: str, node: str, consecutive: bool) -> Any:
     return primitive(
         f"_{public}_values",
-        forward=lambda xp, input, dim=None: unique_forward(xp, input, dim, consecutive),
-        vjp={"input": no_derivative(public)},
-        jvp={"input": no_derivative(public)},
+        forward=lambda xp, input, dim=None: _unique_forward(xp, input, dim, consecutive),
+        vjp={"input": _no_derivative(public)},
+        jvp={"input": _no_derivative(public)},
         batch=LOOP,
         node=node,
         outputs=("values", "inverse", "counts"),
@@ -68,13 +68,13 @@ def declare_unique(public: str, node: str, consecutive: bool) -> Any:
     )
 
 
-unique_values = declare_unique("unique", "Unique2Backward0", False)
+unique_values = _declare_unique("unique", "Unique2Backward0", False)
 
 
-unique_consecutive_values = declare_unique("unique_consecutive", "UniqueConsecutiveBackward0", True)
+unique_consecutive_values = _declare_unique("unique_consecutive", "UniqueConsecutiveBackward0", True)
 
 
-def asked_for(results: tuple[Any, ...], return_inverse: bool, return_counts: bool) -> Any:
+def _asked_for(results: tuple[Any, ...], return_inverse: bool, return_counts: bool) -> Any:
     values, inverse, counts = results
     chosen = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
     return values if len(chosen) == 1 else tuple(chosen)
@@ -95,7 +95,7 @@ def unique(
     >>> ut.unique(ut.tensor([3, 1, 3]))
     tensor([1, 3])
     """
-    return asked_for(unique_values(input, dim), return_inverse, return_counts)
+    return _asked_for(unique_values(input, dim), return_inverse, return_counts)
 
 
 @composite(variants="function method")
@@ -104,7 +104,7 @@ def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The elements (or slices along `dim`) without those that repeat the one before."""
-    return asked_for(unique_consecutive_values(input, dim), return_inverse, return_counts)
+    return _asked_for(unique_consecutive_values(input, dim), return_inverse, return_counts)
 
 
 @composite(variants="function")

@@ -26,14 +26,14 @@ def norm_forward(xp: Any, input: Any, ord: float = 2, dim: Dims = None, keepdim:
     exact = input.astype(dtypes.float32) if input.dtype == dtypes.float16 else input
     magnitude = xp.abs(exact)
     if math.isinf(ord):
-        require_largest(ord, input.shape, axes)
+        _require_largest(ord, input.shape, axes)
         out = (xp.maximum if ord > 0 else xp.minimum).reduce(magnitude, axes, keepdims=keepdim)
     else:
-        out = power_norm(xp, magnitude, ord, axes, keepdim)
+        out = _power_norm(xp, magnitude, ord, axes, keepdim)
     return xp.asarray(out).astype(dtypes.real_of(input.dtype))
 
 
-def power_norm(xp: Any, magnitude: Any, ord: float, axes: tuple[int, ...], keepdim: bool) -> Any:
+def _power_norm(xp: Any, magnitude: Any, ord: float, axes: tuple[int, ...], keepdim: bool) -> Any:
     if ord == 0:
         return xp.add.reduce(magnitude != 0, axes, keepdims=keepdim)
     if ord == 1:
@@ -43,7 +43,7 @@ def power_norm(xp: Any, magnitude: Any, ord: float, axes: tuple[int, ...], keepd
     return xp.add.reduce(magnitude**ord, axes, keepdims=keepdim) ** (1 / ord)
 
 
-def require_largest(ord: float, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def _require_largest(ord: float, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     """An extreme of no elements does not exist."""
     empty = [d for d in axes if shape[d] == 0]
     if empty:
@@ -54,7 +54,7 @@ def require_largest(ord: float, shape: tuple[int, ...], axes: tuple[int, ...]) -
         )
 
 
-def norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
+def _norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
     """The derivative of the norm (given with its dimensions kept) with respect to each element.
 
     Zero at zero, as PyTorch has it. There second derivatives are NaN for ord up to 2, and zero for larger ones.
@@ -78,12 +78,12 @@ def norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
 def norm_gradient(xp: Any, g: Any, input: Any, out: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     shape = tuple(input.shape)
     norm = restore(xp, out, shape, dim, keepdim)
-    return restore(xp, g, shape, dim, keepdim) * norm_slope(xp, input, norm, ord, dim)
+    return restore(xp, g, shape, dim, keepdim) * _norm_slope(xp, input, norm, ord, dim)
 
 
 def norm_tangent(xp: Any, t: Any, input: Any, out: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     norm = restore(xp, out, tuple(input.shape), dim, keepdim)
-    weighted = xp.real(t * xp.conj(norm_slope(xp, input, norm, ord, dim)))
+    weighted = xp.real(t * xp.conj(_norm_slope(xp, input, norm, ord, dim)))
     return xp.sum(weighted, reduced_axes(dim, len(input.shape)), keepdims=keepdim)
 
 

@@ -17,14 +17,14 @@ from undertow.ops.views.reshape import reshape
 # ---- moving
 
 
-def flip_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+def _flip_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
     dims = wrap_dims(dims, input.ndim)
     return xp.flip(input, dims if input.ndim else ()).copy()
 
 
 _flip = primitive(
     "_flip",
-    forward=lambda xp, input, dims: flip_array(xp, input, dims),
+    forward=lambda xp, input, dims: _flip_array(xp, input, dims),
     vjp={"input": lambda xp, g, dims: xp.flip(g, dims) if g.ndim else g},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
@@ -58,13 +58,13 @@ def flipud(input: Any) -> Any:
     return _flip(input, (0,))
 
 
-def roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+def _roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     if not input.ndim:
         return input.copy()
     return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
 
 
-def batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if args[2] and input.ndim > 1:
         return call(input, args[1], shift(args[2], input.ndim - 1)), 0
@@ -74,10 +74,10 @@ def batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[
 
 _roll = primitive(
     "_roll",
-    forward=roll_array,
+    forward=_roll_array,
     vjp={"input": lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims or None)},
     jvp=LINEAR,
-    batch=batch_roll,
+    batch=_batch_roll,
 )
 
 

@@ -24,19 +24,19 @@ from undertow.tensor import Tensor
 # ---- along a dimension
 
 
-def is_skipped(shape: tuple[int, ...]) -> bool:
+def _is_skipped(shape: tuple[int, ...]) -> bool:
     """cat passes over an empty vector, whatever the shape of the others."""
     return shape == (0,)
 
 
-def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
+def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     """`dim` counted from the front, if tensors of these shapes can be joined there."""
     if shapes[0] and shapes.count(shapes[0]) == len(shapes):
         return wrap_dim(dim, len(shapes[0]))
     for k, shape in enumerate(shapes):
         if not shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
-    kept = [(k, s) for k, s in enumerate(shapes) if not is_skipped(s)] or [(0, shapes[0])]
+    kept = [(k, s) for k, s in enumerate(shapes) if not _is_skipped(s)] or [(0, shapes[0])]
     first = kept[0][1]
     dim = wrap_dim(dim, len(first))
     for k, shape in kept:
@@ -53,8 +53,8 @@ def check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 
 @twin
 def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
-    dim = check_cat([t.shape for t in tensors], dim)
-    return row_major(xp, xp.concatenate([t for t in tensors if not is_skipped(t.shape)] or tensors, axis=dim))
+    dim = _check_cat([t.shape for t in tensors], dim)
+    return row_major(xp, xp.concatenate([t for t in tensors if not _is_skipped(t.shape)] or tensors, axis=dim))
 
 
 def row_major(xp: Any, array: Any) -> Any:
@@ -67,10 +67,10 @@ def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], 
     gradients: list[Any] = []
     start = 0
     for wanted, shape in zip(needs, shapes, strict=True):
-        length = 0 if is_skipped(shape) else shape[dim]
+        length = 0 if _is_skipped(shape) else shape[dim]
         if not wanted:
             gradients.append(None)
-        elif is_skipped(shape):
+        elif _is_skipped(shape):
             gradients.append(xp._zeros_for(g, shape))
         else:
             gradients.append(xp.slice(g, dim, start, start + length, 1))
@@ -78,20 +78,20 @@ def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], 
     return gradients
 
 
-def batch_join(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    tensors = batched_together(args[0], in_dims[0])
-    kept = [t for t in tensors if not is_skipped(tuple(t.shape[1:]))] or tensors
-    check_cat([tuple(t.shape[1:]) for t in tensors], args[1])
+def _batch_join(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    tensors = _batched_together(args[0], in_dims[0])
+    kept = [t for t in tensors if not _is_skipped(tuple(t.shape[1:]))] or tensors
+    _check_cat([tuple(t.shape[1:]) for t in tensors], args[1])
     return call(kept, shift(args[1], kept[0].ndim - 1)), 0
 
 
-def batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any]:
+def _batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any]:
     """All tensors with a batch dimension in front; those without one are repeated."""
     size = batch_size(tensors, in_dims)
     return [expanded(t, d, size) for t, d in zip(tensors, in_dims, strict=True)]
 
 
-_cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=batch_join, promote="same")
+_cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=_batch_join, promote="same")
 
 
 @composite(out=True)
@@ -129,16 +129,16 @@ def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
     return row_major(xp, xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1)))
 
 
-def unpile(xp: Any, g: Any, needs: list[bool], dim: int) -> list[Any]:
+def _unpile(xp: Any, g: Any, needs: list[bool], dim: int) -> list[Any]:
     return [xp.select_at(g, dim, k) if wanted else None for k, wanted in enumerate(needs)]
 
 
-def batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    tensors = batched_together(args[0], in_dims[0])
+def _batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    tensors = _batched_together(args[0], in_dims[0])
     return call(tensors, wrap_dim(args[1], tensors[0].ndim) + 1), 0
 
 
-_stack = variadic("_stack", forward=pile, vjp=unpile, jvp=LINEAR, batch=batch_pile, promote="same")
+_stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_pile, promote="same")
 
 
 @composite(out=True)
@@ -195,7 +195,7 @@ def corners(shapes: list[tuple[int, ...]]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def place_blocks(xp: Any, tensors: list[Any]) -> Any:
+def _place_blocks(xp: Any, tensors: list[Any]) -> Any:
     for k, t in enumerate(tensors):
         if t.ndim > 2:
             raise RuntimeError(
@@ -208,14 +208,14 @@ def place_blocks(xp: Any, tensors: list[Any]) -> Any:
     return out
 
 
-def take_blocks(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
+def _take_blocks(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
     return [
         xp.reshape(xp.slice(xp.slice(g, 0, top, bottom, 1), 1, left, right, 1), shape) if wanted else None
         for wanted, shape, (top, bottom, left, right) in zip(needs, shapes, corners(shapes), strict=True)
     ]
 
 
-_block_diag = variadic("_block_diag", forward=place_blocks, vjp=take_blocks, jvp=LINEAR, batch=LOOP, promote="same")
+_block_diag = variadic("_block_diag", forward=_place_blocks, vjp=_take_blocks, jvp=LINEAR, batch=LOOP, promote="same")
 
 
 @composite
@@ -250,7 +250,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     """Every way to take one element of each vector, one per row."""
     tensors = tuple([as_operand("cartesian_prod", "tensors", t) for t in tensors])
     for t in tensors:
-        check_vector(t)
+        _check_vector(t)
     return tensors[0] if len(tensors) == 1 else stack([flatten(g) for g in meshgrid(*tensors)], 1)
 
 
@@ -258,7 +258,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """Every way to take `r` elements of a vector, in order, one per row."""
     input = as_operand("combinations", "input", input)
-    check_vector(input)
+    _check_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     take = index_select
@@ -269,7 +269,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     return stack([take(input, 0, index_tensor(input, [row[k] for row in rows])) for k in range(r)], 1)
 
 
-def check_vector(tensor: Any) -> None:
+def _check_vector(tensor: Any) -> None:
     if tensor.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
 

@@ -16,12 +16,12 @@ from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.dimensions import at
 
 
-def by_dim(pad: Sequence[int], ndim: int) -> list[tuple[int, int, int]]:
+def _by_dim(pad: Sequence[int], ndim: int) -> list[tuple[int, int, int]]:
     """(dim, before, after) for each padded dimension; `pad` starts with the last one."""
     return [(ndim - 1 - k, pad[2 * k], pad[2 * k + 1]) for k in range(len(pad) // 2)]
 
 
-def check_pad(pad: Sequence[int], ndim: int) -> None:
+def _check_pad(pad: Sequence[int], ndim: int) -> None:
     if len(pad) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")
     if len(pad) > 2 * ndim:
@@ -34,10 +34,10 @@ def check_pad(pad: Sequence[int], ndim: int) -> None:
 # ---- a constant
 
 
-def pad_constant(xp: Any, input: Any, pad: tuple[int, ...], value: Any = 0) -> Any:
-    check_pad(pad, input.ndim)
+def _pad_constant(xp: Any, input: Any, pad: tuple[int, ...], value: Any = 0) -> Any:
+    _check_pad(pad, input.ndim)
     shape, inner, kept = list(input.shape), [slice(None)] * input.ndim, [slice(None)] * input.ndim
-    for dim, before, after in by_dim(pad, input.ndim):
+    for dim, before, after in _by_dim(pad, input.ndim):
         length = input.shape[dim]
         shape[dim] = length + before + after
         if shape[dim] < 0 or max(-before, 0) + max(-after, 0) > length:
@@ -55,7 +55,7 @@ def pad_constant(xp: Any, input: Any, pad: tuple[int, ...], value: Any = 0) -> A
 
 constant_pad_nd = primitive(
     "constant_pad_nd",
-    forward=pad_constant,
+    forward=_pad_constant,
     vjp={"input": lambda xp, g, pad: xp.constant_pad_nd(g, tuple([-n for n in pad]), 0)},
     jvp={"input": lambda xp, t, pad: xp.constant_pad_nd(t, pad, 0)},
     batch=shifted(),
@@ -80,7 +80,7 @@ def circular(place: int, length: int, kept: range) -> int:
     return kept[(place - kept.start) % len(kept)]
 
 
-def uncropped(length: int, before: int, after: int) -> range:
+def _uncropped(length: int, before: int, after: int) -> range:
     return range(max(-before, 0), length - max(-after, 0))
 
 
@@ -93,20 +93,20 @@ MODES: dict[str, Callable[[int, int, range], int]] = {
 
 def sources(mode: str, length: int, before: int, after: int) -> list[int]:
     """For each place along the padded dimension, the element it shows."""
-    kept = uncropped(length, before, after)
+    kept = _uncropped(length, before, after)
     return [MODES[mode](place, length, kept) for place in range(-before, length + after)]
 
 
-def check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> None:
-    check_pad(padding, len(shape))
-    for dim, before, after in by_dim(padding, len(shape)):
+def _check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> None:
+    _check_pad(padding, len(shape))
+    for dim, before, after in _by_dim(padding, len(shape)):
         length = shape[dim]
         if mode == "reflect" and max(before, after) >= length:
             raise RuntimeError(
                 "Padding size should be less than the corresponding input dimension, but got: padding "
                 f"({before}, {after}) at dimension {dim} of input {list(shape)}"
             )
-        kept = uncropped(length, before, after)
+        kept = _uncropped(length, before, after)
         if mode == "circular" and max(before, after) > len(kept) > 0:
             raise RuntimeError(
                 "Padding value causes wrapping around more than once: padding "
@@ -119,20 +119,20 @@ def check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> None
             )
 
 
-def pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
-    check_own(input.shape, padding, mode)
+def _pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
+    _check_own(input.shape, padding, mode)
     out = input
-    for dim, before, after in by_dim(padding, input.ndim):
+    for dim, before, after in _by_dim(padding, input.ndim):
         out = xp.take(out, xp.asarray(sources(mode, input.shape[dim], before, after)), axis=dim)
     return out.copy() if out is input else out
 
 
-def pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str) -> Any:
-    for dim, before, after in by_dim(padding, len(input_sizes)):
+def _pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str) -> Any:
+    for dim, before, after in _by_dim(padding, len(input_sizes)):
         length = input_sizes[dim]
         total = xp.zeros((*grad.shape[:dim], length, *grad.shape[dim + 1 :]), grad.dtype)
         # the tensor itself in one step, and the few places around it one by one
-        kept = uncropped(length, before, after)
+        kept = _uncropped(length, before, after)
         inner = range(kept.start + before, kept.stop + before)
         total[at(dim, slice(kept.start, kept.stop))] = grad[at(dim, slice(inner.start, inner.stop))]
         for place, source in enumerate(sources(mode, length, before, after)):
@@ -144,7 +144,7 @@ def pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: 
 
 pad_backward = primitive(
     "pad_backward",
-    forward=pad_own_gradient,
+    forward=_pad_own_gradient,
     vjp={"grad": lambda xp, g, padding, mode: xp._pad_with_own(g, padding, mode)},
     jvp=LINEAR,
     batch=shifted(sizes=(1,)),
@@ -153,7 +153,7 @@ pad_backward = primitive(
 
 pad_with_own = primitive(
     "_pad_with_own",
-    forward=pad_own,
+    forward=_pad_own,
     vjp={"input": lambda xp, g, input_shape, padding, mode: xp.pad_backward(g, input_shape, padding, mode)},
     jvp=LINEAR,
     batch=shifted(),
@@ -161,11 +161,11 @@ pad_with_own = primitive(
 )
 
 
-def own_padding(name: str, mode: str, dims: int) -> Any:
+def _own_padding(name: str, mode: str, dims: int) -> Any:
     """`reflection_pad2d` and the like, whose nodes carry these names."""
     return primitive(
         f"{name}_pad{dims}d",
-        forward=lambda xp, input, padding: pad_own(xp, input, padding, mode),
+        forward=lambda xp, input, padding: _pad_own(xp, input, padding, mode),
         vjp={"input": lambda xp, g, input_shape, padding: xp.pad_backward(g, input_shape, padding, mode)},
         jvp=LINEAR,
         batch=shifted(),
@@ -176,7 +176,7 @@ def own_padding(name: str, mode: str, dims: int) -> Any:
 
 
 PADDINGS = {
-    (mode, dims): own_padding(name, mode, dims)
+    (mode, dims): _own_padding(name, mode, dims)
     for mode, name in (("reflect", "reflection"), ("replicate", "replication"))
     for dims in (1, 2, 3)
 }
@@ -194,7 +194,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = Non
     tensor([[1., 1., 2., 3., 3., 3.]])
     """
     amounts = ints((pad,))
-    check_pad(amounts, input.ndim)
+    _check_pad(amounts, input.ndim)
     if mode == "constant":
         return constant_pad_nd(input, amounts, 0 if value is None else value)
     if mode not in MODES:

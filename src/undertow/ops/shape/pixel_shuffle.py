@@ -11,7 +11,7 @@ from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 
-def check_image(name: str, input: Any, factor: int, argument: str) -> Any:
+def _check_image(name: str, input: Any, factor: int, argument: str) -> Any:
     input = as_operand(name, "input", input)
     if input.ndim < 3:
         raise RuntimeError(
@@ -22,7 +22,7 @@ def check_image(name: str, input: Any, factor: int, argument: str) -> Any:
     return input
 
 
-def rearranged(input: Any, inner: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+def _rearranged(input: Any, inner: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
     """The last three dimensions, seen as `inner`, in another order, and joined to `shape`."""
     lead = tuple(input.shape[:-3])
     whole = reshape(input, (*lead, *inner))
@@ -38,7 +38,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
     >>> ut.pixel_shuffle(ut.arange(4.0).reshape(4, 1, 1), 2).tolist()
     [[[0.0, 1.0], [2.0, 3.0]]]
     """
-    input, r = check_image("pixel_shuffle", input, upscale_factor, "upscale_factor"), upscale_factor
+    input, r = _check_image("pixel_shuffle", input, upscale_factor, "upscale_factor"), upscale_factor
     channels, height, width = input.shape[-3:]
     if channels % (r * r):
         raise RuntimeError(
@@ -46,13 +46,13 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     few = channels // (r * r)
-    return rearranged(input, (few, r, r, height, width), (0, 3, 1, 4, 2), (few, height * r, width * r))
+    return _rearranged(input, (few, r, r, height, width), (0, 3, 1, 4, 2), (few, height * r, width * r))
 
 
 @composite
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: every square of r * r places becomes as many channels."""
-    input, r = check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
+    input, r = _check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
     channels, height, width = input.shape[-3:]
     for name, dim, n in (("height", -2, height), ("width", -1, width)):
         if n % r:
@@ -61,7 +61,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
                 f"divisible by {r}"
             )
     h, w = height // r, width // r
-    return rearranged(input, (channels, h, r, w, r), (0, 2, 4, 1, 3), (channels * r * r, h, w))
+    return _rearranged(input, (channels, h, r, w, r), (0, 2, 4, 1, 3), (channels * r * r, h, w))
 
 
 @composite

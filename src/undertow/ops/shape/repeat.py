@@ -20,7 +20,7 @@ from undertow.ops.views.reshape import flatten, reshape
 from undertow.tensor.facts import contiguous_format
 
 
-def repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
+def _repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
     if len(repeats) < input.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
@@ -31,21 +31,21 @@ def repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
     return xp.asarray(xp.tile(input, repeats), order="C")
 
 
-def repeat_gradient(xp: Any, g: Any, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Any:
+def _repeat_gradient(xp: Any, g: Any, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Any:
     shape = (1,) * (len(repeats) - len(input_shape)) + tuple(input_shape)
     apart = [n for pair in zip(repeats, shape, strict=True) for n in pair]
     summed = [n for size in shape for n in (1, size)]
     return xp.reshape(xp.sum_to(xp.reshape(g, tuple(apart)), tuple(summed)), tuple(input_shape))
 
 
-def batch_repeat(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_repeat(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     padded = reshape(input, (batch, *[1] * (len(args[1]) - len(shape)), *shape))
     return call(padded, (1, *args[1])), 0
 
 
-_repeat = primitive("_repeat", forward=repeat_array, vjp={"input": repeat_gradient}, jvp=LINEAR, batch=batch_repeat)
+_repeat = primitive("_repeat", forward=_repeat_array, vjp={"input": _repeat_gradient}, jvp=LINEAR, batch=_batch_repeat)
 
 
 @composite(variants="method")
@@ -77,14 +77,14 @@ def repeat_interleave(
     dim = axis if dim is None else dim
     input = as_operand("repeat_interleave", "input", input)
     if repeats is None:
-        return index_tensor(input, repeated_indices(input, prod(input.shape)))
+        return index_tensor(input, _repeated_indices(input, prod(input.shape)))
     if dim is None:
         input, dim = flatten(input), 0
     dim = wrap_dim(dim, input.ndim)
     if isinstance(repeats, int):
         return interleave(input, repeats, dim)
     repeats = as_operand("repeat_interleave", "repeats", repeats)
-    index = repeated_indices(repeats, input.shape[dim] if input.ndim else 1)
+    index = _repeated_indices(repeats, input.shape[dim] if input.ndim else 1)
     return index_select(input, dim, index_tensor(input, index))
 
 
@@ -96,7 +96,7 @@ def interleave(input: Any, repeats: int, dim: int) -> Any:
     return flatten(wide, dim, dim + 1)
 
 
-def repeated_indices(repeats: Any, length: int) -> Any:
+def _repeated_indices(repeats: Any, length: int) -> Any:
     counts = repeats._array
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")

@@ -14,7 +14,7 @@ from undertow.ops.views.reshape import ravel
 from undertow.ops.views.slices import diagonal_array
 
 
-def triangle(name: str, **options: Any) -> Any:
+def _triangle(name: str, **options: Any) -> Any:
     def forward(xp: Any, input: Any, diagonal: int = 0) -> Any:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
@@ -30,13 +30,13 @@ def triangle(name: str, **options: Any) -> Any:
     )
 
 
-tril = triangle("tril", variants="function method in_place", same_in_numpy=True)
+tril = _triangle("tril", variants="function method in_place", same_in_numpy=True)
 
 
-triu = triangle("triu", variants="function method in_place", same_in_numpy=True)
+triu = _triangle("triu", variants="function method in_place", same_in_numpy=True)
 
 
-def embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def _embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     ndim = input.ndim + 1
     first, second = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
     if first == second:
@@ -49,17 +49,17 @@ def embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: i
     return out
 
 
-def batch_embed(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_embed(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, args[1], *[wrap_dim(d, input.ndim) + 1 for d in args[2:]]), 0
 
 
 diag_embed = primitive(
     "diag_embed",
-    forward=embed_diagonal,
+    forward=_embed_diagonal,
     vjp={"input": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
     jvp=LINEAR,
-    batch=batch_embed,
+    batch=_batch_embed,
     variants="function method",
 )
 

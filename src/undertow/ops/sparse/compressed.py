@@ -21,7 +21,7 @@ from undertow.tensor.layouts import sparse_bsc, sparse_bsr, sparse_csc, sparse_c
 from undertow.tensor.tensor import current_edge
 
 
-def compressed_array(
+def _compressed_array(
     xp: Any, values: Any, compressed_indices: Any, plain_indices: Any, size: Any, layout: str, copy: bool = False
 ) -> CompressedArray:
     return CompressedArray(layout, compressed_indices, plain_indices, values.copy() if copy else values, size)
@@ -29,7 +29,7 @@ def compressed_array(
 
 _sparse_compressed = primitive(
     "_sparse_compressed",
-    forward=compressed_array,
+    forward=_compressed_array,
     vjp={
         "values": lambda xp, g, out: xp._sparse_values(at_places_of(xp, g, out)),
         "compressed_indices": None,
@@ -80,16 +80,16 @@ def sparse_compressed_tensor(
     expect_cpu(values)
     if dtype is not None:
         values = convert(values, dtypes.as_dtype(dtype, name), values._xp)
-    places = index_array(compressed_indices), index_array(plain_indices)
-    check_parts(layout.name, *places, values._array)
-    shape = inferred_size(layout.name, *places, values._array) if size is None else check_shape(name, size)
-    check_sizes(layout.name, *places, values._array, shape)
+    places = _index_array(compressed_indices), _index_array(plain_indices)
+    _check_parts(layout.name, *places, values._array)
+    shape = _inferred_size(layout.name, *places, values._array) if size is None else check_shape(name, size)
+    _check_sizes(layout.name, *places, values._array, shape)
     if check_invariants is not False:
-        check_places(layout.name, *places, values._array, shape)
-    return assembled(values, places, shape, layout.name, requires_grad)
+        _check_places(layout.name, *places, values._array, shape)
+    return _assembled(values, places, shape, layout.name, requires_grad)
 
 
-def assembled(values: Tensor, places: Any, shape: Any, layout: str, requires_grad: bool) -> Tensor:
+def _assembled(values: Tensor, places: Any, shape: Any, layout: str, requires_grad: bool) -> Tensor:
     state = current()
     followed = state.intercept is not None or (state.grad_enabled and current_edge(values) is not None)
     indices = [Tensor(array, values._xp) for array in places]
@@ -99,7 +99,7 @@ def assembled(values: Tensor, places: Any, shape: Any, layout: str, requires_gra
     return requiring_grad(made) if requires_grad else made
 
 
-def index_array(indices: Any) -> Any:
+def _index_array(indices: Any) -> Any:
     array = as_tensor(indices)._array
     return array.astype(dtypes.int64) if not array.size else array.copy()
 
@@ -107,15 +107,15 @@ def index_array(indices: Any) -> Any:
 # ---- what the parts must be
 
 
-def names_of(layout: str) -> tuple[str, str, str, str]:
+def _names_of(layout: str) -> tuple[str, str, str, str]:
     """How messages call the two kinds of indices, and what they count."""
     if layout in BY_ROWS:
         return "crow_indices", "col_indices", "rows", "ncols"
     return "ccol_indices", "row_indices", "columns", "nrows"
 
 
-def check_parts(layout: str, compressed: Any, plain: Any, values: Any) -> None:
-    first, second, _, _ = names_of(layout)
+def _check_parts(layout: str, compressed: Any, plain: Any, values: Any) -> None:
+    first, second, _, _ = _names_of(layout)
     if compressed.dtype != plain.dtype or compressed.dtype not in (dtypes.int32, dtypes.int64):
         kinds = type_name(compressed), type_name(plain)
         raise RuntimeError(
@@ -142,25 +142,25 @@ def check_parts(layout: str, compressed: Any, plain: Any, values: Any) -> None:
         )
 
 
-def block_of(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
+def _block_of(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
     return values.shape[plain.ndim : plain.ndim + 2] if layout in OF_BLOCKS else (1, 1)
 
 
-def dense_sizes(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
+def _dense_sizes(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
     dense: tuple[int, ...] = values.shape[plain.ndim + (2 if layout in OF_BLOCKS else 0) :]
     return dense
 
 
-def inferred_size(layout: str, compressed: Any, plain: Any, values: Any) -> tuple[int, ...]:
+def _inferred_size(layout: str, compressed: Any, plain: Any, values: Any) -> tuple[int, ...]:
     """The smallest size that has room for all the places."""
     counts = compressed.shape[-1] - 1, int(plain.max()) + 1 if plain.size else 0
     rows, cols = counts if layout in BY_ROWS else counts[::-1]
-    block = block_of(layout, plain, values)
-    return (*plain.shape[:-1], rows * block[0], cols * block[1], *dense_sizes(layout, plain, values))
+    block = _block_of(layout, plain, values)
+    return (*plain.shape[:-1], rows * block[0], cols * block[1], *_dense_sizes(layout, plain, values))
 
 
-def check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
-    batch, dense, block = plain.ndim - 1, dense_sizes(layout, plain, values), block_of(layout, plain, values)
+def _check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
+    batch, dense, block = plain.ndim - 1, _dense_sizes(layout, plain, values), _block_of(layout, plain, values)
     if len(size) != batch + 2 + len(dense):
         raise RuntimeError(
             "tensor dimensionality must be sum of batch, base, and dense dimensionalities "
@@ -177,7 +177,7 @@ def check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tup
                 f"tensor shape[{batch + k}] (={n}) must be divisible with blocksize[{k}] (={length}) as defined by "
                 "values shape"
             )
-    first, _, counted, _ = names_of(layout)
+    first, _, counted, _ = _names_of(layout)
     at = 0 if layout in BY_ROWS else 1
     expected = size[batch + at] // block[at] + 1
     if compressed.shape[-1] != expected:
@@ -187,11 +187,11 @@ def check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tup
         )
 
 
-def check_places(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
-    first, second, _, limit = names_of(layout)
+def _check_places(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
+    first, second, _, limit = _names_of(layout)
     count = "nrows" if layout in BY_ROWS else "ncols"
     at = 1 if layout in BY_ROWS else 0
-    length = size[plain.ndim - 1 + at] // block_of(layout, plain, values)[at]
+    length = size[plain.ndim - 1 + at] // _block_of(layout, plain, values)[at]
     steps = cpu.diff(compressed)
     require((compressed[..., 0] == 0).all(), f"`{first}[..., 0] == 0`")
     require((compressed[..., -1] == plain.shape[-1]).all(), f"`{first}[..., -1] == nnz`")
@@ -214,7 +214,7 @@ def require(holds: Any, what: str) -> None:
 # ---- one function for each layout
 
 
-def constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
+def _constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
     name = f"{layout.name}_tensor"
 
     def function(*args: Any, size: Any = None, **options: Any) -> Tensor:
@@ -232,10 +232,10 @@ def constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
     return composite(function, variants="function")
 
 
-sparse_csr_tensor = constructor(sparse_csr, "crow_indices", "col_indices", "A sparse matrix by compressed rows")
-sparse_csc_tensor = constructor(sparse_csc, "ccol_indices", "row_indices", "A sparse matrix by compressed columns")
-sparse_bsr_tensor = constructor(sparse_bsr, "crow_indices", "col_indices", "A sparse matrix by rows of blocks")
-sparse_bsc_tensor = constructor(sparse_bsc, "ccol_indices", "row_indices", "A sparse matrix by columns of blocks")
+sparse_csr_tensor = _constructor(sparse_csr, "crow_indices", "col_indices", "A sparse matrix by compressed rows")
+sparse_csc_tensor = _constructor(sparse_csc, "ccol_indices", "row_indices", "A sparse matrix by compressed columns")
+sparse_bsr_tensor = _constructor(sparse_bsr, "crow_indices", "col_indices", "A sparse matrix by rows of blocks")
+sparse_bsc_tensor = _constructor(sparse_bsc, "ccol_indices", "row_indices", "A sparse matrix by columns of blocks")
 
 
 # ---- the parts
@@ -259,7 +259,7 @@ BY_COLUMNS = ("sparse_csc", "sparse_bsc")
 
 _convert_indices_from_csr_to_coo = nondifferentiable(
     "_convert_indices_from_csr_to_coo",
-    forward=lambda xp, crow_indices, col_indices, *, out_int32=False, transpose=False: coordinates(
+    forward=lambda xp, crow_indices, col_indices, *, out_int32=False, transpose=False: _coordinates(
         xp, crow_indices, col_indices, out_int32, transpose
     ),
     inputs=("crow_indices", "col_indices"),
@@ -268,7 +268,7 @@ _convert_indices_from_csr_to_coo = nondifferentiable(
 )
 
 
-def coordinates(xp: Any, crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool) -> Any:
+def _coordinates(xp: Any, crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool) -> Any:
     """Batch, row and column (with `transpose`: column and row) of every value."""
     batch = crow_indices.shape[:-1]
     number, rows = xp.divmod(expand_compressed(crow_indices), max(crow_indices.shape[-1] - 1, 1))

@@ -42,7 +42,7 @@ def expect_sparse(function: str, input: Any) -> None:
         )
 
 
-def expect_coalesced(function: str, input: Any) -> None:
+def _expect_coalesced(function: str, input: Any) -> None:
     expect_sparse(function, input)
     if not input._array.coalesced:
         raise RuntimeError(f"Cannot get {function} on an uncoalesced tensor, please call .coalesce() first")
@@ -51,13 +51,13 @@ def expect_coalesced(function: str, input: Any) -> None:
 # ---- from indices and values
 
 
-def sparse_array(xp: Any, values: Any, indices: Any, size: Any, is_coalesced: bool = False, copy: bool = False) -> Any:
+def _sparse_array(xp: Any, values: Any, indices: Any, size: Any, is_coalesced: bool = False, copy: bool = False) -> Any:
     return SparseArray(indices, values.copy() if copy else values, tuple(size), is_coalesced)
 
 
 _sparse_coo = primitive(
     "_sparse_coo",
-    forward=sparse_array,
+    forward=_sparse_array,
     vjp={"values": lambda xp, g, indices: xp._values_at(g, indices, is_sparse(g)), "indices": None},
     jvp=LINEAR,
     batch=refuse_batch,
@@ -65,7 +65,7 @@ _sparse_coo = primitive(
 )
 
 
-def scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_sparse: bool) -> Any:
+def _scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_sparse: bool) -> Any:
     found = xp._sparse_coo(g, indices, grad_shape)
     return found if from_sparse else xp._to_dense(found)
 
@@ -73,7 +73,7 @@ def scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_s
 _values_at = primitive(
     "_values_at",
     forward=lambda xp, grad, indices, from_sparse: values_at(in_coo(grad), indices),
-    vjp={"grad": scattered, "indices": None},
+    vjp={"grad": _scattered, "indices": None},
     jvp=LINEAR,
     batch=refuse_batch,
 )
@@ -110,17 +110,17 @@ def sparse_coo_tensor(
     if values is None:
         if indices is None and size is None:
             raise TypeError("sparse_coo_tensor() takes indices and values, or a size alone")
-        return empty_sparse(indices if size is None else size, dtype, device, requires_grad)
+        return _empty_sparse(indices if size is None else size, dtype, device, requires_grad)
     values = as_tensor(values, device=device)
     expect_cpu(values)
     if dtype is not None:
         values = convert(values, dtypes.as_dtype(dtype, "sparse_coo_tensor"), values._xp)
-    places = index_array(indices)
-    check_counts(places, values._array)
-    shape = inferred_size(places, values._array) if size is None else check_shape("sparse_coo_tensor", size)
-    check_sizes(places, values._array, shape)
+    places = _index_array(indices)
+    _check_counts(places, values._array)
+    shape = _inferred_size(places, values._array) if size is None else check_shape("sparse_coo_tensor", size)
+    _check_sizes(places, values._array, shape)
     if check_invariants is not False:
-        check_places(places, shape, bool(is_coalesced))
+        _check_places(places, shape, bool(is_coalesced))
     state = current()
     followed = state.intercept is not None or (state.grad_enabled and current_edge(values) is not None)
     made: Tensor = _sparse_coo(values, Tensor(places, values._xp), shape, bool(is_coalesced), followed)
@@ -145,7 +145,7 @@ def expect_cpu(tensor: Tensor) -> None:
         )
 
 
-def empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def _empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     shape = check_shape("sparse_coo_tensor", size)
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
     values: Tensor = as_tensor([], dtype=dtype, device=device)
@@ -154,7 +154,7 @@ def empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Ten
     return leaf(SparseArray(indices, values._array, shape, True), values._xp, requires_grad)
 
 
-def index_array(indices: Any) -> Any:
+def _index_array(indices: Any) -> Any:
     """A copy of the indices, as integers."""
     array = as_tensor(indices)._array
     if array.ndim != 2:
@@ -162,7 +162,7 @@ def index_array(indices: Any) -> Any:
     return array.astype(dtypes.int64)
 
 
-def check_counts(indices: Any, values: Any) -> None:
+def _check_counts(indices: Any, values: Any) -> None:
     if values.ndim == 0 or indices.shape[1] != values.shape[0]:
         nnz = values.shape[0] if values.ndim else "none"
         raise RuntimeError(
@@ -171,7 +171,7 @@ def check_counts(indices: Any, values: Any) -> None:
         )
 
 
-def inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
+def _inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
     """The smallest size that has room for all the places."""
     for dim, row in enumerate(indices):
         if row.size and row.min() < 0:
@@ -179,7 +179,7 @@ def inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
     return tuple([int(row.max()) + 1 if row.size else 0 for row in indices]) + tuple(values.shape[1:])
 
 
-def check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
+def _check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
     sparse_dim, dense_dim = indices.shape[0], values.ndim - 1
     if len(size) != sparse_dim + dense_dim:
         raise RuntimeError(
@@ -191,7 +191,7 @@ def check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
         raise RuntimeError(f"values has incorrect size, expected {expected}, got {list(values.shape)}")
 
 
-def check_places(indices: Any, size: tuple[int, ...], claims_coalesced: bool) -> None:
+def _check_places(indices: Any, size: tuple[int, ...], claims_coalesced: bool) -> None:
     """Every index inside of the tensor; sorted and distinct, if that is claimed."""
     for dim, (row, n) in enumerate(zip(indices, size, strict=False)):
         if row.size and row.min() < 0:
@@ -255,7 +255,7 @@ _with_values = primitive(
 def values(input: Any) -> Tensor:
     """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
     if not is_compressed(input):
-        expect_coalesced("values", input)
+        _expect_coalesced("values", input)
     found: Tensor = _sparse_values(input)
     share_memory(input, found)
     return found
@@ -264,17 +264,17 @@ def values(input: Any) -> Tensor:
 @composite(variants="")
 def indices(input: Any) -> Tensor:
     """The places of the values of a coalesced sparse tensor, a column for each."""
-    expect_coalesced("indices", input)
-    return raw_indices(input)
+    _expect_coalesced("indices", input)
+    return _raw_indices(input)
 
 
-def raw_indices(self: Tensor) -> Tensor:
+def _raw_indices(self: Tensor) -> Tensor:
     """The indices, sorted and distinct or not. Read-only."""
     expect_sparse("_indices", self)
     return Tensor(read_only(self._array.indices), self._xp)
 
 
-def raw_values(self: Tensor) -> Tensor:
+def _raw_values(self: Tensor) -> Tensor:
     """The values, which belong to `_indices()`: they share the tensor's memory, and no gradient flows through."""
     expect_sparse("_values", self)
     found = Tensor(self._array.values, self._xp)
@@ -305,7 +305,7 @@ def is_coalesced(self: Tensor) -> bool:
     return bool(self._array.coalesced)
 
 
-def set_coalesced(self: Tensor, coalesced: bool) -> Tensor:
+def _set_coalesced(self: Tensor, coalesced: bool) -> Tensor:
     """Declare the places sorted and distinct, or not."""
     expect_sparse("_coalesced_", self)
     self._array.coalesced = bool(coalesced)
@@ -343,7 +343,7 @@ _kept_places = nondifferentiable(
 
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
-    "_coalesced_": set_coalesced, "_indices": raw_indices, "_nnz": nnz, "_values": raw_values, "coalesce": coalesce,
+    "_coalesced_": _set_coalesced, "_indices": _raw_indices, "_nnz": nnz, "_values": _raw_values, "coalesce": coalesce,
     "dense_dim": dense_dim, "indices": indices, "is_coalesced": is_coalesced, "sparse_dim": sparse_dim,
     "values": values,
 }  # fmt: skip

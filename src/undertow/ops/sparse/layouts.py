@@ -30,29 +30,29 @@ from undertow.tensor.layouts import layout as Layout
 from undertow.tensor.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 
 
-def restored(xp: Any, g: Any, form: Form) -> Any:
+def _restored(xp: Any, g: Any, form: Form) -> Any:
     """What a rule has in its hands, in the form of the tensor that it is the gradient of."""
     here = form_of(g)
     return g if here == form else xp._to_form(g, form, here)
 
 
-def conversion(name: str, node: str) -> Any:
+def _conversion(name: str, node: str) -> Any:
     """form: what to convert to; origin: what it is converted from, which the gradient goes back to."""
     return primitive(
         name,
         forward=lambda xp, input, form, origin: to_form(input, form),
-        vjp={"input": lambda xp, g, origin: restored(xp, g, origin)},
+        vjp={"input": lambda xp, g, origin: _restored(xp, g, origin)},
         jvp=LINEAR,
         batch=refuse_batch,
         node=node,
     )
 
 
-_to_form = conversion("_to_form", "ToFormBackward0")
-_to_sparse_dim = conversion("_to_sparse_dim", "ToSparseBackward0")
-_to_sparse = conversion("_to_sparse", "ToSparseBackward1")
+_to_form = _conversion("_to_form", "ToFormBackward0")
+_to_sparse_dim = _conversion("_to_sparse_dim", "ToSparseBackward0")
+_to_sparse = _conversion("_to_sparse", "ToSparseBackward1")
 COMPRESSING = {
-    f"sparse_{kind}": conversion(f"_to_sparse_{kind}", f"ToSparse{kind.capitalize()}Backward0")
+    f"sparse_{kind}": _conversion(f"_to_sparse_{kind}", f"ToSparse{kind.capitalize()}Backward0")
     for kind in ("csr", "csc", "bsr", "bsc")
 }
 
@@ -60,16 +60,16 @@ COMPRESSING = {
 # ---- to dense
 
 
-def dense_gradient(xp: Any, g: Any, input: Any, masked_grad: bool) -> Any:
+def _dense_gradient(xp: Any, g: Any, input: Any, masked_grad: bool) -> Any:
     if masked_grad:
         return at_places_of(xp, g, xp._coalesce(input))
-    return restored(xp, g, form_of(input))
+    return _restored(xp, g, form_of(input))
 
 
 _to_dense = primitive(
     "_to_dense",
     forward=lambda xp, input, masked_grad=True: to_form(input, STRIDED),
-    vjp={"input": dense_gradient},
+    vjp={"input": _dense_gradient},
     jvp=LINEAR,
     batch=refuse_batch,
     node="ToDenseBackward0",
@@ -113,15 +113,15 @@ def to_sparse(
     if isinstance(sparse_dim, Layout):
         layout, sparse_dim = sparse_dim, None
     if layout is not None and layout is not sparse_coo:
-        return to_compressed(input, layout.name, blocksize, dense_dim)
+        return _to_compressed(input, layout.name, blocksize, dense_dim)
     if blocksize is not None:
         raise RuntimeError("to_sparse: a blocksize is for the layouts sparse_bsr and sparse_bsc")
     if is_compressed(input):
-        return uncompressed(input, sparse_dim)
-    return to_coo(input, sparse_dim, dense_dim)
+        return _uncompressed(input, sparse_dim)
+    return _to_coo(input, sparse_dim, dense_dim)
 
 
-def to_coo(input: Tensor, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
+def _to_coo(input: Tensor, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
     ndim, given = input._array.ndim, sparse_dim is not None
     count = ndim - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if not 0 <= count <= ndim:
@@ -129,13 +129,13 @@ def to_coo(input: Tensor, sparse_dim: int | None, dense_dim: int | None) -> Tens
     if ndim and not count:
         raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
     if is_sparse(input):
-        return same_sparse(input, count, given)
+        return _same_sparse(input, count, given)
     expect_cpu(input)
     result: Tensor = (_to_sparse_dim if given else _to_sparse)(input, Form("sparse_coo", count), STRIDED)
     return result
 
 
-def same_sparse(input: Tensor, sparse_dim: int, given: bool) -> Tensor:
+def _same_sparse(input: Tensor, sparse_dim: int, given: bool) -> Tensor:
     if given and sparse_dim != input._array.sparse_dim:
         raise RuntimeError(
             "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not "
@@ -144,7 +144,7 @@ def same_sparse(input: Tensor, sparse_dim: int, given: bool) -> Tensor:
     return input
 
 
-def uncompressed(input: Tensor, sparse_dim: int | None) -> Tensor:
+def _uncompressed(input: Tensor, sparse_dim: int | None) -> Tensor:
     array: CompressedArray = input._array
     if sparse_dim not in (None, 2):
         raise RuntimeError(
@@ -158,10 +158,10 @@ def uncompressed(input: Tensor, sparse_dim: int | None) -> Tensor:
 # ---- to compressed layouts
 
 
-def to_compressed(input: Tensor, layout: str, blocksize: Any, dense_dim: int | None) -> Tensor:
+def _to_compressed(input: Tensor, layout: str, blocksize: Any, dense_dim: int | None) -> Tensor:
     origin = form_of(input)
-    count = sparse_dims(input, origin, layout, dense_dim)
-    form = Form(layout, count, checked_blocks(input, count, layout, blocksize))
+    count = _sparse_dims(input, origin, layout, dense_dim)
+    form = Form(layout, count, _checked_blocks(input, count, layout, blocksize))
     if form == origin:
         return input
     expect_cpu(input)
@@ -169,7 +169,7 @@ def to_compressed(input: Tensor, layout: str, blocksize: Any, dense_dim: int | N
     return result
 
 
-def sparse_dims(input: Tensor, origin: Form, layout: str, dense_dim: int | None) -> int:
+def _sparse_dims(input: Tensor, origin: Form, layout: str, dense_dim: int | None) -> int:
     """How many dimensions, batches and the two of the matrices, the places of the result have."""
     title = layout_title(layout)
     if origin != STRIDED and dense_dim is not None:
@@ -188,7 +188,7 @@ def sparse_dims(input: Tensor, origin: Form, layout: str, dense_dim: int | None)
     return count
 
 
-def checked_blocks(input: Tensor, count: int, layout: str, blocksize: Any) -> tuple[int, int] | None:
+def _checked_blocks(input: Tensor, count: int, layout: str, blocksize: Any) -> tuple[int, int] | None:
     """The size of the blocks, for the layouts that have any."""
     given = "without" if blocksize is None else "with"
     if (blocksize is None) == (layout in OF_BLOCKS):
@@ -256,7 +256,7 @@ def at_places_of(xp: Any, x: Any, mask: Any) -> Any:
 _sparse_mask = primitive(
     "_sparse_mask",
     forward=lambda xp, input, mask, origin: masked(input, mask),
-    vjp={"input": lambda xp, g, mask, origin: restored(xp, at_places_of(xp, g, mask), origin), "mask": None},
+    vjp={"input": lambda xp, g, mask, origin: _restored(xp, at_places_of(xp, g, mask), origin), "mask": None},
     jvp=LINEAR,
     batch=refuse_batch,
     node="SparseMaskBackward0",

@@ -27,7 +27,7 @@ from undertow.tensor.layouts import layout_of
 # ---- matrices
 
 
-def sampled_array(xp: Any, input: Any, other: Any, mask: SparseArray) -> SparseArray:
+def _sampled_array(xp: Any, input: Any, other: Any, mask: SparseArray) -> SparseArray:
     return SparseArray(mask.indices, product_of_values(input, other, mask.indices), mask.shape, mask.coalesced)
 
 
@@ -38,7 +38,7 @@ def dense(xp: Any, g: Any) -> Any:
 # input @ other.T, computed only at the places of `mask`
 _sampled_mm = primitive(
     "_sampled_mm",
-    forward=sampled_array,
+    forward=_sampled_array,
     vjp={
         "input": lambda xp, g, other, mask: xp.mm(at_places_of(xp, g, mask), xp.conj(other)),
         "other": lambda xp, g, input, mask: xp.mm(xp.t(at_places_of(xp, g, mask)), xp.conj(input)),
@@ -52,7 +52,7 @@ _sampled_mm = primitive(
 )
 
 
-def addmm_array(xp: Any, input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addmm_array(xp: Any, input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     check_same_dtype(mat1, mat2)
     check_inner(mat1.shape, mat2.shape)
     out = product(mat1, mat2)
@@ -66,7 +66,7 @@ def scaled(xp: Any, g: Any, factor: Any) -> Any:
 
 _sparse_addmm = primitive(
     "_sparse_addmm",
-    forward=addmm_array,
+    forward=_addmm_array,
     vjp={
         "input": lambda xp, g, beta: scaled(xp, g, beta),
         "mat1": lambda xp, g, mat1, mat2, alpha: scaled(
@@ -106,11 +106,11 @@ def sparse_mm(input: Any, mat2: Any) -> Tensor:
     undertow.Size([2, 3])
     """
     if is_compressed(input) or is_compressed(mat2):
-        found = sparse_mm(in_coordinates(input), in_coordinates(mat2))
+        found = sparse_mm(_in_coordinates(input), _in_coordinates(mat2))
         return to_sparse_csr(found) if is_sparse(found) else found
     if not is_sparse(input) and not is_sparse(mat2):
         raise RuntimeError("sparse.mm: expected a sparse matrix, but both are dense: use mm, or call to_sparse()")
-    check_matrices(input, mat2)
+    _check_matrices(input, mat2)
     if is_sparse(input) and is_sparse(mat2):
         check_same_dtype(input._array, mat2._array)
         check_inner(input._array.shape, mat2._array.shape)
@@ -124,9 +124,9 @@ def sparse_mm(input: Any, mat2: Any) -> Tensor:
 @composite
 def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), with a sparse mat1 whose gradient is sparse, with its places."""
-    mat1 = in_coordinates(mat1)
+    mat1 = _in_coordinates(mat1)
     expect_sparse("sparse.addmm", mat1)
-    check_matrices(mat1, mat2)
+    _check_matrices(mat1, mat2)
     return _sparse_addmm(input, mat1, mat2, beta, alpha)
 
 
@@ -140,7 +140,7 @@ def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any
     """
     if not is_compressed(input) and not is_sparse(input):
         raise RuntimeError("sampled_addmm: Expected self to be a sparse matrix: call to_sparse_csr() first")
-    check_matrices(mat1, mat2)
+    _check_matrices(mat1, mat2)
     check_same_dtype(mat1._array, mat2._array)
     check_inner(mat1._array.shape, mat2._array.shape)
     if input._array.shape != (mat1._array.shape[0], mat2._array.shape[1]):
@@ -148,7 +148,7 @@ def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any
             f"sampled_addmm: self.shape {list(input._array.shape)} must match the shape of the product of "
             f"{list(mat1._array.shape)} and {list(mat2._array.shape)}"
         )
-    places = in_coordinates(input)
+    places = _in_coordinates(input)
     if is_sparse(input):
         places = coalesce(places)
     found = _sampled_mm(mat1, transpose(mat2, 0, 1), detach(places)) * alpha
@@ -156,12 +156,12 @@ def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any
     return to_sparse(found, layout=layout_of(input), blocksize=form_of(input).blocksize)
 
 
-def in_coordinates(input: Any) -> Any:
+def _in_coordinates(input: Any) -> Any:
     """A compressed tensor in coordinate form, any other as it is. Gradients come back in the layout of the input."""
     return to_sparse(input) if is_compressed(input) else input
 
 
-def check_matrices(mat1: Any, mat2: Any) -> None:
+def _check_matrices(mat1: Any, mat2: Any) -> None:
     for mat in (mat1, mat2):
         if mat._array.ndim != 2:
             raise IndexError(f"sparse.mm: matrices expected, got {mat._array.ndim}D tensor. Dimension out of range")
@@ -170,7 +170,7 @@ def check_matrices(mat1: Any, mat2: Any) -> None:
 # ---- sums
 
 
-def spread_array(xp: Any, grad: Any, input: SparseArray, dims: tuple[int, ...], from_sparse: bool) -> SparseArray:
+def _spread_array(xp: Any, grad: Any, input: SparseArray, dims: tuple[int, ...], from_sparse: bool) -> SparseArray:
     """A gradient of the sum, at every place that went into it."""
     count = input.sparse_dim
     left = [d for d in range(count) if d not in dims]
@@ -182,7 +182,7 @@ def spread_array(xp: Any, grad: Any, input: SparseArray, dims: tuple[int, ...], 
     return SparseArray(input.indices, values, input.shape, input.coalesced)
 
 
-def spread_gradient(xp: Any, g: Any, input: Any, dims: tuple[int, ...], from_sparse: bool) -> Any:
+def _spread_gradient(xp: Any, g: Any, input: Any, dims: tuple[int, ...], from_sparse: bool) -> Any:
     total = xp._sparse_sum(at_places_of(xp, g, input), dims)
     return xp._to_dense(total) if is_sparse(total) and not from_sparse else total
 
@@ -197,8 +197,8 @@ _sparse_sum = primitive(
 
 _sparse_sum_backward = primitive(
     "_sparse_sum_backward",
-    forward=spread_array,
-    vjp={"grad": spread_gradient, "input": None},
+    forward=_spread_array,
+    vjp={"grad": _spread_gradient, "input": None},
     jvp={"grad": lambda xp, t, input, dims, from_sparse: xp._sparse_sum_backward(t, input, dims, from_sparse)},
     batch=refuse_batch,
 )
@@ -212,7 +212,7 @@ def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Tensor:
     >>> ut.sparse.sum(ut.eye(2).to_sparse(), 0).to_dense()
     tensor([1., 1.])
     """
-    input = in_coordinates(input)
+    input = _in_coordinates(input)
     expect_sparse("sparse.sum", input)
     if dtype is not None:
         input = convert(input, dtypes.as_dtype(dtype, "sparse.sum"), input._xp)

@@ -34,16 +34,16 @@ def sparse_softmax(input: Any, dim: int, *, dtype: Any = None) -> Tensor:
     tensor([[0.0000, 0.5000, 0.5000],
             [1.0000, 0.0000, 0.0000]])
     """
-    return softmax_of_values("softmax", input, dim, dtype)
+    return _softmax_of_values("softmax", input, dim, dtype)
 
 
 @composite
 def sparse_log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of `sparse.softmax`, at the places that the sparse tensor has."""
-    return softmax_of_values("log_softmax", input, dim, dtype)
+    return _softmax_of_values("log_softmax", input, dim, dtype)
 
 
-def softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
+def _softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
     expect_sparse(f"sparse.{name}", input)
     if dtype is not None:
         input = convert(input, dtypes.as_dtype(dtype, name), input._xp)
@@ -54,12 +54,12 @@ def softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
     if dim >= count:
         result = DENSE[name](found, dim - count + 1)
     else:
-        result = within_groups(name, found, *groups_along(places._array, dim, found._xp))
+        result = _within_groups(name, found, *_groups_along(places._array, dim, found._xp))
     made: Tensor = _with_values(result, detach(places))
     return made
 
 
-def groups_along(array: Any, dim: int, xp: Any) -> tuple[Tensor, int]:
+def _groups_along(array: Any, dim: int, xp: Any) -> tuple[Tensor, int]:
     """A number for each value, the same for those that differ along `dim` only; and how many there are."""
     others = [d for d in range(array.sparse_dim) if d != dim]
     flat = flat_places(array.indices[others], [array.shape[d] for d in others])
@@ -67,7 +67,7 @@ def groups_along(array: Any, dim: int, xp: Any) -> tuple[Tensor, int]:
     return Tensor(group, xp), len(distinct)
 
 
-def within_groups(name: str, found: Tensor, group: Tensor, count: int) -> Tensor:
+def _within_groups(name: str, found: Tensor, group: Tensor, count: int) -> Tensor:
     pick, sizes = index_select, (count, *found.shape[1:])
     start = full(sizes, float("-inf"), dtype=found.dtype)
     largest = index_reduce(start, 0, group, detach(found), "amax")

@@ -84,7 +84,7 @@ def geometry_of(xp: Any, array: Any) -> Geometry:
     return Geometry(array.shape, strides, offset // array.itemsize)
 
 
-def target_geometry(
+def _target_geometry(
     size: Sequence[int], stride: Sequence[int], storage_offset: int | None, source: Geometry
 ) -> Geometry:
     return Geometry(tuple(size), tuple(stride), source.offset if storage_offset is None else storage_offset)
@@ -93,7 +93,7 @@ def target_geometry(
 # ---- the view
 
 
-def restride(
+def _restride(
     xp: Any,
     input: Any,
     size: tuple[int, ...],
@@ -101,9 +101,9 @@ def restride(
     storage_offset: int | None,
     source: Geometry,
 ) -> Any:
-    target = target_geometry(size, stride, storage_offset, source)
+    target = _target_geometry(size, stride, storage_offset, source)
     if geometry_of(xp, input) != source:
-        return read_elsewhere(xp, input, source, target)
+        return _read_elsewhere(xp, input, source, target)
     memory = memory_of(xp, input)
     if target.bounds()[1] * input.itemsize >= 2**63:
         raise RuntimeError(
@@ -123,19 +123,19 @@ def restride(
     return out
 
 
-def read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> Any:
+def _read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> Any:
     """What as_strided of `source` shows, for elements that lie otherwise: a copy, which cannot be changed."""
     if not target.lies_in(source, xp):
         raise RuntimeError(
             f"as_strided: memory was read that lies outside of the tensor ({target} of {source}), and "
             "cannot be read again for a tensor laid out otherwise"
         )
-    out = xp.asarray(carry(xp, input, source, target, source))  # NumPy makes a scalar of a single element
+    out = xp.asarray(_carry(xp, input, source, target, source))  # NumPy makes a scalar of a single element
     out.flags.writeable = False
     return out
 
 
-def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """A view where all examples lie in one memory as `source` says, a step apart; else a copy for each."""
     input, size, stride, storage_offset, source = args
     batch = in_dims[0]
@@ -143,7 +143,7 @@ def batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tu
     steps, step = without(whole.strides, batch), whole.strides[batch]
     if len(source.shape) == len(whole.shape):
         source = Geometry(without(whole.shape, batch), steps, whole.offset)
-    target = target_geometry(size, stride, storage_offset, source)
+    target = _target_geometry(size, stride, storage_offset, source)
     low, high = source.bounds()
     if 0 not in size and not low <= target.bounds()[0] <= target.bounds()[1] <= high:
         raise RuntimeError(
@@ -163,13 +163,13 @@ def without(values: tuple[int, ...], place: int) -> tuple[int, ...]:
 
 _as_strided = declare_view(
     "_as_strided",
-    forward=restride,
+    forward=_restride,
     vjp={
         "input": lambda xp, g, size, stride, storage_offset, source: xp.as_strided_backward(
-            g, source, target_geometry(size, stride, storage_offset, source)
+            g, source, _target_geometry(size, stride, storage_offset, source)
         )
     },
-    batch=batch_restride,
+    batch=_batch_restride,
 )
 
 
@@ -191,7 +191,7 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     source = geometry_of(input._xp, getattr(input._array, "first", input._array))  # under vmap, of the first example
     base = None if input._extra is None or input._extra.view is None else input._extra.view.base
-    target = target_geometry(size, stride, storage_offset, source)
+    target = _target_geometry(size, stride, storage_offset, source)
     dual = base is not None and input._extra.tangents is not None  # an alias of its base that has a tangent of its own
     if dual and input._edge is not None and not target.lies_in(source, input._xp):
         raise RuntimeError(
@@ -200,14 +200,14 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
         )
     if base is None or dual or target.lies_in(source, input._xp):
         return _as_strided(input, size, stride, storage_offset, source)
-    return in_memory_of(base, target, input._array.dtype)
+    return _in_memory_of(base, target, input._array.dtype)
 
 
-def in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
+def _in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
     """What lies outside of a view belongs to its base, and its gradient with it."""
     if dtype.kind == "c" and base.dtype.kind != "c":
         doubled = Geometry((*target.shape, 2), (*[2 * s for s in target.strides], 1), 2 * target.offset)
-        return _view_as_complex(in_memory_of(base, doubled, base.dtype))
+        return _view_as_complex(_in_memory_of(base, doubled, base.dtype))
     if dtype.kind != "c" and base.dtype.kind == "c":
         base = view_as_real(base)
     return _as_strided(base, target.shape, target.strides, target.offset, geometry_of(base._xp, base._array))
@@ -216,7 +216,7 @@ def in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
 # ---- its linear map, from elements to elements, and the transpose
 
 
-def carry(xp: Any, values: Any, origin: Geometry, destination: Geometry, shared: Geometry) -> Any:
+def _carry(xp: Any, values: Any, origin: Geometry, destination: Geometry, shared: Geometry) -> Any:
     """Add `values` to memory in the places of `origin`, then read the places of `destination`.
 
     A place that `shared` shows several times counts for one of them.
@@ -237,7 +237,7 @@ def carry(xp: Any, values: Any, origin: Geometry, destination: Geometry, shared:
 
 as_strided_gather = primitive(
     "_as_strided_gather",
-    forward=lambda xp, input, source, target: carry(xp, input, source, target, source),
+    forward=lambda xp, input, source, target: _carry(xp, input, source, target, source),
     vjp={"input": lambda xp, g, source, target: xp.as_strided_backward(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
@@ -245,7 +245,7 @@ as_strided_gather = primitive(
 
 as_strided_backward = primitive(
     "as_strided_backward",
-    forward=lambda xp, grad, source, target: carry(xp, grad, target, source, source),
+    forward=lambda xp, grad, source, target: _carry(xp, grad, target, source, source),
     vjp={"grad": lambda xp, g, source, target: xp._as_strided_gather(g, source, target)},
     jvp=LINEAR,
     batch=LOOP,
@@ -273,7 +273,7 @@ def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
     return out
 
 
-def batch_lay_out(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_lay_out(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """One example behind the other, each laid out as it was asked for."""
     input, layout = args
     front = movedim(input, in_dims[0], 0)
@@ -289,6 +289,6 @@ clone_as = primitive(
     forward=lay_out,
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
-    batch=batch_lay_out,
+    batch=_batch_lay_out,
     node="CloneBackward0",
 )

@@ -24,7 +24,7 @@ def detach(input: Any) -> Any:
     return tensor.detach()
 
 
-def copying(name: str) -> Any:
+def _copying(name: str) -> Any:
     # no view of another shape may exist; a copy always does
     view = reshape if name == "view" else REGISTRY[name].function
 
@@ -40,7 +40,7 @@ def copying(name: str) -> Any:
 
 
 for _name in VIEWS:
-    globals()[f"{_name}_copy"] = copying(_name)
+    globals()[f"{_name}_copy"] = _copying(_name)
 
 
 @composite(variants="function method")

@@ -63,7 +63,7 @@ def expanded_sizes(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, 
     return resolved
 
 
-def batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
@@ -75,7 +75,7 @@ _expand = view(
     "_expand",
     forward=expand_array,
     vjp={"input": lambda xp, g, input_shape: xp.sum_to(g, input_shape)},
-    batch=batch_expand,
+    batch=_batch_expand,
 )
 
 
@@ -154,7 +154,7 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(ndim), key=[d % ndim for d in dims].__getitem__))
 
 
-def batch_permute(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_permute(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     ndim = args[0].ndim - 1
     kept = [d for d in range(ndim + 1) if d != in_dims[0]]
     return call(args[0], (in_dims[0], *[kept[wrap_dim(d, ndim)] for d in args[1]])), 0
@@ -164,7 +164,7 @@ _permute = view(
     "_permute",
     forward=permute_array,
     vjp={"input": lambda xp, g, dims: xp.transpose(g, inverse(dims))},
-    batch=batch_permute,
+    batch=_batch_permute,
 )
 
 
@@ -186,7 +186,7 @@ def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The tensor with some dimensions moved and the others in the order they had."""
     ndim = input.ndim
-    sources, destinations = moved_dims(source, ndim, "source"), moved_dims(destination, ndim, "destination")
+    sources, destinations = _moved_dims(source, ndim, "source"), _moved_dims(destination, ndim, "destination")
     if len(sources) != len(destinations):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the "
@@ -201,7 +201,7 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
     return _permute(input, tuple([next(rest) if d is None else d for d in order]))
 
 
-def moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
     wrapped = [wrap_dim(d, ndim) for d in (dims if isinstance(dims, Iterable) else (dims,))]
     if len(set(wrapped)) != len(wrapped):
         raise RuntimeError(f"movedim: repeated dim in `{name}` ({wrapped})")
@@ -220,7 +220,7 @@ def transpose_matrix(xp: Any, input: Any) -> Any:
     return input.T
 
 
-def batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if input.ndim > 3:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim - 1}D")
@@ -231,7 +231,7 @@ t = view(
     "t",
     forward=transpose_matrix,
     vjp={"input": lambda xp, g: xp.transpose(g)},
-    batch=batch_t,
+    batch=_batch_t,
     variants="function method",
 )
 
@@ -253,13 +253,13 @@ def numpy_T(input: Any) -> Any:
 @composite(variants="")
 def matrix_transpose(input: Any) -> Any:
     """`tensor.mT`: the last two dimensions swapped."""
-    return transpose_of_matrices(input, "tensor.mT")
+    return _transpose_of_matrices(input, "tensor.mT")
 
 
 @composite(variants="function method")
 def adjoint(input: Any) -> Any:
     """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
-    return conj(transpose_of_matrices(input, "tensor.adjoint()"))
+    return conj(_transpose_of_matrices(input, "tensor.adjoint()"))
 
 
 @composite(variants="")
@@ -268,10 +268,10 @@ def matrix_H(input: Any) -> Any:
     if input.ndim not in (0, 2):
         batches = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}")
-    return conj(transpose_of_matrices(input, "tensor.H"))
+    return conj(_transpose_of_matrices(input, "tensor.H"))
 
 
-def transpose_of_matrices(input: Any, name: str) -> Any:
+def _transpose_of_matrices(input: Any, name: str) -> Any:
     if input.ndim == 1:
         raise RuntimeError(f"{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if input.ndim == 0:
@@ -283,31 +283,31 @@ def transpose_of_matrices(input: Any, name: str) -> Any:
 # ---- dimensions of size one
 
 
-def squeeze_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+def _squeeze_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
     shape = input.shape
     return input[tuple([0 if n == 1 and d in dims else EVERYTHING for d, n in enumerate(shape)]) + (Ellipsis,)]
 
 
-def batch_squeeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_squeeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return _squeeze_dims(input, tuple(range(1, input.ndim))), 0
 
 
 @twin
 def squeeze_all(xp: Any, input: Any) -> Any:
-    return squeeze_array(xp, input, tuple(range(input.ndim)))
+    return _squeeze_array(xp, input, tuple(range(input.ndim)))
 
 
 @twin
 def squeeze_one(xp: Any, input: Any, dim: int) -> Any:
-    return squeeze_array(xp, input, (wrap_dim(dim, input.ndim),))
+    return _squeeze_array(xp, input, (wrap_dim(dim, input.ndim),))
 
 
 _squeeze_all = view(
     "_squeeze_all",
     forward=squeeze_all,
     vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
-    batch=batch_squeeze,
+    batch=_batch_squeeze,
     node="SqueezeBackward0",
 )
 
@@ -321,7 +321,7 @@ _squeeze_dim = view(
 
 _squeeze_dims = view(
     "_squeeze_dims",
-    forward=lambda xp, input, dim: squeeze_array(xp, input, wrap_dims(dim, input.ndim)),
+    forward=lambda xp, input, dim: _squeeze_array(xp, input, wrap_dims(dim, input.ndim)),
     vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
     batch=shifted(dims=(1,)),
     node="SqueezeBackward2",
@@ -338,7 +338,7 @@ def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = N
     return _squeeze_dims(input, tuple(dim)) if isinstance(dim, Iterable) else _squeeze_dim(input, dim)
 
 
-def batch_unsqueeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_unsqueeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, wrap_dim(args[1], input.ndim) + 1), 0
 
@@ -352,7 +352,7 @@ unsqueeze = view(
     "unsqueeze",
     forward=unsqueeze_array,
     vjp={"input": lambda xp, g, dim: xp.squeeze(g, dim)},
-    batch=batch_unsqueeze,
+    batch=_batch_unsqueeze,
     variants="function method",
 )
 

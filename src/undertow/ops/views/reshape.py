@@ -68,7 +68,7 @@ _unsafe_view = primitive(
 )
 
 
-def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
+def _view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
     size, wanted = input.dtype.itemsize, dtype.itemsize
     if size == wanted:
         return input.view(dtype)
@@ -85,20 +85,20 @@ def view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
 
 
 _view_dtype = nondifferentiable(
-    "_view_dtype", forward=view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
+    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
 )
 
 
-def read_as(input: Any, dtype: Any) -> Any:
+def _read_as(input: Any, dtype: Any) -> Any:
     """The same memory read as another dtype: like `detach()`, an alias without a history that shares the version."""
     alias = _view_dtype(input, dtypes.as_dtype(dtype, "view"))
     if type(input) is Tensor:
-        check_places(input, alias.dtype)
+        _check_places(input, alias.dtype)
         share_memory(input, alias)
     return alias
 
 
-def check_places(tensor: Tensor, dtype: Any) -> None:
+def _check_places(tensor: Tensor, dtype: Any) -> None:
     """Refuse to read elements as wider ones, unless each of those has a place that is a multiple of its size."""
     array, size = tensor._array, tensor._array.itemsize
     steps = [s // size if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)][:-1]
@@ -112,7 +112,7 @@ def check_places(tensor: Tensor, dtype: Any) -> None:
             )
 
 
-def are_sizes(values: tuple[Any, ...]) -> bool:
+def _are_sizes(values: tuple[Any, ...]) -> bool:
     """Whether all are plain sizes, none of them left open: the common case, told quickly."""
     for n in values:
         if type(n) is not int or n < 0:
@@ -129,12 +129,12 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
     >>> ut.arange(6).view(2, -1).shape
     undertow.Size([2, 3])
     """
-    if size is None and dtype is None and are_sizes(shape):
+    if size is None and dtype is None and _are_sizes(shape):
         return _view(input, shape)
     if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         dtype = shape[0]
     if dtype is not None:
-        return read_as(input, dtype)
+        return _read_as(input, dtype)
     return _view(input, infer_sizes(ints(shape, size), math.prod(input.shape)))
 
 
@@ -152,7 +152,7 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
     >>> ut.reshape(ut.arange(6), (3, 2)).shape
     undertow.Size([3, 2])
     """
-    if shape is None and are_sizes(sizes):
+    if shape is None and _are_sizes(sizes):
         size = sizes
     else:
         size = infer_sizes(ints(sizes, shape), math.prod(input.shape))
@@ -221,7 +221,7 @@ adapter("ravel")(ravel)
 # ---- at least so many dimensions
 
 
-def on_each(one: Any) -> Any:
+def _on_each(one: Any) -> Any:
     """A function of one tensor that also takes several, or a sequence of them."""
 
     def several(*tensors: Any) -> Any:
@@ -234,13 +234,13 @@ def on_each(one: Any) -> Any:
     return composite(several)
 
 
-@on_each
+@_on_each
 def atleast_1d(tensor: Any) -> Any:
     """The tensor (or each of several), with one dimension if it had none."""
     return tensor if tensor.ndim else view(tensor, 1)
 
 
-@on_each
+@_on_each
 def atleast_2d(tensor: Any) -> Any:
     """The tensor (or each of several), with dimensions of size 1 put in front until there are two."""
     if tensor.ndim == 0:
@@ -248,7 +248,7 @@ def atleast_2d(tensor: Any) -> Any:
     return unsqueeze(tensor, 0) if tensor.ndim == 1 else tensor
 
 
-@on_each
+@_on_each
 def atleast_3d(tensor: Any) -> Any:
     """The tensor (or each of several), with dimensions of size 1 put around until there are three."""
     if tensor.ndim == 0:

@@ -48,7 +48,7 @@ ArrayNamespace.define("select_at", select_array)
 adapter("select_at")(select)
 
 
-def batch_into(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """For kernels called with (grad, sizes, dim, ...), where `dim` counts in `sizes`."""
     sizes = tuple(args[1])
     if not sizes:
@@ -62,7 +62,7 @@ select_backward = primitive(
     forward=select_gradient,
     vjp={"grad": lambda xp, g, dim, index: xp.select_at(g, dim, index)},
     jvp=LINEAR,
-    batch=batch_into,
+    batch=_batch_into,
     variants="",
 )
 
@@ -114,7 +114,7 @@ slice_backward = primitive(
     forward=slice_gradient,
     vjp={"grad": lambda xp, g, dim, start, end, step: xp.slice(g, dim, start, end, step)},
     jvp=LINEAR,
-    batch=batch_into,
+    batch=_batch_into,
     variants="",
 )
 
@@ -151,13 +151,13 @@ def diagonal_array(xp: Any, input: Any, offset: int = 0, dim1: int = 0, dim2: in
     return out
 
 
-def diagonal_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
     out = xp.zeros(input_sizes, grad.dtype)
     diagonal_array(xp, out, offset, dim1, dim2)[...] = grad
     return out
 
 
-def batch_diagonal_gradient(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_diagonal_gradient(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     grad = in_front(args[0], in_dims[0])
     sizes = tuple(args[1])
     dims = [wrap_dim(d, len(sizes)) + 1 for d in args[3:]]
@@ -177,10 +177,10 @@ diagonal = view(
 
 diagonal_backward = primitive(
     "diagonal_backward",
-    forward=diagonal_gradient,
+    forward=_diagonal_gradient,
     vjp={"grad": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2)},
     jvp=LINEAR,
-    batch=batch_diagonal_gradient,
+    batch=_batch_diagonal_gradient,
     variants="",
 )
 
@@ -205,7 +205,7 @@ def windows(xp: Any, input: Any, dimension: int, size: int, step: int) -> Any:
     return out
 
 
-def windows_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+def _windows_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
     if not input_sizes:
         return xp.add.reduce(grad)
     out = xp.zeros(input_sizes, grad.dtype)
@@ -230,10 +230,10 @@ unfold = view(
 
 unfold_backward = primitive(
     "unfold_backward",
-    forward=windows_gradient,
+    forward=_windows_gradient,
     vjp={"grad": lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step)},
     jvp=LINEAR,
-    batch=batch_into,
+    batch=_batch_into,
     variants="",
 )
 
@@ -253,7 +253,7 @@ def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where:
     return out
 
 
-def batch_part(*dims: int) -> Batch:
+def _batch_part(*dims: int) -> Batch:
     """Batching for (input, src, ...), the batch in front of both; `dims` counts the arguments to shift."""
 
     def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
@@ -272,7 +272,7 @@ select_scatter = primitive(
         "src": lambda xp, g, dim, index: xp.select_at(g, dim, index),
     },
     jvp=LINEAR,
-    batch=batch_part(2),
+    batch=_batch_part(2),
     variants="function method",
 )
 
@@ -288,7 +288,7 @@ slice_scatter = primitive(
         "src": lambda xp, g, dim, start, end, step: xp.slice(g, dim, start, end, step),
     },
     jvp=LINEAR,
-    batch=batch_part(2),
+    batch=_batch_part(2),
     variants="function method",
 )
 
@@ -304,7 +304,7 @@ diagonal_scatter = primitive(
         "src": lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2),
     },
     jvp=LINEAR,
-    batch=batch_part(3, 4),
+    batch=_batch_part(3, 4),
     variants="function method",
 )
 

@@ -20,7 +20,7 @@ from undertow.ops.views.slices import slice_
 from undertow.tensor import Tensor
 
 
-def resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+def _resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
@@ -35,7 +35,7 @@ def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
     return tuple([input[at(dim, k)] for k in range(input.shape[dim])])
 
 
-def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
+def _stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
     known = next(part for part in g if part is not None)
     return xp.stack([xp._zeros_for(known, known.shape) if part is None else part for part in g], dim)
 
@@ -43,7 +43,7 @@ def stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: in
 unbind = declare_view(
     "unbind",
     forward=unbind_array,
-    vjp={"input": stack_gradients},
+    vjp={"input": _stack_gradients},
     batch=shifted(dims=(1,)),
     outputs="list",
     variants="function method",
@@ -68,7 +68,7 @@ def cut_evenly(xp: Any, input: Any, split_size: int, dim: int = 0) -> tuple[Any,
     return tuple([input[(*lead, slice(start, start + split_size))] for start in starts])
 
 
-def checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
+def _checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, input.ndim)
@@ -93,20 +93,20 @@ def cut(input: Any, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Any:
+def _join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Any:
     known = next(part for part in g if part is not None)
     dim = wrap_dim(dim, len(input_shape))
     whole = [
-        xp._zeros_for(known, resized(input_shape, dim, n)) if part is None else part
+        xp._zeros_for(known, _resized(input_shape, dim, n)) if part is None else part
         for part, n in zip(g, sizes, strict=True)
     ]
     return xp.concatenate(whole, dim)
 
 
-def even_split_gradient(xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Any:
+def _even_split_gradient(xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Any:
     length = input_shape[dim]
     sizes = [min(split_size, length - k * split_size) for k in range(len(g))]
-    return join_gradients(xp, g, input_shape, sizes, dim)
+    return _join_gradients(xp, g, input_shape, sizes, dim)
 
 
 def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -116,15 +116,15 @@ def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 _split = declare_view(
     "_split",
     forward=cut_evenly,
-    vjp={"input": even_split_gradient},
+    vjp={"input": _even_split_gradient},
     batch=shifted(dims=(2,)),
     outputs="list",
 )
 
 _split_with_sizes = declare_view(
     "_split_with_sizes",
-    forward=lambda xp, input, split_sizes, dim=0: cut(input, checked_sizes(input, split_sizes, dim), dim),
-    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
+    forward=lambda xp, input, split_sizes, dim=0: cut(input, _checked_sizes(input, split_sizes, dim), dim),
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: _join_gradients(xp, g, input_shape, split_sizes, dim)},
     batch=shifted(dims=(2,)),
     outputs="list",
 )
@@ -133,7 +133,7 @@ _split_with_sizes = declare_view(
 unsafe_split = primitive(
     "unsafe_split",
     forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(xp, input, split_size, dim)),
-    vjp={"input": even_split_gradient},
+    vjp={"input": _even_split_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
@@ -142,8 +142,8 @@ unsafe_split = primitive(
 
 _unsafe_split_with_sizes = primitive(
     "_unsafe_split_with_sizes",
-    forward=lambda xp, input, split_sizes, dim=0: copied(cut(input, checked_sizes(input, split_sizes, dim), dim)),
-    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: join_gradients(xp, g, input_shape, split_sizes, dim)},
+    forward=lambda xp, input, split_sizes, dim=0: copied(cut(input, _checked_sizes(input, split_sizes, dim), dim)),
+    vjp={"input": lambda xp, g, input_shape, split_sizes, dim: _join_gradients(xp, g, input_shape, split_sizes, dim)},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
@@ -182,16 +182,16 @@ def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0
 @shortcut(_split)
 def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
-    return chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
+    return _chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
 
 
 @composite(variants="function method")
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`, but each part has memory of its own."""
-    return chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
+    return _chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
 
 
-def chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+def _chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) -> tuple[Any, ...]:
     if not input.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -211,11 +211,11 @@ def tensor_split(
     if not input.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     dim = wrap_dim(dim, input.ndim)
-    bounds = cutting_points(indices_or_sections, input.shape[dim])
+    bounds = _cutting_points(indices_or_sections, input.shape[dim])
     return tuple([slice_(input, dim, start, end, 1) for start, end in pairwise(bounds)])
 
 
-def cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
+def _cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
     """Where the parts begin, and None for the end."""
     if isinstance(indices_or_sections, Tensor):
         if indices_or_sections.dtype != dtypes.int64:
@@ -240,7 +240,7 @@ def cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
     return [k * small + min(k, larger) for k in range(sections)] + [None]
 
 
-def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: int) -> tuple[Any, ...]:
+def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: int) -> tuple[Any, ...]:
     if input.ndim < least:
         raise RuntimeError(
             f"undertow.{name} requires a tensor with at least {least} dimension, but got a tensor with "
@@ -257,19 +257,19 @@ def split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: i
 @composite(variants="function method")
 def hsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
-    return split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
+    return _split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
 
 
 @composite(variants="function method")
 def vsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts."""
-    return split_at(input, indices_or_sections, 0, "vsplit", 2)
+    return _split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @composite(variants="function method")
 def dsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts."""
-    return split_at(input, indices_or_sections, 2, "dsplit", 3)
+    return _split_at(input, indices_or_sections, 2, "dsplit", 3)
 
 
 adapter("split")(tensor_split)

@@ -18,7 +18,7 @@ LARGE = 20.0
 SERIES = {order: [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(60, -1, -1)] for order in (0, 1)}
 
 
-def asymptotic(order: int) -> list[float]:
+def _asymptotic(order: int) -> list[float]:
     """Of the asymptotic series in 1 / x, highest power first."""
     terms = [1.0]
     for k in range(1, 31):
@@ -26,7 +26,7 @@ def asymptotic(order: int) -> list[float]:
     return terms[::-1]
 
 
-ASYMPTOTIC = {order: asymptotic(order) for order in (0, 1)}
+ASYMPTOTIC = {order: _asymptotic(order) for order in (0, 1)}
 
 
 def near(order: int, scaled: bool) -> Kernel:
@@ -48,7 +48,7 @@ def far(order: int, scaled: bool) -> Kernel:
     return kernel
 
 
-def bessel(order: int, scaled: bool) -> Kernel:
+def _bessel(order: int, scaled: bool) -> Kernel:
     def kernel(xp: Any, x: Any) -> Any:
         size = xp.abs(x)
         large = size > LARGE
@@ -60,7 +60,7 @@ def bessel(order: int, scaled: bool) -> Kernel:
 
 
 def function(name: str, order: int, scaled: bool, vjp: Callable[..., Any], node: str, **options: Any) -> Any:
-    kernel = bessel(order, scaled)
+    kernel = _bessel(order, scaled)
     return unary(name, forward=lambda xp, input: in_double(xp, name, kernel, input), vjp=vjp, node=node, **options)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from undertow.backend.scipy_special import scipy_function
 from undertow.ops.declare import alias, composite
-from undertow.ops.pointwise.elementary import sinc, unary
+from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero
 from undertow.ops.pointwise.special.error_functions import in_double
+from undertow.ops.pointwise.trigonometric import sinc
 
 
-def by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
+def _by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
     """Declare a function that SciPy computes."""
     return unary(
         name,
@@ -24,33 +25,33 @@ def by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
 
 # ---- of the first and second kind
 
-special_bessel_j0 = by_scipy("special_bessel_j0", "j0", lambda xp, g, input: -g * xp.special_bessel_j1(input))
-special_bessel_j1 = by_scipy(
+special_bessel_j0 = _by_scipy("special_bessel_j0", "j0", lambda xp, g, input: -g * xp.special_bessel_j1(input))
+special_bessel_j1 = _by_scipy(
     "special_bessel_j1",
     "j1",
     lambda xp, g, input, out: g * where_not_zero(xp, input, lambda x: xp.special_bessel_j0(input) - out / x),
 )
-special_bessel_y0 = by_scipy("special_bessel_y0", "y0", lambda xp, g, input: -g * xp.special_bessel_y1(input))
-special_bessel_y1 = by_scipy(
+special_bessel_y0 = _by_scipy("special_bessel_y0", "y0", lambda xp, g, input: -g * xp.special_bessel_y1(input))
+special_bessel_y1 = _by_scipy(
     "special_bessel_y1", "y1", lambda xp, g, input, out: g * (xp.special_bessel_y0(input) - out / input)
 )
 
 # ---- modified
 
-special_modified_bessel_k0 = by_scipy(
+special_modified_bessel_k0 = _by_scipy(
     "special_modified_bessel_k0", "k0", lambda xp, g, input: -g * xp.special_modified_bessel_k1(input)
 )
-special_modified_bessel_k1 = by_scipy(
+special_modified_bessel_k1 = _by_scipy(
     "special_modified_bessel_k1",
     "k1",
     lambda xp, g, input, out: -g * (xp.special_modified_bessel_k0(input) + out / input),
 )
-special_scaled_modified_bessel_k0 = by_scipy(
+special_scaled_modified_bessel_k0 = _by_scipy(
     "special_scaled_modified_bessel_k0",
     "k0e",
     lambda xp, g, input, out: g * (out - xp.special_scaled_modified_bessel_k1(input)),
 )
-special_scaled_modified_bessel_k1 = by_scipy(
+special_scaled_modified_bessel_k1 = _by_scipy(
     "special_scaled_modified_bessel_k1",
     "k1e",
     lambda xp, g, input, out: g * (out * (1 - 1 / input) - xp.special_scaled_modified_bessel_k0(input)),
@@ -61,7 +62,7 @@ alias("special_modified_bessel_i1", special_i1)
 # ---- of any order: the derivative by the neighbours in order
 
 
-def of_order(name: str, kernel: str, lower: float, upper: float) -> Any:
+def _of_order(name: str, kernel: str, lower: float, upper: float) -> Any:
     """Declare `name(input, v)`, whose derivative is lower * f(v - 1) + upper * f(v + 1)."""
 
     def vjp(xp: Any, g: Any, input: Any, v: float) -> Any:
@@ -75,13 +76,13 @@ def of_order(name: str, kernel: str, lower: float, upper: float) -> Any:
     )
 
 
-_bessel_jv = of_order("_bessel_jv", "jv", 0.5, -0.5)
-_bessel_yv = of_order("_bessel_yv", "yv", 0.5, -0.5)
-_bessel_iv = of_order("_bessel_iv", "iv", 0.5, 0.5)
-_bessel_kv = of_order("_bessel_kv", "kv", -0.5, -0.5)
+_bessel_jv = _of_order("_bessel_jv", "jv", 0.5, -0.5)
+_bessel_yv = _of_order("_bessel_yv", "yv", 0.5, -0.5)
+_bessel_iv = _of_order("_bessel_iv", "iv", 0.5, 0.5)
+_bessel_kv = _of_order("_bessel_kv", "kv", -0.5, -0.5)
 
 
-def plain_order(name: str, v: Any) -> float:
+def _plain_order(name: str, v: Any) -> float:
     if not isinstance(v, int | float):
         raise TypeError(f"{name}(): the order must be a number, not {type(v).__name__}: there is no derivative by it")
     return v
@@ -90,25 +91,25 @@ def plain_order(name: str, v: Any) -> float:
 @composite
 def special_jv(v: float, input: Any) -> Any:
     """The Bessel function of the first kind, of real order v."""
-    return _bessel_jv(input, plain_order("jv", v))
+    return _bessel_jv(input, _plain_order("jv", v))
 
 
 @composite
 def special_yv(v: float, input: Any) -> Any:
     """The Bessel function of the second kind, of real order v."""
-    return _bessel_yv(input, plain_order("yv", v))
+    return _bessel_yv(input, _plain_order("yv", v))
 
 
 @composite
 def special_iv(v: float, input: Any) -> Any:
     """The modified Bessel function of the first kind, of real order v."""
-    return _bessel_iv(input, plain_order("iv", v))
+    return _bessel_iv(input, _plain_order("iv", v))
 
 
 @composite
 def special_kv(v: float, input: Any) -> Any:
     """The modified Bessel function of the second kind, of real order v."""
-    return _bessel_kv(input, plain_order("kv", v))
+    return _bessel_kv(input, _plain_order("kv", v))
 
 
 @composite

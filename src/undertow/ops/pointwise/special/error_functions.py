@@ -78,7 +78,7 @@ QUANTILE_TAIL = (
 )  # fmt: skip
 
 
-def quantile_beyond(xp: Any, x: Any) -> Any:
+def _quantile_beyond(xp: Any, x: Any) -> Any:
     depth = xp.sqrt(-xp.log((1 - xp.abs(x)) / 2))
     tail = depth > 5
     size = by_parts(
@@ -92,10 +92,10 @@ def quantile_beyond(xp: Any, x: Any) -> Any:
     return xp.copysign(size, x)
 
 
-def erfinv_kernel(xp: Any, x: Any) -> Any:
+def _erfinv_kernel(xp: Any, x: Any) -> Any:
     parts: Parts = [
         (xp.abs(x) <= 0.85, lambda xp, x: x / 2 * ratio(QUANTILE_CENTRE, 0.180625 - x * x / 4)),
-        ((xp.abs(x) > 0.85) & (xp.abs(x) < 1), quantile_beyond),
+        ((xp.abs(x) > 0.85) & (xp.abs(x) < 1), _quantile_beyond),
         (xp.abs(x) == 1, lambda xp, x: x * math.inf),
         (~(xp.abs(x) <= 1), lambda xp, x: x * math.nan),
     ]
@@ -104,25 +104,25 @@ def erfinv_kernel(xp: Any, x: Any) -> Any:
 
 erfinv = unary(
     "erfinv",
-    forward=lambda xp, input: in_double(xp, "erfinv", erfinv_kernel, input),
+    forward=lambda xp, input: in_double(xp, "erfinv", _erfinv_kernel, input),
     vjp=lambda xp, g, out: g * xp.exp(out * out) * (math.sqrt(math.pi) / 2),
     variants="function method in_place",
 )
 
 
-def error_function(xp: Any, input: Any) -> Any:
+def _error_function(xp: Any, input: Any) -> Any:
     require_kinds("erf", input, "fiub")
     return special.erf(float_array(input))
 
 
-def complementary_error_function(xp: Any, input: Any) -> Any:
+def _complementary_error_function(xp: Any, input: Any) -> Any:
     require_kinds("erfc", input, "fiub")
     return special.erfc(float_array(input))
 
 
 erf = unary(
     "erf",
-    forward=error_function,
+    forward=_error_function,
     vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (2 / math.sqrt(math.pi)),
     variants="function method in_place in_place_function foreach",
 )
@@ -130,7 +130,7 @@ erf = unary(
 
 erfc = unary(
     "erfc",
-    forward=complementary_error_function,
+    forward=_complementary_error_function,
     vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
     variants="function method in_place in_place_function foreach",
 )

@@ -23,7 +23,7 @@ BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 LARGE = 10
 
 
-def zeta_minus_one(k: int) -> float:
+def _zeta_minus_one(k: int) -> float:
     """The sum of n ** -k over n >= 2, by Euler and Maclaurin from n = 200 on."""
     n = 200
     tail = n ** (1 - k) / (k - 1) + n**-k / 2 + k * n ** (-k - 1) / 12
@@ -31,10 +31,10 @@ def zeta_minus_one(k: int) -> float:
 
 
 #: of the series of lgamma(2 + z), highest power first
-NEAR_TWO = [(-1) ** k * zeta_minus_one(k) / k for k in range(30, 1, -1)] + [1 - EULER, 0.0]
+NEAR_TWO = [(-1) ** k * _zeta_minus_one(k) / k for k in range(30, 1, -1)] + [1 - EULER, 0.0]
 
 
-def from_integer(xp: Any, x: Any) -> Any:
+def _from_integer(xp: Any, x: Any) -> Any:
     """How far x is from the nearest integer: sin and cos of pi times it lose no digits."""
     return x - xp.round(x)
 
@@ -42,22 +42,22 @@ def from_integer(xp: Any, x: Any) -> Any:
 # ---- lgamma
 
 
-def stirling(xp: Any, x: Any) -> Any:
+def _stirling(xp: Any, x: Any) -> Any:
     series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI[:8], 1)]
     correction = horner(series[::-1], 1 / (x * x)) / x
     return (x - 0.5) * (xp.log(x) - 1) + correction + (math.log(2 * math.pi) - 1) / 2
 
 
-def lgamma_middle(xp: Any, x: Any) -> Any:
+def _lgamma_middle(xp: Any, x: Any) -> Any:
     product = x.copy()
     for k in range(1, 8):
         product *= x + k
-    return stirling(xp, x + 8) - xp.log(product)
+    return _stirling(xp, x + 8) - xp.log(product)
 
 
-def lgamma_reflected(xp: Any, x: Any) -> Any:
+def _lgamma_reflected(xp: Any, x: Any) -> Any:
     finite = x > -math.inf
-    size = xp.abs(xp.sin(math.pi * from_integer(xp, xp.where(finite, x, -0.5))))
+    size = xp.abs(xp.sin(math.pi * _from_integer(xp, xp.where(finite, x, -0.5))))
     value = math.log(math.pi) - xp.log(size) - lgamma_right(xp, xp.where(finite, 1 - x, 1))
     return xp.where(finite, value, math.inf)
 
@@ -68,13 +68,13 @@ def lgamma_right(xp: Any, x: Any) -> Any:
         (x < 0.5, lambda xp, x: horner(NEAR_TWO, x) - xp.log1p(x) - xp.log(x)),
         ((x >= 0.5) & (x < 1.5), lambda xp, x: horner(NEAR_TWO, x - 1) - xp.log1p(x - 1)),
         ((x >= 1.5) & (x < 2.5), lambda xp, x: horner(NEAR_TWO, x - 2)),
-        ((x >= 2.5) & (x < LARGE), lgamma_middle),
-        (~(x < LARGE), stirling),
+        ((x >= 2.5) & (x < LARGE), _lgamma_middle),
+        (~(x < LARGE), _stirling),
     ]
     return by_parts(xp, x, parts)
 
 
-def lgamma_of_one(x: float) -> float:
+def _lgamma_of_one(x: float) -> float:
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):  # at its poles, and where it exceeds every double
@@ -83,9 +83,9 @@ def lgamma_of_one(x: float) -> float:
 
 def lgamma_kernel(xp: Any, x: Any) -> Any:
     if x.size <= FEW:
-        return elementwise_in_python(lgamma_of_one)(xp, x)
+        return elementwise_in_python(_lgamma_of_one)(xp, x)
     left = x < 0
-    return by_parts(xp, x, [(left, lgamma_reflected), (~left, lgamma_right)])
+    return by_parts(xp, x, [(left, _lgamma_reflected), (~left, lgamma_right)])
 
 
 lgamma = unary(
@@ -98,12 +98,12 @@ lgamma = unary(
 # ---- digamma
 
 
-def digamma_large(xp: Any, x: Any) -> Any:
+def _digamma_large(xp: Any, x: Any) -> Any:
     series = [-b / (2 * k) for k, b in enumerate(BERNOULLI[:8], 1)]
     return xp.log(x) - 0.5 / x + horner([*series[::-1], 0.0], 1 / (x * x))
 
 
-def digamma_right(xp: Any, x: Any) -> Any:
+def _digamma_right(xp: Any, x: Any) -> Any:
     """For x > 0, and nan."""
     small = x < LARGE
 
@@ -111,31 +111,31 @@ def digamma_right(xp: Any, x: Any) -> Any:
         total = 1 / x
         for k in range(1, LARGE):
             total += 1 / (x + k)
-        return digamma_large(xp, x + LARGE) - total
+        return _digamma_large(xp, x + LARGE) - total
 
-    return by_parts(xp, x, [(small, shifted), (~small, digamma_large)])
+    return by_parts(xp, x, [(small, shifted), (~small, _digamma_large)])
 
 
-def digamma_reflected(xp: Any, x: Any) -> Any:
-    offset = from_integer(xp, x)
+def _digamma_reflected(xp: Any, x: Any) -> Any:
+    offset = _from_integer(xp, x)
     pole = offset == 0
-    value = digamma_right(xp, 1 - x) - math.pi / xp.tan(math.pi * xp.where(pole, 0.5, offset))
+    value = _digamma_right(xp, 1 - x) - math.pi / xp.tan(math.pi * xp.where(pole, 0.5, offset))
     return xp.where(pole, math.nan, value)
 
 
-def digamma_kernel(xp: Any, x: Any) -> Any:
+def _digamma_kernel(xp: Any, x: Any) -> Any:
     zero, left = x == 0, x < 0
     parts: Parts = [
         (zero, lambda xp, x: xp.copysign(math.inf, -x)),
-        (left, digamma_reflected),
-        (~(zero | left), digamma_right),
+        (left, _digamma_reflected),
+        (~(zero | left), _digamma_right),
     ]
     return by_parts(xp, x, parts)
 
 
 digamma = unary(
     "digamma",
-    forward=lambda xp, input: in_double(xp, "digamma", digamma_kernel, input),
+    forward=lambda xp, input: in_double(xp, "digamma", _digamma_kernel, input),
     vjp=lambda xp, g, input: g * xp._polygamma(input, 1),
     variants="function method in_place",
 )
@@ -143,7 +143,7 @@ digamma = unary(
 # ---- polygamma: (-1) ** (n + 1) * n! * zeta(n + 1, x), with Hurwitz's zeta function
 
 
-def hurwitz_zeta(xp: Any, s: int, x: Any) -> Any:
+def _hurwitz_zeta(xp: Any, s: int, x: Any) -> Any:
     """The sum of (x + k) ** -s over k >= 0, for x > 0: some terms, then Euler and Maclaurin's formula."""
     first = max(LARGE, s)
     total = xp.zeros_like(x)
@@ -160,7 +160,7 @@ def hurwitz_zeta(xp: Any, s: int, x: Any) -> Any:
     return total
 
 
-def cotangent_derivative(xp: Any, n: int, offset: Any) -> Any:
+def _cotangent_derivative(xp: Any, n: int, offset: Any) -> Any:
     """The n-th derivative of pi * cot(pi * x): a polynomial in cot, since cot' = -(1 + cot ** 2)."""
     coefficients = [1.0, 0.0]
     for _ in range(n):
@@ -170,21 +170,21 @@ def cotangent_derivative(xp: Any, n: int, offset: Any) -> Any:
     return horner(coefficients, 1 / xp.tan(math.pi * offset)) * math.pi ** (n + 1)
 
 
-def polygamma_right(xp: Any, n: int, x: Any) -> Any:
-    return (-1) ** (n + 1) * math.gamma(n + 1) * hurwitz_zeta(xp, n + 1, x)
+def _polygamma_right(xp: Any, n: int, x: Any) -> Any:
+    return (-1) ** (n + 1) * math.gamma(n + 1) * _hurwitz_zeta(xp, n + 1, x)
 
 
-def polygamma_kernel(xp: Any, n: int, x: Any) -> Any:
+def _polygamma_kernel(xp: Any, n: int, x: Any) -> Any:
     left = x < 0
     reflected = lambda xp, x: (
-        (-1) ** n * polygamma_right(xp, n, 1 - x) - cotangent_derivative(xp, n, from_integer(xp, x))
+        (-1) ** n * _polygamma_right(xp, n, 1 - x) - _cotangent_derivative(xp, n, _from_integer(xp, x))
     )
-    return by_parts(xp, x, [(left, reflected), (~left, lambda xp, x: polygamma_right(xp, n, x))])
+    return by_parts(xp, x, [(left, reflected), (~left, lambda xp, x: _polygamma_right(xp, n, x))])
 
 
 _polygamma = unary(
     "_polygamma",
-    forward=lambda xp, input, n: in_double(xp, "polygamma", lambda xp, x: polygamma_kernel(xp, n, x), input),
+    forward=lambda xp, input, n: in_double(xp, "polygamma", lambda xp, x: _polygamma_kernel(xp, n, x), input),
     vjp=lambda xp, g, input, n: g * xp._polygamma(input, n + 1),
     node="PolygammaBackward0",
 )

@@ -25,7 +25,7 @@ LONGEST = 2000
 EPSILON = 2.0**-53
 
 
-def log_distance(xp: Any, a: Any, x: Any) -> Any:
+def _log_distance(xp: Any, a: Any, x: Any) -> Any:
     """log(x / a) - (x / a - 1), without cancellation where x is near a."""
     ratio = (x - a) / a
     near = xp.abs(ratio) < 0.5
@@ -35,18 +35,18 @@ def log_distance(xp: Any, a: Any, x: Any) -> Any:
     return xp.where(near, r * (2 * series - ratio), xp.log(x / a) - ratio)
 
 
-def gamma_density(xp: Any, a: Any, x: Any) -> Any:
+def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
     """x ** a * exp(-x) / gamma(a)."""
     large = a >= LARGE
     safe = xp.where(large, a, LARGE)
     series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI[:8], 1)]
     correction = horner(series[::-1], 1 / (safe * safe)) / safe
-    exponent = safe * log_distance(xp, safe, xp.where(large, x, safe)) - correction
+    exponent = safe * _log_distance(xp, safe, xp.where(large, x, safe)) - correction
     direct = a * xp.log(x) - x - lgamma_kernel(xp, xp.where(large, 1.0, a))
     return xp.where(large, xp.sqrt(safe / (2 * math.pi)) * xp.exp(exponent), xp.exp(direct))
 
 
-def lower_series(xp: Any, a: Any, x: Any) -> Any:
+def _lower_series(xp: Any, a: Any, x: Any) -> Any:
     """P, for x not far above a."""
     term, total = xp.ones_like(a), xp.ones_like(a)
     for n in range(1, LONGEST):
@@ -54,10 +54,10 @@ def lower_series(xp: Any, a: Any, x: Any) -> Any:
         total += term
         if not (term > EPSILON * total).any():
             break
-    return gamma_density(xp, a, x) / a * total
+    return _gamma_density(xp, a, x) / a * total
 
 
-def upper_fraction(xp: Any, a: Any, x: Any) -> Any:
+def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
     """Q, for x above a: its continued fraction, by Lentz's method."""
     b = x + 1 - a
     c, d = xp.full_like(a, 1 / 1e-300), 1 / b
@@ -71,10 +71,10 @@ def upper_fraction(xp: Any, a: Any, x: Any) -> Any:
         total *= factor
         if not (xp.abs(factor - 1) > EPSILON).any():
             break
-    return gamma_density(xp, a, x) * total
+    return _gamma_density(xp, a, x) * total
 
 
-def upper_series(xp: Any, a: Any, x: Any) -> Any:
+def _upper_series(xp: Any, a: Any, x: Any) -> Any:
     """Q, for x up to about 1, without cancellation where a is small."""
     term, total = xp.ones_like(a), xp.zeros_like(a)
     for n in range(1, LONGEST):
@@ -89,12 +89,12 @@ def upper_series(xp: Any, a: Any, x: Any) -> Any:
     return -xp.expm1(log_power - of_next) - xp.exp(log_power - of_next) * a * total
 
 
-def uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+def _uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     """P or Q for large a and x / a near 1 (Temme 1979)."""
     from undertow.ops.pointwise.special.temme import temme_coefficients  # exact fractions, which few programs need
 
     sign = 1 if upper else -1
-    half_square = -log_distance(xp, a, x)
+    half_square = -_log_distance(xp, a, x)
     eta = xp.copysign(xp.sqrt(2 * half_square), x - a)
     total, power = xp.zeros_like(a), xp.ones_like(a)
     previous = xp.full_like(a, math.inf)
@@ -109,7 +109,7 @@ def uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     return 0.5 * special.erfc(sign * eta * xp.sqrt(a / 2)) + sign * rest
 
 
-def incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+def _incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     """P or Q, for finite positive a and x."""
     near = (a > 20) & (xp.abs(x - a) < 0.3 * a)
     tiny = (x <= 1.1) & xp.where(x <= 0.5, -0.4 / xp.log(xp.where(x <= 0.5, x, 0.5)) >= a, x * 1.1 >= a) & ~near
@@ -117,24 +117,24 @@ def incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     below = ~(near | tiny | beyond)
     out = xp.empty_like(a)
     for mask, kernel, of_upper in (
-        (below, lower_series, False), (beyond, upper_fraction, True), (tiny, upper_series, True)
+        (below, _lower_series, False), (beyond, _upper_fraction, True), (tiny, _upper_series, True)
     ):  # fmt: skip
         if mask.any():
             values = kernel(xp, a[mask], x[mask])
             out[mask] = values if of_upper == upper else 1 - values
     if near.any():
-        out[near] = uniform_expansion(xp, a[near], x[near], upper)
+        out[near] = _uniform_expansion(xp, a[near], x[near], upper)
     return out
 
 
-def incomplete_gamma_array(name: str, upper: bool) -> Any:
+def _incomplete_gamma_array(name: str, upper: bool) -> Any:
     def forward(xp: Any, input: Any, other: Any) -> Any:
         require_kinds(name, input, "f")
         a, x = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
         shape, a, x = a.shape, a.reshape(-1), x.reshape(-1)
         good = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
         with xp.errstate(all="ignore"):
-            found = incomplete_gamma(xp, a[good], x[good], upper)
+            found = _incomplete_gamma(xp, a[good], x[good], upper)
             zero = (x == 0) | (a == math.inf)  # there P is 0; at a = 0 and x = inf it is 1
             undefined = (a < 0) | (x < 0) | xp.isnan(a + x) | ((a == x) & ((a == 0) | (a == math.inf)))
             out = xp.where(undefined, math.nan, xp.where(zero == upper, 1.0, 0.0))
@@ -144,13 +144,13 @@ def incomplete_gamma_array(name: str, upper: bool) -> Any:
     return forward
 
 
-def density_of_gamma(xp: Any, input: Any, other: Any) -> Any:
+def _density_of_gamma(xp: Any, input: Any, other: Any) -> Any:
     """The derivative of igamma in `other`."""
     input = xp.astype(input, other.dtype)  # it may be of integers
     return xp.exp((input - 1) * xp.log(other) - other - xp.lgamma(input))
 
 
-def no_derivative_by_input(name: str) -> Any:
+def _no_derivative_by_input(name: str) -> Any:
     def rule(xp: Any, g: Any) -> Any:
         raise NotImplementedError(
             f"the derivative for '{name}: input' is not implemented. Its formula in the other argument is known: "
@@ -160,7 +160,7 @@ def no_derivative_by_input(name: str) -> Any:
     return rule
 
 
-def no_tangent_of_input(name: str) -> Any:
+def _no_tangent_of_input(name: str) -> Any:
     def rule(xp: Any, t: Any) -> Any:
         raise NotImplementedError(
             f"Trying to use forward AD with {name} that does not support it: its derivative in 'input' is not "
@@ -172,14 +172,14 @@ def no_tangent_of_input(name: str) -> Any:
 
 igamma = primitive(
     "igamma",
-    forward=incomplete_gamma_array("igamma", False),
+    forward=_incomplete_gamma_array("igamma", False),
     vjp={
-        "input": no_derivative_by_input("igamma"),
-        "other": lambda xp, g, input, other: g * density_of_gamma(xp, input, other),
+        "input": _no_derivative_by_input("igamma"),
+        "other": lambda xp, g, input, other: g * _density_of_gamma(xp, input, other),
     },
     jvp={
-        "input": no_tangent_of_input("igamma"),
-        "other": lambda xp, t, input, other: t * density_of_gamma(xp, input, other),
+        "input": _no_tangent_of_input("igamma"),
+        "other": lambda xp, t, input, other: t * _density_of_gamma(xp, input, other),
     },
     batch=ELEMENTWISE,
     promote="same",
@@ -189,14 +189,14 @@ igamma = primitive(
 
 igammac = primitive(
     "igammac",
-    forward=incomplete_gamma_array("igammac", True),
+    forward=_incomplete_gamma_array("igammac", True),
     vjp={
-        "input": no_derivative_by_input("igammac"),
-        "other": lambda xp, g, input, other: -g * density_of_gamma(xp, input, other),
+        "input": _no_derivative_by_input("igammac"),
+        "other": lambda xp, g, input, other: -g * _density_of_gamma(xp, input, other),
     },
     jvp={
-        "input": no_tangent_of_input("igammac"),
-        "other": lambda xp, t, input, other: -t * density_of_gamma(xp, input, other),
+        "input": _no_tangent_of_input("igammac"),
+        "other": lambda xp, t, input, other: -t * _density_of_gamma(xp, input, other),
     },
     batch=ELEMENTWISE,
     promote="same",

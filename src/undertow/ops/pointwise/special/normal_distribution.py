@@ -40,7 +40,7 @@ def special_ndtr(input: Any) -> Any:
     return erfc(input * (-1 / SQRT2)) * 0.5
 
 
-def log_ndtr_kernel(xp: Any, x: Any) -> Any:
+def _log_ndtr_kernel(xp: Any, x: Any) -> Any:
     with xp.errstate(divide="ignore", invalid="ignore"):
         left = lambda xp, x: xp.log(kernels.erfcx(-x / SQRT2) / 2) - x * x / 2
         right = lambda xp, x: xp.log1p(-kernels.erfc(x / SQRT2) / 2)
@@ -49,12 +49,12 @@ def log_ndtr_kernel(xp: Any, x: Any) -> Any:
 
 special_log_ndtr = unary(
     "special_log_ndtr",
-    forward=lambda xp, input: in_double(xp, "special_log_ndtr", log_ndtr_kernel, input),
+    forward=lambda xp, input: in_double(xp, "special_log_ndtr", _log_ndtr_kernel, input),
     vjp=lambda xp, g, input: g / xp.special_erfcx(input * (-1 / SQRT2)) * (SQRT2 / SQRT_PI),
 )
 
 
-def tail_quantile(xp: Any, p: Any) -> Any:
+def _tail_quantile(xp: Any, p: Any) -> Any:
     """Wichura's approximation, for p outside of (0.075, 0.925)."""
     depth = xp.sqrt(-xp.log(xp.minimum(p, 1 - p)))
     far = depth > 5
@@ -65,12 +65,12 @@ def tail_quantile(xp: Any, p: Any) -> Any:
     return xp.copysign(by_parts(xp, depth, parts), p - 0.5)
 
 
-def ndtri_kernel(xp: Any, p: Any) -> Any:
+def _ndtri_kernel(xp: Any, p: Any) -> Any:
     centre = xp.abs(p - 0.5) <= 0.425
     inside = (p > 0) & (p < 1)
     parts: Parts = [
         (centre, lambda xp, p: (p - 0.5) * ratio(QUANTILE_CENTRE, 0.180625 - (p - 0.5) ** 2)),
-        (inside & ~centre, tail_quantile),
+        (inside & ~centre, _tail_quantile),
         ((p == 0) | (p == 1), lambda xp, p: (p - 0.5) * math.inf),
         (~((p >= 0) & (p <= 1)), lambda xp, p: xp.full_like(p, math.nan)),
     ]
@@ -79,7 +79,7 @@ def ndtri_kernel(xp: Any, p: Any) -> Any:
 
 special_ndtri = unary(
     "special_ndtri",
-    forward=lambda xp, input: in_double(xp, "special_ndtri", ndtri_kernel, input),
+    forward=lambda xp, input: in_double(xp, "special_ndtri", _ndtri_kernel, input),
     vjp=lambda xp, g, out: g * xp.exp(out * out / 2) * (SQRT2 * SQRT_PI),
 )
 
@@ -99,22 +99,22 @@ special_entr = unary(
 )
 
 
-def x_log_1p_y(xp: Any, input: Any, other: Any) -> Any:
+def _x_log_1p_y(xp: Any, input: Any, other: Any) -> Any:
     """input * log1p(other), and 0 where input is 0, unless other is nan."""
     if input.dtype.kind == "f":
         other = xp.asarray(other, dtype=input.dtype)
     return input * xp.log1p(xp.where((input == 0) & (other == other), 0, other))
 
 
-def xlog1py_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
+def _xlog1py_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, -1))
     return xp.where(flat, 0, g * xp.log1p(xp.where(flat, 0, other)))
 
 
 special_xlog1py = primitive(
     "special_xlog1py",
-    forward=x_log_1p_y,
-    vjp={"input": xlog1py_input_rule, "other": lambda xp, g, input, other: g * input / (other + 1)},
+    forward=_x_log_1p_y,
+    vjp={"input": _xlog1py_input_rule, "other": lambda xp, g, input, other: g * input / (other + 1)},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="SpecialXlog1PyBackward0",

@@ -56,7 +56,7 @@ def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
     return out
 
 
-def family(name: str) -> Any:
+def _family(name: str) -> Any:
     shifted = name.startswith("shifted_")
 
     def function(input: Any, n: Any) -> Any:
@@ -68,6 +68,6 @@ def family(name: str) -> Any:
 
 
 for _name in FAMILIES:
-    globals()[f"special_{_name}"] = family(_name)
+    globals()[f"special_{_name}"] = _family(_name)
     if _name.startswith("chebyshev"):
-        globals()[f"special_shifted_{_name}"] = family(f"shifted_{_name}")
+        globals()[f"special_shifted_{_name}"] = _family(f"shifted_{_name}")

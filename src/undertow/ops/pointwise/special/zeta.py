@@ -18,7 +18,7 @@ from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
 TERMS = 12
 
 
-def zeta_sum(xp: Any, s: Any, q: Any) -> Any:
+def _zeta_sum(xp: Any, s: Any, q: Any) -> Any:
     """The sum of (q + k) ** -s over k >= 0, where it converges."""
     terms = TERMS + max(0, math.ceil(-float(q.min()))) if q.size else 0
     total = xp.zeros_like(q)
@@ -35,14 +35,14 @@ def zeta_sum(xp: Any, s: Any, q: Any) -> Any:
     return total
 
 
-def zeta_array(xp: Any, input: Any, other: Any) -> Any:
+def _zeta_array(xp: Any, input: Any, other: Any) -> Any:
     require_kinds("zeta", input, "biuf")
     s, q = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
     pole = (q <= 0) & (q == xp.floor(q))
     undefined = (s < 1) | ((q < 0) & ~pole & (s != xp.floor(s))) | xp.isnan(s) | xp.isnan(q)
     good = (s > 1) & (s < math.inf) & ~pole & ~undefined & (q < math.inf)
     with xp.errstate(all="ignore"):
-        out = zeta_sum(xp, xp.where(good, s, 2.0), xp.where(good, q, 1.0))
+        out = _zeta_sum(xp, xp.where(good, s, 2.0), xp.where(good, q, 1.0))
         limit = xp.where(q > 1, 0.0, xp.where(q == 1, 1.0, math.inf))  # of s, or q, to infinity
     out = xp.where(good, out, xp.where(undefined, math.nan, xp.where((s == 1) | pole, math.inf, limit)))
     return out.astype(input.dtype) if input.dtype.kind == "f" else out
@@ -50,7 +50,7 @@ def zeta_array(xp: Any, input: Any, other: Any) -> Any:
 
 special_zeta = primitive(
     "special_zeta",
-    forward=zeta_array,
+    forward=_zeta_array,
     vjp={
         "input": not_implemented("zeta"),
         "other": lambda xp, g, input, other: g * -input * xp.special_zeta(input + 1, other),
@@ -63,7 +63,7 @@ special_zeta = primitive(
 # ---- gamma and beta
 
 
-def gamma_of_one(x: float) -> float:
+def _gamma_of_one(x: float) -> float:
     try:
         return math.gamma(x)
     except OverflowError:
@@ -74,7 +74,7 @@ def gamma_of_one(x: float) -> float:
 
 special_gamma = unary(
     "special_gamma",
-    forward=lambda xp, input: in_double(xp, "special_gamma", elementwise_in_python(gamma_of_one), input),
+    forward=lambda xp, input: in_double(xp, "special_gamma", elementwise_in_python(_gamma_of_one), input),
     vjp=lambda xp, g, input, out: g * out * xp.digamma(input),
 )
 
@@ -99,7 +99,7 @@ def special_beta(a: Any, b: Any) -> Any:
 # ---- the multivariate gamma function
 
 
-def multivariate(xp: Any, input: Any, p: int) -> Any:
+def _multivariate(xp: Any, input: Any, p: int) -> Any:
     """The logarithm, up to a constant: a sum of lgamma at input, input - 1/2, ..., p of them."""
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
@@ -111,14 +111,14 @@ def multivariate(xp: Any, input: Any, p: int) -> Any:
     return total.astype(input.dtype) if input.dtype.kind == "f" else total
 
 
-def multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
+def _multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
     slope = xp.digamma(input)
     for j in range(1, p):
         slope = slope + xp.digamma(input - j / 2)
     return g * slope
 
 
-mvlgamma = unary("mvlgamma", forward=multivariate, vjp=multivariate_rule, variants="function method in_place")
+mvlgamma = unary("mvlgamma", forward=_multivariate, vjp=_multivariate_rule, variants="function method in_place")
 
 
 @composite

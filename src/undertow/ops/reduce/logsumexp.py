@@ -1,0 +1,67 @@
+"""The logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend import dtypes
+from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore
+from undertow.ops.arguments.operands import float_array
+from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.rules import REDUCTION
+from undertow.tensor import Tensor
+
+
+def _logsumexp_forward(xp: Any, input: Any, dim: Dims, keepdim: bool = False) -> Any:
+    if dim is None:
+        raise TypeError("logsumexp(): argument 'dim' must be tuple of ints, not NoneType")
+    input = float_array(input)
+    axes = reduced_axes(dim, input.ndim)
+    kept = kept_shape(input.shape, dim)
+    if input.size == 0:
+        largest = xp.zeros(kept, dtypes.real_of(input.dtype))
+    else:
+        largest = xp.maximum.reduce(xp.real(input), axes, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, 0)
+    total = xp.add.reduce(xp.exp(input - largest), axes, keepdims=True)
+    out = xp.where(total == 0, -xp.inf, xp.log(xp.where(total == 0, 1, total))) + largest
+    return xp.reshape(out.astype(input.dtype), kept if keepdim else _numpy_shape(input.shape, axes))
+
+
+def _numpy_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` without the reduced axes."""
+    return tuple([n for d, n in enumerate(shape) if d not in axes])
+
+
+def _softmax_like(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+    return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
+
+
+logsumexp_dims = primitive(
+    "_logsumexp_dims",
+    forward=_logsumexp_forward,
+    vjp={
+        "input": lambda xp, g, input, input_shape, out, dim, keepdim: (
+            restore(xp, g, input_shape, dim, keepdim) * xp.conj(_softmax_like(xp, input, out, dim, keepdim))
+        )
+    },
+    jvp={
+        "input": lambda xp, t, input, out, dim, keepdim: xp.sum(
+            t * _softmax_like(xp, input, out, dim, keepdim), reduced_axes(dim, input.ndim), keepdims=keepdim
+        )
+    },
+    batch=REDUCTION,
+    node="LogsumexpBackward0",
+)
+
+
+@composite(variants="function method", out=True)
+@numpy_spelling
+def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over `dim`, without overflow.
+
+    >>> import undertow as ut
+    >>> ut.logsumexp(ut.tensor([1000.0, 1000.0]), dim=0)
+    tensor(1000.6932)
+    """
+    return logsumexp_dims(input, dim, keepdim)
