@@ -5,13 +5,16 @@ And what every run gets: a number of processes that suits what was asked for, an
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import importlib.util
+import math
 import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +45,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     samples.first_rows_only = config.getoption("quick")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[WATCHDOG] = Watchdog(session.config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[WATCHDOG].look_on()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[WATCHDOG].stop()
+
+
+class Watchdog:
+    """Where a test hangs for five to six minutes, show where every thread stands and end the run.
+
+    pytest's own (faulthandler_timeout) starts a thread for each test; this one only when a minute has passed.
+    """
+
+    hangs, renewed = 300, 60  # seconds
+
+    def __init__(self, config: pytest.Config) -> None:
+        with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            self.stderr = os.dup(2)  # of the terminal, not what captures the output of tests
+        self.started = -math.inf
+
+    def look_on(self) -> None:
+        if time.monotonic() - self.started > self.renewed:
+            faulthandler.dump_traceback_later(self.hangs + self.renewed, exit=True, file=self.stderr)
+            self.started = time.monotonic()
+
+    def stop(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self.stderr)
+
+
+WATCHDOG = pytest.StashKey[Watchdog]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

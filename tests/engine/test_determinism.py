@@ -238,6 +238,7 @@ def stirred_bits() -> bytes:
     return bits
 
 
+@pytest.mark.slow
 def test_every_run_gives_the_same_bits_however_threads_switch(deterministic: None) -> None:
     expected = stirred_bits()
     sys.setswitchinterval(1e-6)

@@ -564,6 +564,7 @@ def test_dropping_a_graph_inside_a_pass() -> None:
 # ---- for a long time
 
 
+@pytest.mark.slow
 def test_ten_thousand_passes_from_eight_threads() -> None:
     w = ut.zeros(4, dtype=ut.float64, requires_grad=True)
     v = ut.zeros(4, dtype=ut.float64, device="sim:0", requires_grad=True)
