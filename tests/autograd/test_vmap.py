@@ -10,6 +10,7 @@ import pytest
 
 import undertow as ut
 from tests.ops.systems import Case, as_array, cases, leaf, like
+from undertow import pytree
 from undertow.autograd import Function
 from undertow.autograd.vmap import VmapError, vmap
 from undertow.tensor import Tensor
@@ -304,7 +305,7 @@ def test_custom_functions(function: Any) -> None:
         lambda f: ut.func.jvp(lambda b: vmap(f, (0, None))(x, b), (w,), (t,)),
         lambda f: ut.func.hessian(f, 1)(x[0], w),
     ):
-        found, wanted = (ut.autograd.pytree.flatten(transform(loss(f)))[0] for f in (function.apply, plain))
+        found, wanted = (pytree.flatten(transform(loss(f)))[0] for f in (function.apply, plain))
         for got, expected in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-9)
 
