@@ -3,7 +3,7 @@ PYTHON ?= python
 # The tier for every save: the library end to end in small, and the import directions.  Under five seconds.
 TINY = tests/test_tiny.py tests/test_layers.py
 
-.PHONY: check format-check lint types test tiny docs-test bench format sanitize
+.PHONY: check format-check lint types test tiny quick docs-test bench format sanitize
 
 check: format-check lint types test
 
@@ -21,6 +21,10 @@ test:
 
 tiny:
 	$(PYTHON) -m pytest -q $(TINY)
+
+# The tier for every commit: each operation's first row of samples in every system, and what is not slow.
+quick:
+	$(PYTHON) -m pytest -q --quick
 
 docs-test:
 	$(PYTHON) -m pytest -q --doctest-modules src/undertow tests/test_docs.py

@@ -1,20 +1,29 @@
-"""What every test gets: fixed seeds, restored interpreter state, and the oracle where it is installed."""
+"""What every test gets: fixed seeds, restored interpreter state, and the oracle where it is installed.
+
+And what every run gets: a number of processes that suits what was asked for, and `--quick`.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import importlib.util
+import math
 import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from tests import samples
 
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
@@ -27,15 +36,79 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `torch` or `cuda` where what they need is absent."""
+# ---- the run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="One row of samples for each operation, and no slow tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    samples.first_rows_only = config.getoption("quick")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[WATCHDOG] = Watchdog(session.config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[WATCHDOG].look_on()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[WATCHDOG].stop()
+
+
+class Watchdog:
+    """Where a test hangs for five to six minutes, show where every thread stands and end the run.
+
+    pytest's own (faulthandler_timeout) starts a thread for each test; this one only when a minute has passed.
+    """
+
+    hangs, renewed = 300, 60  # seconds
+
+    def __init__(self, config: pytest.Config) -> None:
+        with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            self.stderr = os.dup(2)  # of the terminal, not what captures the output of tests
+        self.started = -math.inf
+
+    def look_on(self) -> None:
+        if time.monotonic() - self.started > self.renewed:
+            faulthandler.dump_traceback_later(self.hangs + self.renewed, exit=True, file=self.stderr)
+            self.started = time.monotonic()
+
+    def stop(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self.stderr)
+
+
+WATCHDOG = pytest.StashKey[Watchdog]()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """No other processes for a few files: starting them takes longer than most files do. Folders get every core."""
+    asked = [Path(argument.partition("::")[0]) for argument in config.args]
+    return 0 if config.option.collectonly or not any(path.is_dir() for path in asked) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip tests marked `torch` or `cuda` where what they need is absent; leave slow ones out of a quick run."""
     absent = {"torch": _absence_of_torch, "cuda": _absence_of_cuda}
     for marker, find_absence in absent.items():
-        marked = [item for item in items if item.get_closest_marker(marker)]
-        reason = find_absence() if marked else None
-        if reason:
-            for item in marked:
+        reason = find_absence()
+        for item in items if reason else ():
+            if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+    if config.getoption("quick"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_collection_finish() -> None:
+    """The collector need not look at a hundred thousand tests again, each time that one of them asks it to collect."""
+    gc.collect()
+    gc.freeze()
 
 
 def _absence_of_torch() -> str | None:
@@ -47,6 +120,9 @@ def _absence_of_cuda() -> str | None:
         return "CuPy is not installed"
     cupy = importlib.import_module("cupy")
     return None if cupy.is_available() else "CuPy finds no CUDA device"
+
+
+# ---- the tests
 
 
 @pytest.fixture(scope="session")
@@ -66,21 +142,20 @@ def L(request: pytest.FixtureRequest) -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def fixed_seeds() -> None:
-    """Start every test from the same random state, whatever ran before it."""
-    random.seed(0)
-    np.random.seed(0)
-    for name in ("undertow", "torch"):
-        seed = getattr(sys.modules.get(name), "manual_seed", None)
-        if seed is not None:
-            seed(0)
-
-
-@pytest.fixture(autouse=True)
-def restored_interpreter() -> Iterator[None]:
-    """Let a test switch the collector off or shorten the thread switch interval without undoing it."""
+def same_state() -> Iterator[None]:
+    """Start every test from the same random state, and let it change the collector or the thread switch interval."""
+    seed_everything()
     enabled, threshold, interval = gc.isenabled(), gc.get_threshold(), sys.getswitchinterval()
     yield
     gc.set_threshold(*threshold)
     (gc.enable if enabled else gc.disable)()
     sys.setswitchinterval(interval)
+
+
+def seed_everything() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    if "undertow" in sys.modules:
+        sys.modules["undertow"].manual_seed(0)
+    if "torch" in sys.modules:  # its manual_seed() also keeps a traceback for each kind of GPU: half a millisecond
+        sys.modules["torch"].default_generator.manual_seed(0)

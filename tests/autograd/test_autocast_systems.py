@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases
+from tests.ops.systems import Case, cases
 
-CASES = all_cases()
+CASES = cases()
 
 
 @pytest.fixture(autouse=True)

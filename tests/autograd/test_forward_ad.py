@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import STEP, Case, all_cases, as_array, inner, is_float, leaf
+from tests.ops.systems import STEP, Case, as_array, cases, inner, is_float, leaf
 from undertow.autograd import Function
 from undertow.autograd import forward_ad as fw
 from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from undertow.tensor import Tensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-SMOOTH = [c for c in all_cases() if c.differentiable and not c.sample.kink]
+SMOOTH = [c for c in cases() if c.differentiable and not c.sample.kink]
 
 
 def every(cases: list[Case]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases, as_array, is_float, leaf, like
+from tests.ops.systems import Case, as_array, cases, is_float, leaf, like
 from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from undertow.tensor import Tensor
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 #: the first smooth row of every operation that has derivatives of all orders
 ROWS = list({
     (c.sample.op, c.complex): c
-    for c in reversed(all_cases())
+    for c in reversed(cases())
     if c.differentiable and not c.sample.kink and c.sample.gradgrad and c.sample.note != "outside"
 }.values())[::-1]  # fmt: skip
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases, as_array, assert_same, leaf
+from tests.ops.systems import Case, as_array, assert_same, cases, leaf
 from undertow.autograd.backward import grad
 from undertow.autograd.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from undertow.tensor import Tensor
 
-CASES = [case for case in all_cases() if case.differentiable]
+CASES = [case for case in cases() if case.differentiable]
 KEEP_ALL = functools.partial(create_selective_checkpoint_contexts, lambda ctx, op, *args: True)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases, as_array, leaf, like
+from tests.ops.systems import Case, as_array, cases, leaf, like
+from undertow import pytree
 from undertow.autograd import Function
 from undertow.autograd.vmap import VmapError, vmap
 from undertow.tensor import Tensor
@@ -34,7 +35,7 @@ def works_for_examples(case: Case) -> bool:
     return not (op in DEPENDS_ON_ARGUMENT and DEPENDS_ON_ARGUMENT[op] in note)
 
 
-CASES = [c for c in all_cases() if c.specs and works_for_examples(c)]
+CASES = [c for c in cases() if c.specs and works_for_examples(c)]
 
 
 def every(cases: list[Case]) -> Any:
@@ -70,7 +71,7 @@ def test_vmap_is_a_loop(case: Case) -> None:
         np.testing.assert_allclose(as_array(got), np.stack(wanted), rtol=1e-9, atol=1e-11)
 
 
-@every([c for c in all_cases() if c.differentiable])
+@every([c for c in cases() if c.differentiable])
 def test_batched_gradients_are_a_loop(case: Case) -> None:
     if not case.has_gradient():
         return
@@ -304,7 +305,7 @@ def test_custom_functions(function: Any) -> None:
         lambda f: ut.func.jvp(lambda b: vmap(f, (0, None))(x, b), (w,), (t,)),
         lambda f: ut.func.hessian(f, 1)(x[0], w),
     ):
-        found, wanted = (ut.autograd.pytree.flatten(transform(loss(f)))[0] for f in (function.apply, plain))
+        found, wanted = (pytree.flatten(transform(loss(f)))[0] for f in (function.apply, plain))
         for got, expected in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-9)
 

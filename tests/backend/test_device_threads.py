@@ -47,7 +47,7 @@ class Gate:
         self.operation = send(space, "gate", self.pass_through, [], [])
 
     def pass_through(self) -> None:
-        assert self.event.wait(30)
+        assert self.event.wait(60)
 
     def open(self) -> None:
         self.event.set()

@@ -223,7 +223,7 @@ def stirred_bits() -> bytes:
     everybody = threading.Barrier(len(numbers))
 
     def work(mine: Any) -> None:
-        everybody.wait(30)
+        everybody.wait(60)
         for row in mine.astype(np.float32):
             factor = ut.tensor(row)
             parts = [(w * factor).to(f"sim:{k}") * (v.to(f"sim:{k}") * (k + 1)).sin() for k in range(3)]
@@ -238,6 +238,7 @@ def stirred_bits() -> bytes:
     return bits
 
 
+@pytest.mark.slow
 def test_every_run_gives_the_same_bits_however_threads_switch(deterministic: None) -> None:
     expected = stirred_bits()
     sys.setswitchinterval(1e-6)
@@ -262,8 +263,8 @@ def forced_bits(order: tuple[int, ...]) -> bytes:
         y = x * FACTORS[number]
 
         def wait_for_turn(grad: Any) -> None:
-            everybody.wait(10)
-            assert turns[order.index(number)].wait(10)
+            everybody.wait(60)
+            assert turns[order.index(number)].wait(60)
 
         y.register_hook(wait_for_turn)
         y.backward()

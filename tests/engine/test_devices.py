@@ -143,7 +143,7 @@ def test_pop_waits_for_a_push() -> None:
     thread.start()
     task = NodeTask(FakeTask(0), FakeNode(1), None)
     queue.push(task)
-    thread.join(5)
+    thread.join(60)
     assert found == [task] and len(queue) == 0
 
 
@@ -243,9 +243,9 @@ def test_the_running_node_and_task_are_the_threads_own() -> None:
     barrier = threading.Barrier(3)
 
     def look(grad: Any) -> None:
-        barrier.wait(10)  # all three nodes are running
+        barrier.wait(60)  # all three nodes are running
         seen.append((ut.autograd.graph.current_node(), ut.autograd.graph.current_graph_task_id()))
-        barrier.wait(10)
+        barrier.wait(60)
 
     for part in parts:
         part.register_hook(look)
@@ -553,7 +553,7 @@ def sums_in_order(order: tuple[int, ...]) -> bytes:
 
     def wait_for_turn(device: int) -> None:
         waiting_for = 3 - order.index(device)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while current_task().dependencies[node] != waiting_for:
             assert time.monotonic() < deadline
             time.sleep(1e-4)
@@ -671,7 +671,7 @@ def test_a_failed_nested_pass_gives_its_memory_back() -> None:
     before = sim.memory_allocated("sim:0")
     for _ in range(3):
         run()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while sim.memory_allocated("sim:0") != before and time.monotonic() < deadline:
         time.sleep(1e-3)
     assert sim.memory_allocated("sim:0") == before

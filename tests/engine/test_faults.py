@@ -132,7 +132,7 @@ def test_a_failed_pass_leaves_nothing_behind(place: Callable[..., Any], device: 
     except Unlucky as error:
         error.__traceback__ = None
     del x
-    deadline = time.monotonic() + 5  # a worker may still be on its way back to its queue
+    deadline = time.monotonic() + 60  # a worker may still be on its way back to its queue
     while gone() is not None and time.monotonic() < deadline:
         time.sleep(1e-3)
     assert gone() is None
@@ -174,7 +174,7 @@ def test_idle_workers_hold_nothing() -> None:
     gone = weakref.ref(x)
     (x * x).to("sim:1").sum().backward()
     del x
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while gone() is not None and time.monotonic() < deadline:
         time.sleep(1e-3)
     assert gone() is None
@@ -201,7 +201,7 @@ def test_the_caller_returns_after_the_last_node_has_ended() -> None:
         ended.set()
 
     def fail_later(grad: Any) -> None:
-        started.wait(5)
+        started.wait(60)
         raise Unlucky("as planned")
 
     x = leaf("cpu")
@@ -341,7 +341,7 @@ def test_a_worker_that_dies_is_noticed_and_replaced() -> None:
 
     def hold(grad: Any) -> None:
         entered.set()
-        go_on.wait(5)
+        go_on.wait(60)
 
     x = leaf("sim:2")
     y = x * 2
@@ -356,11 +356,11 @@ def test_a_worker_that_dies_is_noticed_and_replaced() -> None:
 
     caller = threading.Thread(target=run)
     caller.start()
-    entered.wait(5)
+    entered.wait(60)
     broken: Any = NodeTask(None, y.grad_fn, None)  # a task of no pass: whoever pops it cannot go on
     engine.device_ready_queues[device].push(broken)
     go_on.set()
-    caller.join(10)
+    caller.join(60)
     assert not caller.is_alive()
     assert "the worker thread of sim:2 has ended" in str(outcome[0])
     assert isinstance(outcome[0].__cause__, AttributeError)
@@ -564,6 +564,7 @@ def test_dropping_a_graph_inside_a_pass() -> None:
 # ---- for a long time
 
 
+@pytest.mark.slow
 def test_ten_thousand_passes_from_eight_threads() -> None:
     w = ut.zeros(4, dtype=ut.float64, requires_grad=True)
     v = ut.zeros(4, dtype=ut.float64, device="sim:0", requires_grad=True)
@@ -603,7 +604,7 @@ def test_many_threads_with_a_short_switch_interval() -> None:
     barrier = threading.Barrier(6)
 
     def work(k: int) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         for _ in range(15):
             parts = [w.to(f"sim:{d}") * (d + 1) for d in range(3)]
             sum(part.cpu() for part in parts).sum().backward()

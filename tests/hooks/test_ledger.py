@@ -183,10 +183,10 @@ def test_a_deep_graph() -> None:
     x = y = ut.ones(2, requires_grad=True)
     for _ in range(30_000):
         y = y.sin()
-    started = time.perf_counter()
+    started = time.process_time()
     found = report(y)
     assert len(found.rows) == 30_000 and found.total_bytes == 30_000 * 8
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert "self x29999" in str(found)  # one line for what one line of the program saved
     del x
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases, leaf
+from tests.ops.systems import Case, cases, leaf
 
 
 def has_in_place_form(case: Case) -> bool:
@@ -34,7 +34,7 @@ def is_repeatable(case: Case) -> bool:
     return case.sample.op not in ("bernoulli", "normal")
 
 
-CASES = [case for case in all_cases() if has_in_place_form(case) and is_repeatable(case)]
+CASES = [case for case in cases() if has_in_place_form(case) and is_repeatable(case)]
 
 
 def every(cases: list[Case]) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -104,3 +106,45 @@ def test_numpy_writes_into_tensors_by_the_same_rules() -> None:
         c = ut.ones(2)
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
         np.exp(ut.zeros(2), out=c)
+
+
+# ---- in the namespaces, and of several results
+
+OUT = {
+    "linalg.inv": "(A,)", "linalg.solve": "(A, A)", "linalg.cholesky": "(A,)", "linalg.det": "(A,)",
+    "linalg.norm": "(A,)", "linalg.matrix_power": "(A, 3)", "linalg.eigvalsh": "(A,)", "linalg.vecdot": "(A, A)",
+    "special.entr": "(A,)", "special.zeta": "(A + 2, A)", "special.ndtr": "(A,)", "renorm": "(A, 2, 0, 1.0)",
+    "frobenius_norm": "(A, (0, 1))", "view_copy": "(A, (4,))", "cholesky_solve": "(A, A)", "orgqr": "(A, A[0])",
+}  # fmt: skip
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", OUT)
+def test_out_is_written_to(name: str, torch: Any) -> None:
+    found = []
+    for L in (ut, torch):
+        A = L.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=L.float64)
+        out = L.empty(0, dtype=L.float64)
+        function: Any = L
+        for part in name.split("."):
+            function = getattr(function, part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # frobenius_norm is an old name
+            assert function(*eval(OUT[name], {"A": A}), out=out) is out
+        found.append(out.numpy())
+    np.testing.assert_allclose(found[0], found[1])
+
+
+@pytest.mark.torch
+def test_out_of_several_results(torch: Any) -> None:
+    for L in (ut, torch):
+        A = L.tensor([[2.0, 0.5], [0.5, 1.0]])
+        Q, R = L.empty(0), L.empty(0)
+        found = L.linalg.qr(A, out=(Q, R))
+        assert found.Q is Q
+        assert found.R is R
+        values, indices = L.empty(0), L.empty(0, dtype=L.int64)
+        assert L.sort(A[0], out=(values, indices)).indices is indices
+        assert values.tolist() == [0.5, 2.0]
+        spectrum = L.empty(0, dtype=L.complex64)
+        assert L.fft.fft(A[0], out=spectrum) is spectrum

@@ -7,6 +7,7 @@ Case ran.
 
 from __future__ import annotations
 
+import functools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import undertow as ut
+from tests import samples
 from tests.samples import Array, Sample, all_samples
 from undertow import ops
 from undertow.autograd.backward import grad
@@ -30,18 +32,29 @@ NumpyArray = np.ndarray[Any, Any]
 STEP = 1e-5  # of central differences
 
 
+def cases() -> list[Case]:
+    """The cases of this run: all of them, or with `--quick` the first of each operation."""
+    if not samples.first_rows_only:
+        return all_cases()
+    first: dict[str, Case] = {}
+    for case in all_cases():
+        first.setdefault(case.sample.op, case)
+    return list(first.values())
+
+
+@functools.cache  # what a case has computed serves the tests of all modules
 def all_cases() -> list[Case]:
     """Every row, with real inputs and, where it says so, with complex ones; ids are unique."""
     seen: dict[str, int] = {}
-    cases = []
+    found = []
     for sample in all_samples():
         seen[sample.id] = seen.get(sample.id, 0) + 1
         name = sample.id if seen[sample.id] == 1 else f"{sample.id}-{seen[sample.id]}"
         if not sample.complex_only:
-            cases.append(Case(sample, False, name))
+            found.append(Case(sample, False, name))
         if sample.complex or sample.complex_only:
-            cases.append(Case(sample, True, f"{name}-complex"))
-    return cases
+            found.append(Case(sample, True, f"{name}-complex"))
+    return found
 
 
 # ---- structures

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, all_cases, as_array
+from tests.ops.systems import Case, as_array, cases
 from undertow.tensor import Tensor
 
 pytest.importorskip("ml_dtypes")
 
-CASES = [c for c in all_cases() if not c.complex and any([a.dtype.kind == "f" for a in c.arrays])]
+CASES = [c for c in cases() if not c.complex and any([a.dtype.kind == "f" for a in c.arrays])]
 REFERENCED = [c for c in CASES if c.sample.reference is not False]
 
 

@@ -19,11 +19,11 @@ from tests.ops.systems import (
     STEP,
     Call,
     Case,
-    all_cases,
     all_finite,
     as_array,
     assert_close,
     assert_same,
+    cases,
     flatten,
     inner,
     leaf,
@@ -40,7 +40,7 @@ from undertow.ops.declare.rules.apply_batching import apply_batch
 from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.tensor import Tensor
 
-CASES = all_cases()
+CASES = cases()
 REFERENCED = [c for c in CASES if c.sample.reference is not False]
 SMOOTH = [c for c in CASES if not c.sample.kink]
 TWICE = [c for c in CASES if c.sample.gradgrad]

@@ -9,6 +9,7 @@ An argument is an `Array` (made afresh from a seeded generator for every check) 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -124,6 +125,11 @@ class Sample:
         return self.op + (f"-{self.note}" if self.note else "")
 
 
+#: set by `pytest --quick`, before any test is collected
+first_rows_only = False
+
+
+@functools.cache
 def all_samples() -> list[Sample]:
     """The rows of every module in this folder, in order."""
     rows: list[Sample] = []

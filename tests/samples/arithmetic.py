@@ -33,6 +33,7 @@ SAMPLES = [
     Sample("mul", integers(4), normal(3, 4), note="integers_and_floats"),
     Sample("mul", normal(3, 4), integers(4), complex_only=True, note="integers_and_complex"),
     Sample("neg", normal(3, 4), complex=True),
+    Sample("negative", normal(3, 4), complex=True),
     Sample("positive", normal(3, 4), complex=True),
     Sample("addcmul", normal(3, 4), normal(3, 1), normal(4), complex=True),
     Sample("addcmul", normal(3, 4), normal(3, 1), normal(4), kwargs={"value": 2.5}, complex=True,

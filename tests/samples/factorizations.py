@@ -1,4 +1,4 @@
-"""Rows for ops/linalg/ldl.py, reflections.py and low_rank.py."""
+"""Rows for ops/linalg/ldl.py, householder.py and low_rank.py."""
 
 from __future__ import annotations
 
@@ -54,4 +54,9 @@ SAMPLES = [
     Sample("pca_lowrank", normal(5, 3), call=restored("pca_lowrank"), reference=lambda torch, A: A - A.mean(0)),
     Sample("pca_lowrank", normal(5, 3), kwargs={"center": False}, note="not centred", call=restored("pca_lowrank"),
            reference=lambda torch, A, center: A * 1),
+    Sample("linalg_householder_product", normal(4, 3), normal(3), complex=True,
+           reference=lambda torch, a, t: torch.linalg.householder_product(a, t)),
+    Sample("linalg_householder_product", normal(2, 4, 3), normal(2, 2), note="batch",
+           reference=lambda torch, a, t: torch.linalg.householder_product(a, t)),
+    Sample("orgqr", normal(4, 3), normal(3)),
 ]  # fmt: skip

@@ -70,6 +70,17 @@ PRODUCTS = [
         reference=functional("bilinear"),
     ),
     Sample("bilinear", normal(3), normal(4), normal(5, 3, 4), note="no bias", reference=functional("bilinear")),
+    Sample(
+        "linalg_vecdot", normal(3, 4), normal(4), complex=True, reference=lambda torch, x, y: torch.linalg.vecdot(x, y)
+    ),
+    Sample(
+        "linalg_vecdot",
+        normal(3, 4),
+        normal(3, 4),
+        kwargs={"dim": 0},
+        note="dim",
+        reference=lambda torch, x, y, dim: torch.linalg.vecdot(x, y, dim=dim),
+    ),
 ]
 
 SUMS_OF_PRODUCTS = [

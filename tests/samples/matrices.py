@@ -132,6 +132,9 @@ TRIANGULAR = [
 ]  # fmt: skip
 
 LU = [
+    Sample("lu_solve", normal(3, 2), constant([[2.0, 1.0, 0.5], [0.5, 3.0, 1.0], [0.1, 0.2, 1.5]]),
+           constant(np.array([1, 2, 3], np.int32)),
+           reference=lambda torch, b, LU, p: torch.linalg.lu_solve(LU, p, b)),
     row("lu", normal(3, 3), complex=True),
     row("lu", normal(2, 4, 3), complex=True, note="tall"),
     row("lu", normal(2, 2, 4), complex=True, note="wide"),

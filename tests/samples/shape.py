@@ -40,6 +40,7 @@ JOINING = [
     Sample("hstack", [x, normal(3, 1)], complex=True),
     Sample("hstack", [scalar, vector], note="vectors"),
     Sample("vstack", [x, vector], complex=True),
+    Sample("row_stack", [normal(3), normal(2, 3)], reference=lambda torch, ts: torch.vstack(ts)),
     Sample("dstack", [x, x], complex=True),
     Sample("dstack", [vector, vector], note="vectors"),
     Sample("column_stack", [normal(3), x], complex=True),

@@ -118,7 +118,7 @@ class VmapLevel:
         if tuple(result.shape) != tuple(tensor.shape):
             raise RuntimeError(
                 f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}: "
-                "{name} cannot enlarge the tensor it changes"
+                f"{name} cannot enlarge the tensor it changes"
             )
         value = self.front(result)
         under(stack.without(self), self.write, tensor, value)

@@ -22,6 +22,11 @@ def promoted(*values: Any) -> list[Tensor]:
     return [t if t._array.dtype is dtype else ops.to_dtype(t, dtype) for t in found]
 
 
+def newer(name: str) -> list[Any]:
+    """NumPy's function of that name, where this NumPy has it: 2.1 is the oldest that undertow works with."""
+    return [getattr(np, name)] if hasattr(np, name) else []
+
+
 @counterpart(np.matmul, np.linalg.matmul)
 def matmul(a: Any, b: Any) -> Any:
     return ops.matmul(*promoted(a, b))
@@ -86,13 +91,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return ops.sum(product, axis, dtype=product.dtype)
 
 
-@counterpart(np.matvec)
+@counterpart(*newer("matvec"))
 def matvec(x1: Any, x2: Any, /) -> Any:
     x1, x2 = promoted(x1, x2)
     return ops.squeeze(ops.matmul(x1, ops.unsqueeze(x2, -1)), -1)
 
 
-@counterpart(np.vecmat)
+@counterpart(*newer("vecmat"))
 def vecmat(x1: Any, x2: Any, /) -> Any:
     x1, x2 = promoted(x1, x2)
     return ops.squeeze(ops.matmul(ops.unsqueeze(ops.conj(x1), -2), x2), -2)

@@ -66,4 +66,14 @@ SAMPLES = [
     Sample("cdist", normal(3, 2), normal(4, 2)),
     Sample("cdist", normal(2, 3, 4), normal(5, 4), 1.0, note="batch"),
     Sample("cdist", normal(3, 2), normal(4, 2), 3.0, note="order 3"),
+    Sample("renorm", normal(3, 4), 2, 0, 1.0, complex=True),
+    Sample("renorm", normal(2, 3, 4), 1, -1, 2.0, note="1-norm"),
+    Sample(
+        "frobenius_norm",
+        normal(3, 4),
+        (0, 1),
+        complex=True,
+        reference=lambda torch, x, dim: torch.linalg.vector_norm(x, 2, dim),
+    ),
+    Sample("nuclear_norm", normal(3, 4), reference=lambda torch, x: torch.linalg.matrix_norm(x, "nuc")),
 ]
