@@ -16,18 +16,18 @@ is_internal(PyCodeObject *code)
         memset(answers, 0, sizeof(answers));
         size = PySet_GET_SIZE(core.internal);
     }
-    size_t place = ((size_t)code >> 5) % REMEMBERED;
-    if (answers[place].code != code) {
+    size_t entry = ((size_t)code >> 5) % REMEMBERED;
+    if (answers[entry].code != code) {
         PyObject *id = PyLong_FromVoidPtr(code);
         if (id == NULL) {
             PyErr_Clear();
             return 0;
         }
-        answers[place].answer = PySet_Contains(core.internal, id) == 1;
-        answers[place].code = code;
+        answers[entry].answer = PySet_Contains(core.internal, id) == 1;
+        answers[entry].code = code;
         Py_DECREF(id);
     }
-    return answers[place].answer;
+    return answers[entry].answer;
 }
 
 PyCodeObject *
