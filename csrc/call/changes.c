@@ -1,4 +1,4 @@
-/* Changes in instruction: whether a tensor may be changed, and counting that it was. */
+/* Changes in place: whether a tensor may be changed, and counting that it was. */
 #include "call/operation.h"
 
 /* The version counter of the memory that a tensor shows (borrowed), or NULL if nobody needed one yet. */
