@@ -30,18 +30,18 @@ count_change(PyObject *tensor, PyObject *name)
     }
     int lasti = 0;
     PyCodeObject *code = user_site(&lasti);
-    PyObject *place = PyLong_FromLong(lasti);
+    PyObject *instruction = PyLong_FromLong(lasti);
     PyObject *version = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(counter, core.c_value)) + 1);
-    if (version == NULL || place == NULL || PyErr_Occurred()) {
+    if (version == NULL || instruction == NULL || PyErr_Occurred()) {
         Py_XDECREF(code);
-        Py_XDECREF(place);
+        Py_XDECREF(instruction);
         Py_XDECREF(version);
         return NULL;
     }
     set_slot(counter, core.c_value, version);
     set_slot(counter, core.c_operation, Py_NewRef(name));
     set_slot(counter, core.c_code, code == NULL ? Py_NewRef(Py_None) : (PyObject *)code);
-    set_slot(counter, core.c_lasti, place);
+    set_slot(counter, core.c_lasti, instruction);
     return counter;
 }
 

@@ -39,16 +39,16 @@ dimensions_taken(PyObject *const *items, Py_ssize_t count)
 static PyObject *
 call_view(const Shortcut *self, int which, PyObject *tensor, int dim, PyObject *const *more, int count)
 {
-    PyObject *call[8] = {tensor}, *place = dim < 0 ? NULL : PyLong_FromLong(dim);
+    PyObject *call[8] = {tensor}, *number = dim < 0 ? NULL : PyLong_FromLong(dim);
     int first = 1;
-    if (dim >= 0 && (call[first++] = place) == NULL) {
+    if (dim >= 0 && (call[first++] = number) == NULL) {
         return NULL;
     }
     for (int k = 0; k < count; k++) {
         call[first + k] = more[k];
     }
     PyObject *result = PyObject_Vectorcall(self->targets[which], call, first + count, NULL);
-    Py_XDECREF(place);
+    Py_XDECREF(number);
     return result;
 }
 

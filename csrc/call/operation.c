@@ -20,18 +20,18 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     memset(values + count, 0, (self->count - count) * sizeof(PyObject *));
     for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
         PyObject *name = PyTuple_GET_ITEM(names, k);
-        int place = 0;
+        int argument = 0;
         if (out != NULL && name == name_out) {
             *out = given[count + k];
             continue;
         }
-        while (place < self->count && self->names[place] != name) { /* both are interned */
-            place++;
+        while (argument < self->count && self->names[argument] != name) { /* both are interned */
+            argument++;
         }
-        if (place == self->count || values[place] != NULL) {
+        if (argument == self->count || values[argument] != NULL) {
             return 0;
         }
-        values[place] = given[count + k];
+        values[argument] = given[count + k];
     }
     for (int k = 0; k < self->count; k++) {
         if (values[k] == NULL) {

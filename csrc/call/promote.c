@@ -20,7 +20,7 @@ enum rank { WITH_DIMENSIONS, WITHOUT_DIMENSIONS, NUMBER };
 
 typedef npy_uint64 Combination;
 
-/* The answers given so far: each has one place, and a later one takes it over. */
+/* The answers given so far: each has one entry, which a later one takes over. */
 #define ANSWERS 512
 
 static struct {
@@ -92,9 +92,9 @@ with_operand(Combination combination, int type, enum rank rank)
 static PyArray_Descr *
 answer_to(Combination combination, enum Promotion policy, PyObject *const *operands, Py_ssize_t count)
 {
-    size_t place = (combination * 0x9E3779B97F4A7C15u) >> 55; /* the highest nine bits: below ANSWERS */
-    if (answers[place].combination == combination) {
-        return answers[place].dtype;
+    size_t entry = (combination * 0x9E3779B97F4A7C15u) >> 55; /* the highest nine bits: below ANSWERS */
+    if (answers[entry].combination == combination) {
+        return answers[entry].dtype;
     }
     PyObject *given = PyTuple_New(count);
     for (Py_ssize_t k = 0; given != NULL && k < count; k++) {
@@ -111,9 +111,9 @@ answer_to(Combination combination, enum Promotion policy, PyObject *const *opera
         Py_DECREF(dtype);
         return NULL;
     }
-    PyArray_Descr *former = answers[place].dtype;
-    answers[place].combination = combination;
-    answers[place].dtype = (PyArray_Descr *)dtype; /* NumPy keeps it: it outlives the place */
+    PyArray_Descr *former = answers[entry].dtype;
+    answers[entry].combination = combination;
+    answers[entry].dtype = (PyArray_Descr *)dtype; /* NumPy keeps it: it outlives the entry */
     Py_XDECREF(former);
     return (PyArray_Descr *)dtype;
 }

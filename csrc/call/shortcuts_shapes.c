@@ -154,14 +154,14 @@ contiguous(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssi
 
 /* ---- dimensions: sum(x, dim=1, keepdim=True) */
 
-/* The argument of that name among those given from `place` on by position, or by name; `fallback` if it is not given,
+/* The argument of that name among those given from `first` on by position, or by name; `fallback` if it is not given,
  * NULL if there are other names. */
 static PyObject *
-argument_of(PyObject *const *given, Py_ssize_t count, PyObject *names, Py_ssize_t place, const char *name,
+argument_of(PyObject *const *given, Py_ssize_t count, PyObject *names, Py_ssize_t first, const char *name,
             PyObject *fallback)
 {
-    if (place < count) {
-        return given[place];
+    if (first < count) {
+        return given[first];
     }
     for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
         if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), name) == 0) {
@@ -266,16 +266,16 @@ PyObject *
 chunk(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     PyObject *dim = dim_after_two(given, count, names);
-    npy_intp chunks, place;
-    if (dim == NULL || !read_size(given[1], &chunks) || !read_size(dim, &place) || chunks <= 0) {
+    npy_intp chunks, axis;
+    if (dim == NULL || !read_size(given[1], &chunks) || !read_size(dim, &axis) || chunks <= 0) {
         return NULL;
     }
     PyArrayObject *array = usual_array(given[0]);
     npy_intp ndim = PyArray_NDIM(array);
-    if (place < -ndim || place >= ndim) {
+    if (axis < -ndim || axis >= ndim) {
         return NULL;
     }
-    npy_intp length = PyArray_DIM(array, place < 0 ? place + ndim : place);
+    npy_intp length = PyArray_DIM(array, axis < 0 ? axis + ndim : axis);
     return length == 0 ? NULL
                        : call_along(self->targets[0], given[0], PyLong_FromSsize_t(1 + (length - 1) / chunks), dim);
 }

@@ -12,7 +12,7 @@ typedef struct {
     int is_whole; /* windows of 2 x 2 side by side, or of 3 x 3, without padding, none of which is cut off */
 } Pool;
 
-/* The first place of a window that is inside the image. */
+/* The first element of a window that is inside the image. */
 static Py_ssize_t
 first_inside(const Pool *pool, int d, Py_ssize_t window)
 {
@@ -121,7 +121,7 @@ new_images(PyArrayObject *like, Py_ssize_t dims, const Py_ssize_t *sizes, int ty
     return new_array(PyArray_NDIM(like), shape, type);
 }
 
-/* Values and their places, not filled in yet. */
+/* Values and their indices, not filled in yet. */
 static PyObject *
 new_pair(PyArrayObject *like, Py_ssize_t dims, const Py_ssize_t *sizes)
 {
@@ -135,7 +135,7 @@ new_pair(PyArrayObject *like, Py_ssize_t dims, const Py_ssize_t *sizes)
 
 /* ---- the largest */
 
-/* max_pool(x, kernel, stride, padding, dilation, counts of windows) -> (values, flat places) */
+/* max_pool(x, kernel, stride, padding, dilation, counts of windows) -> (values, flat indices) */
 PyObject *
 max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -170,7 +170,7 @@ max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     return finished(found, row);
 }
 
-/* adaptive_max_pool(x, counts of windows) -> (values, flat places) */
+/* adaptive_max_pool(x, counts of windows) -> (values, flat indices) */
 PyObject *
 adaptive_max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -195,20 +195,20 @@ adaptive_max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     return found;
 }
 
-/* Whether these are places for the elements of g. */
+/* Whether these are indices for the elements of g. */
 static int
-are_places(PyObject *object, PyArrayObject *g)
+are_indices(PyObject *object, PyArrayObject *g)
 {
     return PyArray_CheckExact(object) && PyArray_TYPE((PyArrayObject *)object) == NPY_INT64 &&
            PyArray_ISCARRAY_RO((PyArrayObject *)object) && PyArray_SAMESHAPE((PyArrayObject *)object, g);
 }
 
-/* max_pool_gradient(g, flat places, sizes) -> zeros of these sizes, to which g was added at the places */
+/* max_pool_gradient(g, flat indices, sizes) -> zeros of these sizes, to which g was added at the indices */
 PyObject *
 max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     Pool pool = {0};
-    if (count != 3 || !is_plain(arguments[0]) || !are_places(arguments[1], (PyArrayObject *)arguments[0])) {
+    if (count != 3 || !is_plain(arguments[0]) || !are_indices(arguments[1], (PyArrayObject *)arguments[0])) {
         Py_RETURN_NONE;
     }
     PyArrayObject *g = (PyArrayObject *)arguments[0];
