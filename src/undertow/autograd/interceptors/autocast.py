@@ -17,7 +17,7 @@ from typing import Any
 from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, in_float32_under, under
 from undertow.backend import dtypes, namespace_of
 from undertow.modes import _Switch, current, set_state
-from undertow.ops import REGISTRY
+from undertow.ops.views.clone import _to_copy
 from undertow.tensor import LEAF, Tensor, version_of
 
 DEVICE_TYPES = ("cpu", "cuda", "sim")
@@ -183,7 +183,7 @@ def has_device(device_type: str) -> bool:
 
 
 def to_dtype(tensor: Tensor, dtype: Any) -> Tensor:
-    return REGISTRY["_to_copy"].function(tensor, dtype)
+    return _to_copy(tensor, dtype)
 
 
 # ---- which autocast is on
