@@ -23,7 +23,7 @@ is_own(PyObject *file)
         Py_DECREF(found);
         Py_XSETREF(answers[place].file, Py_NewRef(file));
     }
-    return answers[entry].answer;
+    return answers[place].answer;
 }
 
 PyCodeObject *

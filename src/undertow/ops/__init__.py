@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 # they need the tables
 from undertow.ops.create import creation as _creation  # noqa: E402
-from undertow.ops.declare import saved_attributes  # noqa: E402, F401
 from undertow.ops.inplace import views as _view_in_place  # noqa: E402
 from undertow.ops.views import as_strided as _strided  # noqa: E402
 

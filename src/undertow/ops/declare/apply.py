@@ -36,7 +36,6 @@ from undertow.ops.arguments.operands import (
 )
 from undertow.ops.declare import core_plan
 from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
-from undertow.ops.declare.node import node_class
 from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
 from undertow.tensor.views import attach_view
@@ -51,21 +50,15 @@ getframe = sys._getframe
 
 
 def build(op: Op) -> None:
-    """Put the op's form(s), Node class and function on it."""
-    form = op.form = Form(op)
-    if op.number:
-        form.number = Form(op, (op.number,))
-    for each in filter(None, (form, form.number)):
-        if each.edges:
-            each.node_class = node_class(each)
-            core_plan.compile_pull(each)
-    op.node_class = form.node_class
-    op.function = core_plan.compile_operation(op, function_of(op))
+    """Put the op's function on it."""
+    function = function_of(op)
+    compiled = core_plan.compile_operation(op, function)
+    op.function = core_plan.describe(function, compiled, op.signature, op.documentation)
 
 
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
-    form, bind = op.form, op.bind
+    bind = op.bind
     count = -1 if op.keyword_only else len(op.ordered)  # of a call that gives all by position
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -74,24 +67,11 @@ def function_of(op: Op) -> Any:
         state = current()
         if state.intercept is not None:
             return state.intercept(op.function, args)
-        return apply(form, args, state)
+        return apply(op.form, args, state)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    function.__signature__ = op.signature()  # type: ignore[attr-defined]
-    function.__doc__ = documentation(form)
     return function
-
-
-def documentation(form: Form) -> str:
-    """What `help` shows: that PyTorch's words hold here, and what the declaration says of derivatives."""
-    text = "As PyTorch's function of this name."
-    if not form.edges:
-        return f"{text} Its result has no gradient."
-    tensors = [*[kept.name for kept in form.kept_inputs], *[kept.name for kept in form.kept_outputs]]
-    kept = " and ".join(tensors) or "no tensor"
-    recorded = f"Recorded as {form.op.node_name}, which keeps {kept} for the backward pass."
-    return f"{text}\n\nDifferentiable in {' and '.join(form.edge_names)}. {recorded}"
 
 
 # ---- a call

@@ -7,6 +7,7 @@ functions become that namespace's.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,17 @@ def compile_operation(op: Op, function: Any) -> Any:
 def compile_with_out(op: Op, function: Any) -> Any:
     """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
     return core.Operation(function, op.function) if is_compiled(op) else function
+
+
+def describe(
+    function: Any, compiled: Any, signature: Callable[[], inspect.Signature], documentation: Callable[[], str]
+) -> Any:
+    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for."""
+    if compiled is function:
+        function.__signature__, function.__doc__ = signature(), documentation()
+    else:
+        function.make_signature, function.make_documentation = signature, documentation
+    return compiled
 
 
 def is_compiled(op: Op) -> bool:

@@ -8,10 +8,12 @@ from undertow.backend import namespace_of_array
 from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
 from undertow.ops.arguments.bfloat16 import NARROW, wide
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.saved_attributes import FURTHER
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
     from undertow.ops.declare.form import Form
+    from undertow.ops.declare.op import Op
 
 
 class PrimitiveNode(DeclaredNode):
@@ -90,8 +92,17 @@ def node_class(form: Form) -> Any:
         "saved_names": saved_names(form),
         "multiple_outputs": form.several,
         "keeps_outputs": bool(form.kept_outputs),
+        "further_names": FURTHER.get(op.name, {}),
+        "shown_outputs": shown_outputs(op),
     }
     return type(op.number_node_name if form.numbers else op.node_name, (PrimitiveNode,), members)
+
+
+def shown_outputs(op: Op) -> int | None:
+    """Gradients of outputs that have none are not shown, if these are the last: PyTorch's nodes do not have them."""
+    if not isinstance(op.outputs, tuple) or not op.nondifferentiable:
+        return None
+    return 1 + max([k for k, name in enumerate(op.outputs) if name not in op.nondifferentiable])
 
 
 def saved_names(form: Form) -> dict[str, tuple[str, Any]]:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import inspect
+import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from undertow.backend import cpu
 from undertow.graph.node import Node
-from undertow.ops.declare import formula
+from undertow.ops.declare import core_plan, formula
 from undertow.ops.declare.binder import SPELLINGS, Binder
+from undertow.ops.declare.form import FACTS, Form
+from undertow.ops.declare.node import node_class
 
 Vjp = Callable[..., Any] | None
 
 #: every operation by name: primitives, views, non-differentiable ones and composites
 REGISTRY: dict[str, Op] = {}
+
+
+# Guards the making of forms: two threads that first call an operation at once must find the same Node class.
+_building = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork nobody holds the lock, whatever it says."""
+    global _building
+    _building = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Op:
@@ -91,8 +108,29 @@ class Op:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
         self.given_ufunc = ufunc
         self.function: Any = None
-        self.form: Any = None
-        self.node_class: type[Node] | None = None
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """Refuse rules that name what the node of the operation cannot keep."""
+        if self.kind == "variadic":
+            return  # its rule takes other names; see list_of_tensors.py
+        facts = {i + ending for i in self.inputs for ending in FACTS}
+        outputs = self.outputs if isinstance(self.outputs, tuple) else ("out",)
+        for names in self.rule_names().values():
+            for n in names:
+                if n not in self.ordered and n not in outputs and n not in facts:
+                    raise TypeError(f"{self.name}: a rule uses {n!r}, which is neither input, output nor parameter")
+
+    def __getattr__(self, name: str) -> Any:
+        """`form` and `node_class` are worked out when first needed: most programs use a tenth of the operations."""
+        if name not in ("form", "node_class") or self.kind in ("composite", "variadic"):
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        with _building:
+            if "form" not in self.__dict__:
+                form = form_of(self)
+                self.node_class: type[Node] | None = form.node_class
+                self.form = form
+        return self.__dict__[name]
 
     @classmethod
     def of_composite(
@@ -124,6 +162,19 @@ class Op:
         name = self.given_ufunc or formula.ufunc_of(self.forward)
         return name if name is not None and isinstance(getattr(cpu, name, None), type(cpu.add)) else None
 
+    def documentation(self) -> str:
+        """What `help` shows: that PyTorch's words hold here, and what the declaration says of derivatives."""
+        text = "As PyTorch's function of this name."
+        if not self.edges:
+            return f"{text} Its result has no gradient."
+        used = list(dict.fromkeys([n for names in self.rule_names().values() for n in names]))
+        outputs = self.outputs if isinstance(self.outputs, tuple) else ("out",)
+        kept = [*[n for n in used if n in self.inputs], *[n for n in used if n in outputs]]
+        recorded = (
+            f"Recorded as {self.node_name}, which keeps {' and '.join(kept) or 'no tensor'} for the backward pass."
+        )
+        return f"{text}\n\nDifferentiable in {' and '.join(self.edges)}. {recorded}"
+
     def compute(self, xp: Any, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""
         given = {n: values[n] for n in self.ordered if n in values}
@@ -138,6 +189,18 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def form_of(op: Op) -> Form:
+    """The form of an operation, with its Node class; and that for a number, if there is one."""
+    form = Form(op)
+    if op.number:
+        form.number = Form(op, (op.number,))
+    for each in filter(None, (form, form.number)):
+        if each.edges:
+            each.node_class = node_class(each)
+            core_plan.compile_pull(each)
+    return form
 
 
 class Joint:

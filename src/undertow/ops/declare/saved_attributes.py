@@ -12,7 +12,6 @@ from typing import Any
 
 from undertow.graph.node import freed_error
 from undertow.graph.saved import Freed
-from undertow.ops.declare import REGISTRY, Op
 
 Reader = Callable[[Any], Any]
 #: PyTorch's name -> how it is read, or another name of the same value
@@ -165,27 +164,3 @@ FURTHER: dict[str, Names] = {
 }
 FURTHER["_batch_norm"]["training"] = always(True)
 FURTHER["_mean_dims"].update(sizes("self_sym_numel"))
-
-
-def node_classes(op: Op) -> list[Any]:
-    """The Node class of an operation, and that of its form for numbers."""
-    number = op.form.number
-    return [op.node_class, *([] if number is None else [number.node_class])]
-
-
-def name_saved_values() -> None:
-    for name, readers in FURTHER.items():
-        for node_class in node_classes(REGISTRY[name]):
-            node_class.further_names = readers
-
-
-def count_shown_outputs() -> None:
-    """Gradients of outputs that have none are not shown, if these are the last: PyTorch's nodes do not have them."""
-    for op in REGISTRY.values():
-        if op.node_class is not None and isinstance(op.outputs, tuple) and op.nondifferentiable:
-            seen = [k for k, name in enumerate(op.outputs) if name not in op.nondifferentiable]
-            op.node_class.shown_outputs = seen[-1] + 1  # type: ignore[attr-defined]
-
-
-name_saved_values()
-count_shown_outputs()

@@ -27,8 +27,6 @@ from undertow.tensor.memory import unlocked
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay
 
-CopyBackwards: Any = copy.op.node_class
-
 getframe = sys._getframe
 getrefcount = sys.getrefcount
 new = object.__new__
@@ -56,7 +54,7 @@ class Assignment(CopySlices):
     @property
     def node(self) -> Any:  # type: ignore[override]
         """A CopyBackwards whose first edge, to what was there before, is never needed: nothing of it is left."""
-        node = new(CopyBackwards)
+        node = new(copy.op.node_class)
         node.next_edges = (None, self.next_edges[1])
         node.sequence_nr, node.params = self.sequence_nr, ()
         found = self.part_of(cpu, cpu.empty(self.shape, self.dtype))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from inspect import Parameter
+from inspect import Parameter, Signature
 from typing import Any
 
 from undertow.backend import dtypes
@@ -17,7 +17,7 @@ from undertow.modes import Interceptor, current, set_state
 from undertow.ops.arguments.operands import ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import apply
-from undertow.ops.declare.core_plan import compile_with_out
+from undertow.ops.declare.core_plan import compile_with_out, describe
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.forms import check_in_place, write_array
@@ -96,7 +96,7 @@ def fit(target: Tensor, array: Any, name: str) -> None:
 
 def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
-    form, bind = op.form, op.bind
+    bind = op.bind
 
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         args = bind(args, kwargs)
@@ -105,16 +105,18 @@ def function_with_out(op: Op) -> Any:
         state = current()
         if state.intercept is not None:
             return state.intercept(op.function, args)
-        return apply(form, args, state)
+        return apply(op.form, args, state)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    signature = op.signature()
-    parameter = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
-    function.__signature__ = signature.replace(parameters=[*signature.parameters.values(), parameter])  # type: ignore[attr-defined]
-    function.__doc__ = op.function.__doc__
     function.op = op  # type: ignore[attr-defined]
-    return compile_with_out(op, function)
+    compiled = compile_with_out(op, function)
+    return describe(function, compiled, lambda: _signature_with_out(op), op.documentation)
+
+
+def _signature_with_out(op: Op) -> Signature:
+    parameter = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
+    return Signature([*op.signature().parameters.values(), parameter])
 
 
 def namespace_function(name: str) -> Callable[..., Any]:
