@@ -20,7 +20,7 @@ ROOMS = """accelerator amp backends cuda data distributed distributions func mas
 utils""".split()
 
 #: besides rooms: what the first use of something loads
-LATER = """autograd.checkpoint autograd.functional backend.simulated interop.array_api interop.files interop.numpy
+LATER = """autograd.checkpoint autograd.functional interop.array_api interop.files interop.numpy
 interop.scipy demo""".split()
 
 SOURCE = Path(ut.__file__).parent
@@ -135,7 +135,7 @@ def test_threads_that_ask_at_once_get_the_same() -> None:
     assert run(program).split() == ["8", "1"]
 
 
-LAZY = ["", "autograd", "backend", "interop"]
+LAZY = ["", "autograd", "interop"]
 
 
 @pytest.mark.parametrize("package", LAZY)

@@ -1,19 +1,11 @@
 """Arrays, devices and dtypes: the only room that imports an array library."""
 
-import sys
-from typing import TYPE_CHECKING
-
 from undertow.backend import dtypes as dtypes
+from undertow.backend import simulated as simulated
 from undertow.backend.cpu import cpu as cpu
 from undertow.backend.interface import ArrayNamespace as ArrayNamespace
 from undertow.backend.interface import Device as Device
 from undertow.backend.interface import DeviceArray as DeviceArray
-from undertow.lazy_names import loaded_when_used as _loaded_when_used
-
-if TYPE_CHECKING:
-    from undertow.backend import simulated as simulated
-else:
-    __getattr__, __dir__ = _loaded_when_used(__name__, modules="simulated")
 
 
 def namespace_of(device: object) -> ArrayNamespace:
@@ -24,8 +16,6 @@ def namespace_of(device: object) -> ArrayNamespace:
     if device.type == "cpu":
         return cpu
     if device.type == "sim":
-        from undertow.backend import simulated
-
         return simulated.namespace(device)
     raise RuntimeError(
         f"device '{device}' is not available: this build has the CPU backend and simulated devices. Use device='cpu'."
@@ -39,5 +29,4 @@ def namespace_of_array(array: object) -> ArrayNamespace:
 
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    simulated = sys.modules.get(f"{__name__}.simulated")
-    return simulated is not None and bool(getattr(simulated, "_namespaces", None))
+    return bool(simulated._namespaces)

@@ -60,7 +60,7 @@ class DeviceThreads:
     def __init__(self) -> None:
         self.forget_threads()
         os.register_at_fork(after_in_child=self.forget_threads)
-        atexit.register(self.shut_down)
+        atexit.register(self._close)
 
     def forget_threads(self) -> None:
         """Start anew; see Note [Fork]."""
@@ -68,6 +68,9 @@ class DeviceThreads:
         self._start_lock = threading.RLock()
         self.device_ready_queues: dict[Any, ReadyQueue] = {}
         self._threads: dict[Any, threading.Thread] = {}
+        #: whether the interpreter is at its exit, where a thread that is started never runs, and passes of destructors
+        #: have to be run by their caller
+        self._is_closed = False
         this_thread.device = this_thread.queue = None
 
     def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
@@ -78,7 +81,7 @@ class DeviceThreads:
 
     def ready_queue(self, task: DeviceGraphTask, space: Any, node: Node) -> ReadyQueue:
         """Where a node of `task` waits whose gradient lies on the device of `space`."""
-        if not task.multithreading:
+        if not task.multithreading or self._is_closed:
             return task.cpu_ready_queue
         device = space.device
         if space is cpu:
@@ -150,6 +153,10 @@ class DeviceThreads:
         error.__cause__ = cause
         task.base.set_exception(error)
         self._finish(task.base)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self.shut_down()
 
     def shut_down(self) -> None:
         """End the threads of all devices; the next pass that needs one makes it again."""

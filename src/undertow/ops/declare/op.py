@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -22,19 +20,6 @@ Vjp = Callable[..., Any] | None
 REGISTRY: dict[str, Op] = {}
 
 
-# Guards the making of forms: two threads that first call an operation at once must find the same Node class.
-_building = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """In the child of a fork nobody holds the lock, whatever it says."""
-    global _building
-    _building = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
 class Op:
     """What is known of an operation; its function carries it as `function.op`.
 
@@ -42,7 +27,11 @@ class Op:
     inputs    names of the tensor arguments; `edges` those among them that can have a gradient
     params    names of the other arguments
     variants  name -> where programs find it (variants.py): its own name and the aliases
+    form      what a call has to know, and `node_class`, what it is recorded as; both made when first needed
     """
+
+    form: Form
+    node_class: type[Node] | None
 
     def __init__(
         self,
@@ -125,12 +114,9 @@ class Op:
         """`form` and `node_class` are worked out when first needed: most programs use a tenth of the operations."""
         if name not in ("form", "node_class") or self.kind in ("composite", "variadic"):
             raise AttributeError(f"{self!r} has no attribute {name!r}")
-        with _building:
-            if "form" not in self.__dict__:
-                form = form_of(self)
-                self.node_class: type[Node] | None = form.node_class
-                self.form = form
-        return self.__dict__[name]
+        # no lock: a destructor that the collector runs meanwhile may start a pass, whose thread would wait for it
+        form = self.__dict__.setdefault("form", form_of(self))
+        return form if name == "form" else form.node_class
 
     @classmethod
     def of_composite(
