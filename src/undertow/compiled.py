@@ -1,7 +1,7 @@
 """The compiled core, if there is one.
 
 `core` is the extension module `undertow._core` (csrc/), which takes over the usual case of operations and of the
-engine's loop, or None: where no C compiler was there when undertow was installed, or with UNDERTOW_PURE=1 in the
+engine's loop, or None: where there was no C compiler when undertow was installed, or with UNDERTOW_PURE=1 in the
 environment, everything runs as pure Python. The results are the same.
 """
 

@@ -24,7 +24,7 @@ class Op:
     kind      "primitive", "variadic", "view", "nondifferentiable" or "composite"
     inputs    names of the tensor arguments; `edges` those among them that can have a gradient
     params    names of the other arguments
-    variants  name -> where programs find it (variants.py): its own name and the aliases
+    variants  name -> where programs find it (`VARIANTS`, below): its own name and the aliases
     """
 
     def __init__(
