@@ -1,7 +1,7 @@
-/* The compiled core: the hot paths of ops/declare/templates.py and engine/engine.py, in C.
+/* The compiled core: the hot paths of ops/declare/ and engine/engine.py, in C.
  *
  * Everything it does, the Python code does too: whatever is out of the ordinary (another device than the CPU, an
- * interceptor, operands to promote, hooks, ...) is handed to the Python function that it stands in for. The classes are
+ * interceptor, bfloat16, hooks, ...) is handed to the Python function that it stands in for. The classes are
  * Python's; C reads and writes their slots at the offsets that their descriptors name (see bind in module.c).
  */
 #ifndef UNDERTOW_CORE_H

@@ -80,6 +80,7 @@ def test_info_names_versions_devices_and_threads() -> None:
     assert facts["undertow"] == ut.__version__
     assert facts["Python"].startswith(".".join(map(str, sys.version_info[:3])))
     assert {"numpy", "BLAS", "processors", "device"} <= set(facts)
+    assert re.search(r"^compiled core  (used|not used|not there)", done.stdout, re.M)
     assert re.search(r"^device cpu +available", done.stdout, re.M)
 
 

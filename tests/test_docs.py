@@ -1,4 +1,4 @@
-"""Every Python example in README.md and docs/ runs, and prints what the page says it prints.
+"""Every Python example in README.md and docs/ runs, and prints what the page says it prints; files they name exist.
 
 A page is one program: its ```python blocks run in order and share their names.  A ```text block that
 follows a Python block is the exact output of that block; without one, the block must print nothing.
@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```\n)?", re.M | re.S)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+#: a file or folder in backticks: `apply.py`, `ops/declare/apply.py`, `csrc/call/`
+NAMED = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|c|h)|(?:[\w.]+/)+)`")
+#: made by the build, and PyTorch's own tests
+ELSEWHERE = {"csrc/plan.h", "test/test_autograd.py", "test_eager_transforms.py"}
+FOLDERS = ("src", "csrc", "tests", "docs", "benchmarks", "conformance", "examples")
 
 
 class Example(NamedTuple):
@@ -53,6 +58,28 @@ def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkey
 def test_links_to_files_exist(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def files() -> str:
+    """Every file and folder of the repository, a line each, as "/src/undertow/ops/" or "/src/undertow/modes.py"."""
+    found = [path for folder in FOLDERS for path in [ROOT / folder, *(ROOT / folder).rglob("*")]]
+    return "".join(f"/{path.relative_to(ROOT).as_posix()}{'/' * path.is_dir()}\n" for path in found)
+
+
+def missing_files(text: str, files: str) -> list[str]:
+    """The files and folders that a page names, from any folder on, and that are not there."""
+    return [name for name in sorted(set(NAMED.findall(text)) - ELSEWHERE) if f"/{name}\n" not in files]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path, files: str) -> None:
+    assert missing_files(page.read_text(encoding="utf-8"), files) == []
+
+
+def test_a_file_that_is_gone_is_reported(files: str) -> None:
+    text = "See `ops/declare/apply.py`, `plan.c`, `csrc/call/`, `ops/declare/templates.py`, `engine.c` and `csrc/old/`."
+    assert missing_files(text, files) == ["csrc/old/", "ops/declare/templates.py"]
 
 
 PAGE = "A page.\n\n```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n{output}\n```\n"

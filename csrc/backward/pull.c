@@ -1,5 +1,5 @@
-/* Pull: the method `pull` of compiled nodes (ops/declare/templates.py), in C for gradients that are arrays of the CPU, and for
- * those of a recorded pass, which are tensors.
+/* Pull: the method `pull` of the nodes of operations (ops/declare/node.py), in C for gradients that are arrays of the
+ * CPU, and for those of a recorded pass, which are tensors.
  *
  * In every other case the Python function is called that it stands in for.
  */

@@ -1,4 +1,4 @@
-/* InPlace: the in-place form of an operation (ops/declare/inplace_templates.py), with its usual case in C.
+/* InPlace: the in-place form of an operation (`in_place` of ops/inplace/forms.py), with its usual case in C.
  *
  * The usual case: tensors on the CPU whose dtypes need no promotion, a result that fits, no interceptor and nobody who
  * is shown nodes or changes. Everything else goes to the Python function, also if it is found out late: until the memory

@@ -1,7 +1,7 @@
-/* Operation: the function of an operation (ops/declare/templates.py), with its usual case in C.
+/* Operation: the function of an operation (`function_of` and `apply` of ops/declare/apply.py), with its usual case in C.
  *
- * The usual case: tensors on the CPU, and no interceptor. Everything else goes to the
- * Python function, which an Operation passes for (its attributes are that one's).
+ * The usual case: tensors on the CPU, and no interceptor. Everything else goes to the Python function, which an Operation
+ * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
 
@@ -187,7 +187,7 @@ compute(const Operation *self, const Form *form, PyObject **arguments)
 }
 
 /* Whether the result can be written into `out` as it is, and nothing is to be recorded: write_out of
- * ops/declare/out_argument.py refuses the rest, or makes it fit. */
+ * ops/inplace/out_argument.py refuses the rest, or makes it fit. */
 static int
 takes_result(const Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
 {

@@ -1,7 +1,4 @@
-/* Recording an operation: its node and its result.
- *
- * What write_recording of ops/declare/templates.py writes for each operation.
- */
+/* Recording an operation, its node and its result: what `record` of ops/declare/apply.py does. */
 #include "call/operation.h"
 
 /* ---- edges and nodes */

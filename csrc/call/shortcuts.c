@@ -1,5 +1,5 @@
 /* Shortcut: a function of tensors that sorts out its arguments and calls operations, with the usual case in C; marked by
- * the decorator `shortcut` of ops/declare/core_plan.py.
+ * the decorator `shortcut` of compiled.py.
  */
 #include "call/shortcuts.h"
 

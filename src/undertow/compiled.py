@@ -1,7 +1,7 @@
 """The compiled core, if there is one.
 
 `core` is the extension module `undertow._core` (csrc/), which takes over the usual case of operations and of the
-engine's loop, or None: where no C compiler was there when undertow was installed, or with UNDERTOW_PURE=1 in the
+engine's loop, or None: where there was no C compiler when undertow was installed, or with UNDERTOW_PURE=1 in the
 environment, everything runs as pure Python. The results are the same.
 """
 
@@ -21,13 +21,15 @@ def _plan_version() -> str:
     return hashlib.sha256(plans.read_bytes()).hexdigest()[:16]
 
 
-def _load() -> Any:
+def _load() -> tuple[Any, str]:
+    """The core, or None; and what to say of it."""
     if os.environ.get("UNDERTOW_PURE", "0") not in ("", "0"):
-        return None
+        return None, "not used, because UNDERTOW_PURE is set"
     try:
         found: Any = import_module("undertow._core")
-    except ImportError:
-        return None
+    except ImportError as error:
+        reason = "it was not built" if isinstance(error, ModuleNotFoundError) else str(error)
+        return None, f"not there ({reason}): install a C compiler and Python's headers, and undertow again"
     if getattr(found, "PLAN_VERSION", None) != _plan_version():
         warnings.warn(
             "undertow's compiled core belongs to another version of its Python files, and is not used: undertow is "
@@ -35,11 +37,13 @@ def _load() -> Any:
             RuntimeWarning,
             stacklevel=2,
         )
-        return None
-    return found
+        return None, "not used, because it belongs to another version of undertow: install undertow again"
+    return found, f"used ({found.__file__})"
 
 
-core: Any = _load()
+#: `status` is what `python -m undertow info` says
+core: Any
+core, status = _load()
 
 
 def twin(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operations in place in the compiled core do what the generated Python does: to memory, versions, history, errors."""
+"""Operations in place in the compiled core do what the Python path does: to memory, versions, history, errors."""
 
 from __future__ import annotations
 

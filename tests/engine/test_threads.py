@@ -365,6 +365,6 @@ sys.exit(repr(errors) if errors else 0)
 
 
 def test_operations_called_for_the_first_time_by_several_threads_at_once() -> None:
-    """Their code is generated then. In a process of its own, where none has been called."""
+    """Their plans are made then. In a process of its own, where none has been called."""
     finished = subprocess.run([sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr

@@ -489,7 +489,7 @@ def test_an_adapter_speaks_for_numpy() -> None:
         recorded.tested_adapter
 
 
-# ---- the generated source
+# ---- what help says
 
 
 def test_help_says_what_the_declaration_says() -> None:

@@ -1,4 +1,4 @@
-"""Kernels of the compiled core (csrc/kernels_*.c), which do in one step what takes NumPy several.
+"""Kernels of the compiled core (csrc/kernels/), which do in one step what takes NumPy several.
 
 Each takes the array namespace and then the arguments that its C function names. It returns None where it does not
 serve (no compiled core, another device than the CPU, arrays that are not contiguous, not float32 or float64, or empty):

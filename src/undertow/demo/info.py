@@ -7,6 +7,7 @@ import platform
 from importlib import metadata
 
 import undertow as ut
+from undertow import compiled
 from undertow.backend import cpu, namespace_of
 
 PACKAGES = ("numpy", "cupy", "scipy", "ml_dtypes", "safetensors", "mpi4py", "threadpoolctl", "torch")
@@ -18,7 +19,7 @@ def describe() -> str:
     """Versions, devices and thread counts, one per line."""
     rows = [("undertow", ut.__version__), ("Python", f"{platform.python_version()} on {platform.platform()}")]
     rows += [(name, version) for name in PACKAGES if (version := version_of(name))]
-    rows += [("BLAS", blas())]
+    rows += [("compiled core", compiled.status), ("BLAS", blas())]
     rows += [(f"device {device}", availability(device)) for device in DEVICES]
     rows += [("processors", f"{os.cpu_count()}, of which this process may use {usable_processors()}")]
     rows += [("BLAS threads", blas_threads())]

@@ -73,7 +73,7 @@ class _DeviceOfNode:
 
 
 class Node:
-    """A recorded operation. Its subclasses are compiled from the op declarations, or made by `Function`.
+    """A recorded operation. Its subclasses are made from the declarations of operations, or by `Function`.
 
     next_edges   one per differentiable input: None, or the edge to where that input came from (Note [Edges]); kept in
                  recorded_edges

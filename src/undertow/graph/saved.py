@@ -377,7 +377,7 @@ def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Calla
                 slot = getattr(node, f"saved_{place if kind == 'input' else place[0]}")
                 if slot is not None and not _is_number(slot):
                     raw_saved(node, key, kind, place).pack_for(node, pack_hook, unpack_hook)
-        node_extra(node)  # so that the generated code asks unpack_output
+        node_extra(node)  # so that `pull` asks unpack_output
         return
     for saved in node._kept or ():
         if isinstance(saved, SavedTensor) and saved.data is not None:
@@ -410,7 +410,7 @@ class _Anonymous(Node):
 
 
 def saved_attribute(node: Node, name: str) -> Any:
-    """`node._saved_self`, `node._raw_saved_self`, ... for a node compiled from a declaration."""
+    """`node._saved_self`, `node._raw_saved_self`, ... for a node of a declared operation."""
     raw = name.startswith("_raw_saved_")
     key = name.removeprefix("_raw_saved_" if raw else "_saved_")
     if key in noted(node) and not raw:

@@ -30,12 +30,12 @@ METHODS = {
     "_dynamo": "operations run as they are called, and there is nothing to compile: leave it out.",
     "ao": "undertow computes with floats, and models cannot be quantized.",
     "compile": "operations run as they are called, and there is nothing to compile: leave the call out.",
-    "ipu": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
-    "mtia": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
+    "ipu": "undertow runs on CPUs: leave it out.",
+    "mtia": "undertow runs on CPUs: leave it out.",
     "share_memory": (
         "make the parameters on memory that processes share, from the start, as examples/hogwild.py does."
     ),
-    "xpu": "undertow runs on CPUs, and on GPUs through CuPy: use to(device).",
+    "xpu": "undertow runs on CPUs: leave it out.",
 }
 
 QUANTIZED = "undertow computes with floats, and models cannot be quantized."

@@ -1,6 +1,6 @@
 """Reading and writing at index tensors: what `x[i, :, j]` and `x[i, :, j] = v` compute.
 
-Note [Families]: an operation on a varying number of index tensors is compiled once for each number, when it
+Note [Families]: an operation on a varying number of index tensors is declared once for each number, when it
 is first needed. So index tensors are inputs like any other: saved, checked for in-place changes, hooked,
 batched. `places` says which index tensor stands where: (0, None, 1) for x[i, :, j].
 """

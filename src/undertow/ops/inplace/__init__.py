@@ -1,1 +1,1 @@
-"""The forms with an underscore, which change a tensor; and those of lists of tensors (_foreach_)."""
+"""The forms with an underscore, which change a tensor, and `out=`."""

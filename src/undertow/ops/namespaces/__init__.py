@@ -1,1 +1,1 @@
-"""undertow.fft, .linalg, .special, .sparse, .functional: operations in the groups PyTorch has for them."""
+"""undertow.fft, .linalg, .special, .sparse, .functional, and lists of tensors (_foreach_): groups that PyTorch has."""

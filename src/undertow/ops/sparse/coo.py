@@ -2,7 +2,7 @@
 
 A sparse tensor is a Tensor whose array is a SparseArray, so sums, products with numbers, `mm`, `t`, ... are the same
 operations as ever, with the same rules. Here is what only sparse tensors have; other layouts are in
-sparse_compressed.py, the ways between them in sparse/layouts.py. A gradient may be sparse for a dense tensor and
+sparse/compressed.py, the ways between them in sparse/layouts.py. A gradient may be sparse for a dense tensor and
 dense for a sparse one; rules take either.
 """
 
