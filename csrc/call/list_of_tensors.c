@@ -1,6 +1,6 @@
-/* Variadic: the usual case of an operation on a list of tensors; `run_variadic` of ops/declare/list_of_tensors.py, in C.
- *
- * variadic(state, tensors, params) is the result, or NotImplemented: then Python computes it.
+/* Variadic: the function of an operation on a list of tensors (ops/declare/list_of_tensors.py), with its usual case in C:
+ * what `run_variadic` does with tensors of one dtype on the CPU, without an interceptor. Everything else goes to the
+ * Python function, which a Variadic passes for.
  */
 #include "call/operation.h"
 
@@ -9,9 +9,13 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
+    PyObject *function; /* Python's */
+    PyObject *weak_references;
     PyObject *forward;
     PyTypeObject *node;
-    PyObject *values; /* what the node keeps: the numbers of parameters, -1 for the shapes of the tensors */
+    PyObject *values;   /* what the node keeps: the numbers of parameters, -1 for the shapes of the tensors */
+    PyObject *names;    /* of the parameters, behind the list */
+    PyObject *defaults; /* of each () or (default,) */
 } Variadic;
 
 /* The arrays of the tensors, as a list; NULL, without an exception, if Python has to deal with them. */
@@ -166,17 +170,51 @@ call_forward(Variadic *self, PyObject *arrays, PyObject *params)
     return out == NULL ? NULL : as_cpu_array(out);
 }
 
+/* The parameters that the function was called with, in order: a tuple, or NULL without an exception if Python has to look
+ * at them. */
 static PyObject *
-variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+bound_params(const Variadic *self, PyObject *const *given, Py_ssize_t positional, PyObject *names)
 {
-    Variadic *self = (Variadic *)callable;
-    if (names != NULL || PyVectorcall_NARGS(flagged) != 3 || !PyTuple_Check(given[2])) {
-        PyErr_SetString(PyExc_TypeError, "variadic(state, tensors, params)");
+    Py_ssize_t count = PyTuple_GET_SIZE(self->names), named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    Py_ssize_t known = 0;
+    if (positional < 1 || positional > 1 + count) {
         return NULL;
     }
-    PyObject *list = given[1];
-    if (!(PyList_CheckExact(list) || PyTuple_CheckExact(list)) || PyTuple_GET_SIZE(given[2]) > 6) {
-        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *params = PyTuple_New(count);
+    for (Py_ssize_t k = 0; params != NULL && k < count; k++) {
+        PyObject *fallback = PyTuple_GET_ITEM(self->defaults, k);
+        PyObject *value = PyTuple_GET_SIZE(fallback) ? PyTuple_GET_ITEM(fallback, 0) : NULL;
+        if (k + 1 < positional) {
+            value = given[k + 1];
+        }
+        else {
+            for (Py_ssize_t n = 0; n < named; n++) { /* both are interned */
+                if (PyTuple_GET_ITEM(names, n) == PyTuple_GET_ITEM(self->names, k)) {
+                    value = given[positional + n];
+                    known++;
+                }
+            }
+        }
+        if (value == NULL) {
+            Py_CLEAR(params);
+        }
+        else {
+            PyTuple_SET_ITEM(params, k, Py_NewRef(value));
+        }
+    }
+    if (params != NULL && known != named) { /* a name that no parameter has, or of one that was given by position */
+        Py_CLEAR(params);
+    }
+    return params;
+}
+
+/* The result; NULL without an exception: leave it to Python. */
+static PyObject *
+usual_result(Variadic *self, PyObject *state, PyObject *list, PyObject *params)
+{
+    if (SLOT(state, core.s_intercept) != Py_None || !(PyList_CheckExact(list) || PyTuple_CheckExact(list)) ||
+        PyTuple_GET_SIZE(params) > 6) {
+        return NULL;
     }
     PyObject *tensors = PySequence_Tuple(list); /* the list may be changed while we work with it */
     if (tensors == NULL) {
@@ -186,38 +224,59 @@ variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
     PyObject *const *items = &PyTuple_GET_ITEM(tensors, 0);
     PyObject *arrays = count > 0 && count <= MOST_TENSORS ? arrays_of(items, count) : NULL, *result = NULL;
     if (arrays != NULL) {
-        PyObject *out = call_forward(self, arrays, given[2]);
+        PyObject *out = call_forward(self, arrays, params);
         if (out != NULL && PyArray_CheckExact(out)) {
-            result = variadic_result(self, given[0], items, arrays, given[2], out);
+            result = variadic_result(self, state, items, arrays, params, out);
         }
-        else if (out != NULL) {
-            Py_DECREF(out);
-            result = Py_NewRef(Py_NotImplemented);
+        else {
+            Py_XDECREF(out);
         }
         Py_DECREF(arrays);
-    }
-    else if (!PyErr_Occurred()) {
-        result = Py_NewRef(Py_NotImplemented);
     }
     Py_DECREF(tensors);
     return result;
 }
 
+static PyObject *
+variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Variadic *self = (Variadic *)callable;
+    PyObject *params = bound_params(self, given, PyVectorcall_NARGS(flagged), names), *state;
+    if (params != NULL) {
+        if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
+            Py_DECREF(params);
+            return NULL;
+        }
+        PyObject *result = usual_result(self, state, given[0], params);
+        Py_DECREF(state);
+        Py_DECREF(params);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    return PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->function, given, flagged, names);
+}
+
 /* ---- the type */
 
+/* Variadic(function, forward, node, values, names, defaults) */
 static PyObject *
 variadic_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *forward, *node, *values;
-    if (!PyArg_ParseTuple(args, "OO!O!", &forward, &PyType_Type, &node, &PyTuple_Type, &values)) {
+    PyObject *function, *forward, *node, *values, *names, *defaults;
+    if (!PyArg_ParseTuple(args, "OOO!O!O!O!", &function, &forward, &PyType_Type, &node, &PyTuple_Type, &values,
+                          &PyTuple_Type, &names, &PyTuple_Type, &defaults)) {
         return NULL;
     }
     Variadic *self = (Variadic *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = variadic_call;
+        self->function = Py_NewRef(function);
         self->forward = Py_NewRef(forward);
         self->node = (PyTypeObject *)Py_NewRef(node);
         self->values = Py_NewRef(values);
+        self->names = Py_NewRef(names);
+        self->defaults = Py_NewRef(defaults);
     }
     return (PyObject *)self;
 }
@@ -225,6 +284,7 @@ variadic_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 variadic_traverse(Variadic *self, visitproc visit, void *arg)
 {
+    Py_VISIT(self->function);
     Py_VISIT(self->forward);
     Py_VISIT(self->node);
     return 0;
@@ -233,9 +293,12 @@ variadic_traverse(Variadic *self, visitproc visit, void *arg)
 static int
 variadic_clear(Variadic *self)
 {
+    Py_CLEAR(self->function);
     Py_CLEAR(self->forward);
     Py_CLEAR(self->node);
     Py_CLEAR(self->values);
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->defaults);
     return 0;
 }
 
@@ -243,18 +306,70 @@ static void
 variadic_dealloc(Variadic *self)
 {
     PyObject_GC_UnTrack(self);
+    if (self->weak_references != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
     variadic_clear(self);
     Py_TYPE(self)->tp_free(self);
 }
 
+static PyObject *
+variadic_getattr(Variadic *self, PyObject *name)
+{
+    return attribute_of((PyObject *)self, self->function, name);
+}
+
+static int
+variadic_setattr(Variadic *self, PyObject *name, PyObject *value)
+{
+    return PyObject_SetAttr(self->function, name, value);
+}
+
+static PyObject *
+variadic_repr(Variadic *self)
+{
+    return PyObject_Repr(self->function);
+}
+
+static PyObject *
+variadic_reduce(Variadic *self, PyObject *nothing)
+{
+    return PyObject_GetAttrString(self->function, "__qualname__"); /* as functions are: by their name */
+}
+
+static PyObject *
+variadic_documentation(Variadic *self, void *closure)
+{
+    return PyObject_GetAttrString(self->function, "__doc__");
+}
+
+static PyObject *
+variadic_module(Variadic *self, void *closure)
+{
+    return PyObject_GetAttrString(self->function, "__module__");
+}
+
+static PyGetSetDef variadic_attributes[] = {{"__doc__", (getter)variadic_documentation},
+                                            {"__module__", (getter)variadic_module},
+                                            {NULL}};
+
+static PyMethodDef variadic_methods[] = {{"__reduce__", (PyCFunction)variadic_reduce, METH_NOARGS}, {NULL}};
+
 PyTypeObject Variadic_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Variadic",
     .tp_basicsize = sizeof(Variadic),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = variadic_new,
     .tp_dealloc = (destructor)variadic_dealloc,
     .tp_traverse = (traverseproc)variadic_traverse,
     .tp_clear = (inquiry)variadic_clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Variadic, vectorcall),
+    .tp_weaklistoffset = offsetof(Variadic, weak_references),
+    .tp_descr_get = bind_method,
+    .tp_getattro = (getattrofunc)variadic_getattr,
+    .tp_setattro = (setattrofunc)variadic_setattr,
+    .tp_repr = (reprfunc)variadic_repr,
+    .tp_getset = variadic_attributes,
+    .tp_methods = variadic_methods,
 };

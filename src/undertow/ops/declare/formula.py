@@ -146,11 +146,11 @@ def _by_inspection(function: Callable[..., Any]) -> Parameters:
     )
 
 
-def taking(names: Sequence[str]) -> Callable[[Any], Any]:
-    """Decorate a function of `xp, *values` whose values have these names."""
+def taking(names: Sequence[str], formula: Formula | None = None) -> Callable[[Any], Any]:
+    """Decorate a function of `xp, *values` whose values have these names, and which computes that formula of them."""
 
     def name(function: Any) -> Any:
-        function.takes = tuple(names)
+        function.takes, function.formula = tuple(names), formula
         return function
 
     return name
@@ -162,6 +162,9 @@ def taking(names: Sequence[str]) -> Callable[[Any], Any]:
 @cache
 def read(function: Callable[..., Any]) -> Formula | None:
     """The formula that a forward or rule is; None if it must be called."""
+    given: Formula | None = getattr(function, "formula", None)
+    if given is not None:
+        return given
     body = expression_of(function)
     if body is None:
         return None

@@ -6,6 +6,7 @@ a list with one gradient (or None) per tensor; it may name `tensors` (then they 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -64,36 +65,35 @@ def build_variadic(op: Any) -> None:
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    op.function = function_of(op, usual_case(op))
+    op.function = compiled(op, function_of(op))
 
 
-def usual_case(op: Any) -> Any:
-    """The compiled core's way (csrc/call/list_of_tensors.c), or None."""
-    node = op.node_class
-    if core is None or node.saves_tensors:
-        return None
-    places = tuple([-1 if n == "shapes" else op.params.index(n) for n in node.value_names])
-    return core.Variadic(op.forward, node, places)
-
-
-def function_of(op: Any, usual_case: Any) -> Any:
-    bind, tails = op.bind, op.bind.tails
+def function_of(op: Any) -> Any:
+    """The function that a program calls, in Python."""
+    bind = op.bind
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        args = bind(args, kwargs) if kwargs or len(args) not in tails else args + tails[len(args)]
+        args = bind(args, kwargs)
         state = current()
         if state.intercept is not None:
-            return state.intercept(function, args)
-        if usual_case is not None:
-            result = usual_case(state, args[0], args[1:])
-            if result is not NotImplemented:
-                return result
+            return state.intercept(op.function, args)
         return run_variadic(op, state, args[0], args[1:])
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
     function.__signature__ = op.signature()  # type: ignore[attr-defined]
     return function
+
+
+def compiled(op: Any, function: Any) -> Any:
+    """The function, or a C object that passes for it and calls it in unusual cases (csrc/call/list_of_tensors.c)."""
+    node = op.node_class
+    if core is None or node.saves_tensors:
+        return function
+    places = tuple([-1 if n == "shapes" else op.params.index(n) for n in node.value_names])
+    names = tuple([sys.intern(n) for n in op.params])
+    defaults = tuple([(op.defaults[n],) if n in op.defaults else () for n in op.params])
+    return core.Variadic(function, op.forward, node, places, names, defaults)
 
 
 def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Tensor:

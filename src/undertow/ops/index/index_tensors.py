@@ -15,7 +15,7 @@ from undertow.backend import ArrayNamespace, dtypes
 from undertow.graph.saved import SavedTensor
 from undertow.ops.declare import Op, adapter
 from undertow.ops.declare.apply import build as build_op
-from undertow.ops.declare.formula import taking
+from undertow.ops.declare.formula import Argument, Call, Constant, Namespace, Several, taking
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, loop
 from undertow.ops.index.positions import (
@@ -126,9 +126,12 @@ def index_names(n: int) -> list[str]:
 
 def with_indices(function: Callable[..., Any], names: Sequence[str], n: int) -> Callable[..., Any]:
     """A function that takes n index tensors by names of their own, where `function` takes a tuple `indices`."""
-    place = names.index("indices")
+    place, indices = names.index("indices"), index_names(n)
+    before, after = [Argument(name) for name in names[:place]], [Argument(name) for name in names[place + 1 :]]
+    listed = Several(tuple([Argument(name) for name in indices]))
+    formula = Call(Constant(function), (Namespace(), *before, listed, *after))
 
-    @taking([*names[:place], *index_names(n), *names[place + 1 :]])
+    @taking([*names[:place], *indices, *names[place + 1 :]], formula)
     def spread(xp: Any, *values: Any) -> Any:
         return function(xp, *values[:place], values[place : place + n], *values[place + n :])
 
