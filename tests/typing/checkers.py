@@ -24,6 +24,7 @@ class Report:
     """What a checker says, by (file, line)."""
 
     errors: dict[tuple[str, int], str] = field(default_factory=dict)
+    warnings: dict[tuple[str, int], str] = field(default_factory=dict)
     revealed: dict[tuple[str, int], str] = field(default_factory=dict)
 
 
@@ -75,6 +76,6 @@ def pyright(folder: Path, programs: list[Path]) -> Report:
         place = Path(entry["file"]).name, entry["range"]["start"]["line"] + 1
         if entry["severity"] == "information":
             report.revealed[place] = entry["message"].rpartition(' is "')[2].rstrip('"')
-        else:  # a warning is an error, too
-            report.errors[place] = entry["message"]
+        else:
+            (report.errors if entry["severity"] == "error" else report.warnings)[place] = entry["message"]
     return report

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tools.stubs.annotations import annotation_text
-from tools.stubs.functions import definition, operation_behind, overloads, write_function
+from tools.stubs.functions import definition, operation_behind, overloads, passes_on, write_function
 from undertow import Size, Tensor, methods, ops
 from undertow.ops.declare import return_types
 
@@ -70,11 +70,6 @@ def write_member(name: str, member: Any) -> list[str]:
     if not hasattr(member, "op") and passes_on(member) and operation_behind(name):
         return in_place_method(name)
     return write_function(name, member, method=True)
-
-
-def passes_on(member: Any) -> bool:
-    """Whether a method's own signature says nothing, because it hands everything to an operation."""
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(member).parameters.values())
 
 
 def in_place_method(name: str) -> list[str]:

@@ -79,11 +79,15 @@ def wrappers(function: Any) -> Iterator[str]:
         function = getattr(function, "__wrapped__", None)
 
 
+def passes_on(function: Any) -> bool:
+    """Whether a function's own signature says nothing, because it hands everything to another."""
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
 def signature_of(name: str, function: Callable[..., Any]) -> inspect.Signature:
     """How a function is called: of one that passes everything on, how the function behind it is called."""
     signature = inspect.signature(function)
-    kinds = {p.kind for p in signature.parameters.values()}
-    if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
+    if passes_on(function):
         behind = operation_behind(name)
         if behind and (behind != name or "inplace" in signature.parameters):
             return with_inplace(signature_of(behind, getattr(ops, behind)), "inplace" in signature.parameters)
@@ -126,7 +130,8 @@ def write_function(name: str, function: Callable[..., Any], method: bool = False
         return overloads([definition(name, [head, rest], result) for rest, result in CASES[known]])
     signature = signature_of(name, function)
     parameters = list(signature.parameters.values())
-    result = result_type(known, annotation_text(signature.return_annotation), op)
+    behind = getattr(ops, name.removesuffix("_copy"), function) if passes_on(function) else function
+    result = result_type(known, annotation_text(signature.return_annotation), getattr(behind, "op", None))
     if name.endswith("_with_indices"):
         parameters, result = [p for p in parameters if p.name != "return_indices"], "tuple[Tensor, Tensor]"
     if known in FLAGS:
@@ -202,7 +207,7 @@ def written(
             texts.append("*")
         starred |= parameter.kind in (KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         kind = (types or {}).get(parameter.name) or parameter_type(parameter, op, operand)
-        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" * (parameter.kind is parameter.VAR_KEYWORD)
         default = "" if parameter.default is parameter.empty else f" = {default_text(parameter.default)}"
         texts.append(f"{stars}{parameter.name}: {kind}{default}")
         following = (parameters[1:] if method else parameters)[place + 1 :]
