@@ -90,11 +90,11 @@ RESULTS = {
 
 
 def annotation_text(annotation: Any) -> str:
-    """An annotation as it is written; "Any" where there is none."""
+    """An annotation as it is written; "Any" where there is none, or one that only says what is what inside."""
     if annotation is inspect.Parameter.empty:
         return "Any"
     if isinstance(annotation, str):
-        return annotation
+        return re.sub(r"\b(Array|DType|Namespace)\b", "Any", annotation)
     return "None" if annotation is None else getattr(annotation, "__name__", "Any")
 
 

@@ -38,6 +38,14 @@ CASES: dict[str, list[tuple[str, str]]] = {
     **{
         f"atleast_{n}d": [("/", "Tensor"), ("*tensors: TensorLike", "tuple[Tensor, ...]")] for n in (1, 2, 3)
     },
+    "grad": [
+        (f"outputs: Tensor | Sequence[Tensor], inputs: {inputs}, "
+         "grad_outputs: Tensor | Sequence[Tensor | None] | None = None, retain_graph: bool | None = None, "
+         "create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None, "
+         "is_grads_batched: bool = False, materialize_grads: bool = False", result)
+        for inputs, result in (("Tensor | Sequence[Any]", "tuple[Tensor, ...]"),
+                               ("dict[str, Tensor]", "dict[str, Tensor]"))
+    ],
     "size": [("", "Size"), ("dim: int", "int")],
     "stride": [("", "tuple[int, ...]"), ("dim: int", "int")],
     "to": [
@@ -127,7 +135,8 @@ def write_function(name: str, function: Callable[..., Any], method: bool = False
     known = getattr(op, "name", name)  # linalg.lu is not lu
     head = "self" if method else first_parameter(function, op)
     if known in CASES and not (method and known == "where"):
-        return overloads([definition(name, [head, rest], result) for rest, result in CASES[known]])
+        heads = [] if name == "grad" else [head]
+        return overloads([definition(name, [*heads, rest], result) for rest, result in CASES[known]])
     signature = signature_of(name, function)
     parameters = list(signature.parameters.values())
     behind = getattr(ops, name.removesuffix("_copy"), function) if passes_on(function) else function

@@ -16,6 +16,7 @@ from tools.stubs.annotations import ALIASES, KNOWN
 from tools.stubs.classes import return_type_classes, size_class, tensor_class
 from tools.stubs.functions import write_function
 from undertow import Size, Tensor, ops
+from undertow.autograd import grad
 from undertow.graph.hooks import RemovableHandle
 from undertow.graph.node import Node
 from undertow.ops.declare import return_types
@@ -40,6 +41,7 @@ def all_stubs() -> dict[str, str]:
     texts |= {name: operations_stub(name) for name in OPERATIONS}
     texts |= {Tensor.__module__: tensor_stub(), Size.__module__: stub([*size_class(), INCOMPLETE])}
     texts[return_types.__name__] = stub([*return_type_classes(), INCOMPLETE])
+    texts[grad.__module__] = stub([*write_function("grad", grad), INCOMPLETE])
     texts |= {name: listing(name, module) for name, module in aliases().items()}
     return {"py.typed": "partial\n"} | {file_name(name, texts): text for name, text in sorted(texts.items())}
 

@@ -40,4 +40,4 @@ reveal_type(F.max_pool1d(x, 2))  # Tensor
 reveal_type(nn.Linear(2, 2))  # Linear
 reveal_type(nn.Linear(2, 2).weight)  # Parameter
 reveal_type(nn.Linear(2, 2)(x))  # Any
-reveal_type(grad(x.sum(), x))  # Any
+reveal_type(grad(x.sum(), x))  # tuple[Tensor, ...]
