@@ -126,3 +126,4 @@ def place(name: str) -> ModuleType:
 PLACES = {name: place(name) for name in LAYERS}
 globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
 globals().update(PLACES)
+__all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in layers.split())})
