@@ -94,7 +94,9 @@ def annotation_text(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return "Any"
     if isinstance(annotation, str):
-        return re.sub(r"\b(Array|DType|Namespace)\b", "Any", annotation)
+        written = annotation.replace("Device | str | int", "DeviceLike").replace("int | Sequence[int]", "Sizes")
+        written = written.replace("int | str | Sequence[int]", "Sizes | str")
+        return "Any" if written == "object" else re.sub(r"\b(Array|DType|Namespace)\b", "Any", written)
     return "None" if annotation is None else getattr(annotation, "__name__", "Any")
 
 

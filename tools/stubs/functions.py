@@ -95,6 +95,8 @@ def passes_on(function: Any) -> bool:
 def signature_of(name: str, function: Callable[..., Any]) -> inspect.Signature:
     """How a function is called: of one that passes everything on, how the function behind it is called."""
     signature = annotated(inspect.signature(function), getattr(function, "op", None))
+    if str(function.__module__).startswith("undertow.nn"):
+        signature = of_arrays_too(signature)
     if passes_on(function):
         behind = operation_behind(name)
         if behind and (behind != name or "inplace" in signature.parameters):
@@ -111,6 +113,13 @@ def annotated(signature: inspect.Signature, op: Any) -> inspect.Signature:
         p.replace(annotation=said[p.name].annotation) if p.annotation is p.empty and p.name in said else p
         for p in signature.parameters.values()
     ]
+    return signature.replace(parameters=parameters)
+
+
+def of_arrays_too(signature: inspect.Signature) -> inspect.Signature:
+    """The signature of a function behind a layer, which takes arrays where it says Tensor, as operations do."""
+    said = {"Tensor": "Any", "Tensor | None": "Any | None"}
+    parameters = [p.replace(annotation=said.get(p.annotation, p.annotation)) for p in signature.parameters.values()]
     return signature.replace(parameters=parameters)
 
 

@@ -199,8 +199,9 @@ def is_function_of_tensors(name: str, value: Any) -> bool:
     if name.startswith("_") or inspect.isclass(value) or not callable(value):
         return False
     place = getattr(value, "__module__", "")
-    returns = inspect.signature(value).return_annotation
-    return place.startswith("undertow") and (hasattr(ops, name) or returns in ("Any", "Tensor") or hasattr(value, "op"))
+    returns = str(inspect.signature(value).return_annotation)
+    of_tensors = returns in ("Any", "Tensor") or returns.startswith("tuple[")
+    return place.startswith("undertow") and (hasattr(ops, name) or of_tensors or hasattr(value, "op"))
 
 
 def tensor_stub() -> str:

@@ -7,9 +7,10 @@ a list with one gradient (or None) per tensor; it may name `tensors` (then they 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
@@ -23,6 +24,10 @@ from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 
+if TYPE_CHECKING:
+    from undertow.modes import State
+    from undertow.ops.declare.op import Op
+
 
 class VariadicNode(OperationNode):
     """saved: a SavedTensor each, or (); params: the values of `value_names`, in order."""
@@ -34,7 +39,7 @@ class VariadicNode(OperationNode):
     saves_tensors = False
     keeps_outputs = False
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         values = dict(zip(self.value_names, self.params, strict=True))
         if self.saves_tensors:
             values["tensors"] = self.unpack_tensors(xp)
@@ -44,7 +49,7 @@ class VariadicNode(OperationNode):
             grad, values = wide(grad), {n: wide(v) for n, v in values.items()}
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
-    def unpack_tensors(self, xp: Any) -> list[Any]:
+    def unpack_tensors(self, xp: Namespace) -> list[Any]:
         if type(self.saved) is Freed:
             raise freed_error(self, self.saved)
         tensors = [saved.unpack(self) for saved in self.saved]
@@ -76,10 +81,10 @@ def usual_case(op: Any) -> Any:
     return core.Variadic(op.forward, node, places)
 
 
-def function_of(op: Any, usual_case: Any) -> Any:
+def function_of(op: Op, usual_case: Any) -> Any:
     bind, tails = op.bind, op.bind.tails
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Array:
         args = bind(args, kwargs) if kwargs or len(args) not in tails else args + tails[len(args)]
         state = current()
         if state.intercept is not None:
@@ -96,7 +101,7 @@ def function_of(op: Any, usual_case: Any) -> Any:
     return function
 
 
-def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Tensor:
+def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> Tensor:
     tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]
     if not tensors:
         raise RuntimeError(f"{op.name}(): expected a non-empty list of Tensors")
