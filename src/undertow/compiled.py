@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ core: Any
 core, status = _load()
 
 
-def twin(function: Any) -> Any:
+def twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins/table.c).
 
     The twin serves the usual case, and leaves everything else to the function.
@@ -54,14 +55,14 @@ def twin(function: Any) -> Any:
     return function if core is None else core.Twin(function)
 
 
-def shortcut(*targets: Any, name: str | None = None) -> Any:
+def shortcut(*targets: Any, name: str | None = None) -> Callable[..., Any]:
     """Decorate a function that sorts out its arguments and calls operations, and whose usual case is in the core.
 
     targets  what csrc/call/shortcuts.c calls for it
     name     what it is called there, if not by its own name
     """
 
-    def join(function: Any) -> Any:
+    def join(function: Callable[..., Any]) -> Callable[..., Any]:
         return function if core is None else core.Shortcut(name or function.__name__, function, targets)
 
     return join

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow.torch_names import module_aliases
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 def is_available() -> bool:
@@ -38,22 +41,22 @@ def empty_cache() -> None:
     """Give back memory of GPUs that is kept for later: there is none."""
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: Device | str | int | None = None) -> int:
     """The bytes of tensors on a GPU."""
     return 0
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: Device | str | int | None = None) -> int:
     """The most bytes that tensors had on a GPU."""
     return 0
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: Device | str | int | None = None) -> int:
     """The bytes that are kept for tensors on a GPU."""
     return 0
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: Device | str | int | None = None) -> int:
     """The most bytes that were kept for tensors on a GPU."""
     return 0
 
@@ -91,15 +94,15 @@ def current_device() -> NoReturn:
     _refuse()
 
 
-def set_device(device: Any) -> NoReturn:
+def set_device(device: Device | str | int) -> NoReturn:
     _refuse()
 
 
-def get_device_name(device: Any = None) -> NoReturn:
+def get_device_name(device: Device | str | int | None = None) -> NoReturn:
     _refuse()
 
 
-def synchronize(device: Any = None) -> NoReturn:
+def synchronize(device: Device | str | int | None = None) -> NoReturn:
     _refuse()
 
 

@@ -6,6 +6,7 @@ an in-place form, with an underscore behind its name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd import forward_ad, graph, tensor_attributes
@@ -77,7 +78,7 @@ AUTOGRAD: dict[str, Any] = {
 }
 
 
-def reflected(name: str) -> Any:
+def reflected(name: str) -> Callable[..., Any]:
     function = REGISTRY[name].function
 
     def operator(self: Tensor, other: Any) -> Any:
@@ -86,7 +87,7 @@ def reflected(name: str) -> Any:
     return operator
 
 
-def equality(name: str) -> Any:
+def equality(name: str) -> Callable[..., Any]:
     """`==` and `!=`: elementwise, but a tensor is just unequal to None and to what is no number or array."""
     function = REGISTRY[name].function
 
@@ -96,7 +97,7 @@ def equality(name: str) -> Any:
     return operator
 
 
-def right_division(self: Tensor, other: Any) -> Any:
+def right_division(self: Tensor, other: Any) -> Tensor:
     return reciprocal(self) * other
 
 
@@ -110,7 +111,7 @@ def part(name: str, setter: bool) -> property:
     return property(function, assign if setter else None)
 
 
-def in_place_function(name: str) -> Any:
+def in_place_function(name: str) -> Callable[..., Any]:
     """`relu_(tensor)`: the method as a function, or the in-place form of an operation that has none."""
     method = getattr(Tensor, name, None)
     return forms.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method

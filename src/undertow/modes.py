@@ -12,9 +12,13 @@ import inspect
 import warnings
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from undertow.tensor.extra import INFERENCE_EXTRA
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
+    from undertow.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +35,7 @@ class Anomaly(NamedTuple):
 _anomaly: list[Anomaly | None] = [None]
 
 
-def _record(node: Any, state: State) -> None:
+def _record(node: Node, state: State) -> None:
     """`State.record` while saved-tensor hooks or anomaly mode are on."""
     if state.saved_hooks:
         state.saved_hooks[-1].record(node)
@@ -65,7 +69,7 @@ class State:
     def __init__(
         self,
         grad_enabled: bool = True,
-        intercept: Any = None,
+        intercept: Callable[..., Any] | None = None,
         inference: bool = False,
         multithreading: bool = True,
         saved_hooks: tuple[Any, ...] = (),
@@ -98,7 +102,7 @@ class State:
         fields = {name: getattr(self, name) for name in self.FIELDS}
         return State(**{"grad_enabled": self.grad_mode, **fields, **changes})
 
-    def with_intercept(self, intercept: Any) -> State:
+    def with_intercept(self, intercept: Callable[..., Any] | None) -> State:
         """This state with another interceptor, or None."""
         if intercept is self.intercept:
             return self
@@ -131,18 +135,24 @@ class Interceptor:
     happened, a method calls what it was given under another interceptor, or none.
     """
 
-    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def __call__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The call of an operation; `args` are all its arguments, in the order of its signature."""
         raise NotImplementedError("an interceptor says what becomes of an operation")
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Any,
+        function: Callable[..., Any],
+        tensor: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """`tensor` changed to `function(tensor, *args, **kwargs)`: what `change` does without transformations."""
         raise NotImplementedError("an interceptor says what becomes of a change in place")
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, change: Any, function: Callable[..., Any], tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """`tensor` looks at its memory in another way: as `function(tensor, *args)` does, a view operation."""
         raise NotImplementedError("an interceptor says what becomes of a view operation in place")
@@ -151,11 +161,11 @@ class Interceptor:
         """The call of a custom Function."""
         raise NotImplementedError("an interceptor says what becomes of a custom Function")
 
-    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a function that draws random numbers; `__wrapped__` is the function itself."""
         raise NotImplementedError("an interceptor says what becomes of random numbers")
 
-    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
+    def detach(self, function: Callable[..., Any], itself: Callable[..., Any], tensor: Tensor) -> Any:
         """The call of `tensor.detach()`: `function` asks interceptors, `itself` does not."""
         return itself(tensor)
 
@@ -163,14 +173,14 @@ class Interceptor:
         """The call of a function that may look at the values of its tensors; `__wrapped__` is the function itself."""
         return function.__wrapped__(*args, **kwargs)
 
-    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def in_float32(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a function of several operations that autocast computes in float32 as a whole."""
         return function(*args, **kwargs)
 
     def check_out(self, name: str, tensors: list[Any]) -> None:
         """Raise if an operation on these tensors cannot be written into one of them."""
 
-    def stands_for(self, alias: Any, tensor: Any) -> None:
+    def stands_for(self, alias: Tensor, tensor: Tensor) -> None:
         """Learn that a transformation inside made an alias of a tensor, to differentiate by it."""
 
 
@@ -335,10 +345,10 @@ class no_grad(_GradSwitch):
 
     enabled = False
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         return super().__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Any = None) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         super().__init__()
 
 
@@ -347,10 +357,10 @@ class enable_grad(_GradSwitch):
 
     enabled = True
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         return super().__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Any = None) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         super().__init__()
 
 
@@ -464,7 +474,7 @@ class inference_mode(_Switch):
     (False, True)
     """
 
-    def __new__(cls, mode: Any = True) -> Any:
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
 
     def __init__(self, mode: bool = True) -> None:

@@ -18,7 +18,7 @@ def _in_variable() -> int:
 
 def _in_variable_of_caller() -> int:
     class Node:
-        def pull(self, xp: Any, grad: Any, edges: Any, keep: Any) -> int:
+        def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> int:
             return getrefcount(grad)
 
     node, held = Node(), object()

@@ -41,7 +41,7 @@ def get_default_device() -> Device:
     return Device("cpu")
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: Device | str | int) -> None:
     """Where tensors are made without `device=`: the CPU can be asked for, and nothing else."""
     if device is not None and Device(device).type != "cpu":
         raise RuntimeError(

@@ -24,7 +24,7 @@ from undertow.ops.declare.formula import (
     Constant,
     Item,
     Logic,
-    Namespace,
+    NamespaceItself,
     Operator,
     Several,
     parameters,
@@ -53,7 +53,7 @@ def two(xp: Any, g: Any) -> Any:
 TREES: list[tuple[Callable[..., Any], Any]] = [
     (lambda xp, g, x: g * xp.conj(xp.cos(x)), Operator("*", (g, Conjugate(Call(ArrayFunction("cos"), (x,)))))),
     (lambda xp, g, x: g if x is None else -g, Condition(Comparison("is", x, Constant(None)), g, Operator("-", (g,)))),
-    (lambda xp, g: two(xp, g), Call(Constant(two), (Namespace(), g))),
+    (lambda xp, g: two(xp, g), Call(Constant(two), (NamespaceItself(), g))),
     (lambda xp, g, x: xp.sum(g, axis=0), Call(ArrayFunction("sum"), (g,), (("axis", Constant(0)),))),
     (lambda xp, g, x: (g + OFFSET, x.shape[0]),
      Several((Operator("+", (g, Constant(3.0))), Item(Attribute("shape", x), Constant(0))))),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import enum
 import warnings
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.autograd.interceptors.autocast import has_device
 from undertow.backend.dtypes import float16
 from undertow.modes import no_grad
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Optimizer
 
 
 class Stage(enum.Enum):
@@ -79,12 +82,12 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             self._used = True
-            return outputs * self._scale  # type: ignore[operator]
+            return outputs * self._scale
         if isinstance(outputs, list | tuple):
             return type(outputs)([self.scale(output) for output in outputs])
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    def unscale_(self, optimizer: Any) -> None:
+    def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of the optimizer's parameters by the scale: for clipping them before `step`."""
         if not self._enabled:
             return
@@ -104,12 +107,12 @@ class GradScaler:
             self._finite[optimizer] = all([self._unscaled_is_finite(g) for g in gradients])
         self._stages[optimizer] = Stage.UNSCALED
 
-    def _unscaled_is_finite(self, gradient: Any) -> bool:
+    def _unscaled_is_finite(self, gradient: Tensor) -> bool:
         values = gradient._values() if gradient.is_sparse else gradient
         values.mul_(1.0 / self._scale)
         return bool(ops.isfinite(values).all())
 
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """optimizer.step(), with the gradients divided by the scale; not at all if one of them is not finite."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)

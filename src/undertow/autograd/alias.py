@@ -8,7 +8,7 @@ an example of its own in each place of the batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.autograd.forward.tangents import set_tangent, tangent_of
@@ -16,6 +16,9 @@ from undertow.autograd.interceptors.stack import Transforms, active, stands_for,
 from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
+
+if TYPE_CHECKING:
+    from undertow.autograd.vmap.level import VmapLevel
 
 
 def differentiable_alias(tensor: Tensor, connected: bool = True) -> Tensor:
@@ -34,7 +37,7 @@ def spread(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def holds(tensor: Tensor, level: Any) -> bool:
+def holds(tensor: Tensor, level: VmapLevel) -> bool:
     return type(tensor) is BatchedTensor and (tensor._level is level or holds(tensor._value, level))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.autograd.batched_tensor import VmapError
@@ -14,6 +14,7 @@ from undertow.autograd.interceptors.stack import active, under, with_beneath
 from undertow.autograd.vmap import vmap
 from undertow.autograd.why_unreachable import not_differentiated, unreachable
 from undertow.backend import dtypes, namespace_of_array
+from undertow.backend.interface import DType
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
@@ -23,6 +24,10 @@ from undertow.graph.node import Node, OutputEdge, space_of
 from undertow.modes import current
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Size, Tensor
+
+if TYPE_CHECKING:
+    from undertow.autograd.vmap.level import VmapLevel
+    from undertow.graph.edges import Edge
 
 
 def backward(
@@ -159,7 +164,7 @@ def _optional_sequence(value: Any, count: int) -> tuple[Any, ...]:
     return found
 
 
-def _metadata(root: Any) -> tuple[Any, Any]:
+def _metadata(root: Tensor) -> tuple[Any, Any]:
     if not isinstance(root, Tensor) and type(root.node) is AccumulateGrad:
         root = root.node.variable
     if isinstance(root, Tensor):
@@ -183,7 +188,7 @@ def _seeds(roots: Sequence[Any], given: Sequence[Any], create_graph: bool) -> li
     return seeds
 
 
-def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: DType) -> Tensor | None:
     if isinstance(root, Tensor) and root._edge is None:
         return None  # reported with the other roots, by index
     if Size(shape).numel() != 1:
@@ -197,7 +202,7 @@ def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: Any) -> Tensor | No
     return Tensor(xp.ones(shape, dtype), xp)
 
 
-def _check_seed(index: int, seed: Tensor, shape: tuple[int, ...], dtype: Any) -> None:
+def _check_seed(index: int, seed: Tensor, shape: tuple[int, ...], dtype: DType) -> None:
     if seed._array.shape != shape:
         raise AutogradError(
             f"Mismatch in shape: grad_output[{index}] has a shape of {seed.shape} and output[{index}] has a shape of "
@@ -223,7 +228,7 @@ def _root_edges(roots: Sequence[Any]) -> list[Any]:
     return edges
 
 
-def internal_edge(edge: GradientEdge) -> Any:
+def internal_edge(edge: GradientEdge) -> Edge:
     """A GradientEdge as the engine keeps edges."""
     node, nr = edge.node, edge.output_nr
     return OutputEdge((node, nr)) if node.multiple_outputs else node
@@ -261,7 +266,7 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
     _execute(edges, grads, keep, create_graph, targets=nodes)
 
 
-def _target_edge(target: Any, index: int) -> Any:
+def _target_edge(target: Tensor, index: int) -> Any:
     edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
     if edge is None and isinstance(target, Tensor):
         edge = recorded_edge(target)  # of a view that is cut off from its base: nothing leads there
@@ -364,7 +369,11 @@ def _grad_row_by_row(
 
 
 def _grad_of_batch(
-    level: Any, roots: Sequence[Any], targets: Sequence[Any], grads: list[Any], chosen: tuple[bool, bool, bool, bool]
+    level: VmapLevel,
+    roots: Sequence[Any],
+    targets: Sequence[Any],
+    grads: list[Any],
+    chosen: tuple[bool, bool, bool, bool],
 ) -> tuple[Any, ...]:
     """grad() inside vmap: the graph was recorded on tensors with all examples, so one pass serves all of them."""
     for index, target in enumerate(targets):

@@ -6,10 +6,14 @@ It has the shape of one example, and holds the tensor with all of them. Operatio
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.errors import UndertowError
 from undertow.tensor import Tensor, current_edge
+
+if TYPE_CHECKING:
+    from undertow.autograd.vmap.level import VmapLevel
 
 
 class VmapError(UndertowError, RuntimeError):
@@ -22,11 +26,11 @@ class Example:
     FACTS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
     __slots__ = ("_array",)
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         self._array = array
 
     @property
-    def first(self) -> Any:
+    def first(self) -> Array:
         """The array of the first example, to look at how it lies in memory."""
         return self._array
 
@@ -84,7 +88,7 @@ class BatchedTensor(Tensor):
     _dim: int
     _level: Any
 
-    def __init__(self, value: Tensor, dim: int, level: Any) -> None:
+    def __init__(self, value: Tensor, dim: int, level: VmapLevel) -> None:
         self._value, self._dim, self._level = value, dim, level
         self._array = Example(example_array(value._array, dim, value._xp))
         self._xp = value._xp
@@ -114,7 +118,7 @@ class BatchedTensor(Tensor):
         return repr(self)
 
 
-def example_array(array: Any, dim: int, xp: Any) -> Any:
+def example_array(array: Any, dim: int, xp: Namespace) -> Array:
     """An array that looks like one example."""
     if isinstance(array, Example):
         array = array._array
@@ -130,7 +134,7 @@ def physical(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def zeros_like_batch(like: Tensor, shape: tuple[int, ...], dtype: Any) -> Tensor:
+def zeros_like_batch(like: Tensor, shape: tuple[int, ...], dtype: DType) -> Tensor:
     """Zeros of a given shape, as many as `like` has examples."""
     if type(like) is not BatchedTensor:
         return Tensor(like._xp.zeros(shape, dtype), like._xp)

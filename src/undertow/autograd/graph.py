@@ -76,7 +76,7 @@ def call_node(node: _node.Node, *grads: Any) -> Any:
     return fitting[0] if len(fitting) == 1 else tuple(fitting)
 
 
-def _conformed(node: _node.Node, index: int, grad: Any) -> Any:
+def _conformed(node: _node.Node, index: int, grad: Tensor | None) -> Tensor | None:
     edge = node.next_edges[index]
     if grad is None or edge is None:
         return grad
@@ -153,7 +153,7 @@ class MultiGradHook:
         # weakly, so that nothing is left of one that failed half-way.
         self.lock = threading.Lock()
         self.arrived: weakref.WeakKeyDictionary[GraphTask, Arrivals] = weakref.WeakKeyDictionary()
-        self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]  # type: ignore[attr-defined]
+        self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]
 
     def arrival(self, index: int) -> Callable[[Any], None]:
         def hook(grad: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from undertow.autograd.backward import backward as run_backward
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.backend.sparse.compressed import form_of
 from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
@@ -110,13 +111,13 @@ def check_grad(self: Tensor, grad: Any) -> None:
         )
 
 
-def get_grad_dtype(self: Tensor) -> Any:
+def get_grad_dtype(self: Tensor) -> DType | None:
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
     return grad_dtype_of(self)
 
 
-def set_grad_dtype(self: Tensor, dtype: Any) -> None:
+def set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
     extra = extra_of(self)
@@ -148,7 +149,11 @@ def get_grad_fn(self: Tensor) -> Node | None:
 
 
 def backward(
-    self: Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     """Compute gradients of this tensor and add them to the `.grad` of the leaves it was computed from.
 

@@ -11,7 +11,7 @@ class VariableType(type):
     def __call__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Tensor:
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        return data.detach().requires_grad_(requires_grad)  # type: ignore[attr-defined]
+        return data.detach().requires_grad_(requires_grad)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor)

@@ -10,7 +10,7 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.dtypes import NARROW
-from undertow.backend.interface import ArrayNamespace, Device
+from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import twin
 
 
@@ -27,7 +27,7 @@ class CpuNamespace(ArrayNamespace):
         self.broadcast_to = broadcast_to
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
     """np.astype; what is beyond the range of bfloat16 is infinite, without a warning."""
     if not NARROW or np.dtype(dtype).kind != "V":
         return np.astype(x, dtype, copy=copy)
@@ -38,7 +38,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def _conj(x: Any) -> Any:
+def _conj(x: Array) -> Any:
     # np.conj copies a real array; a real value is its own conjugate. The two identity tests answer in 50 ns.
     try:
         dtype = x.dtype
@@ -50,7 +50,7 @@ def _conj(x: Any) -> Any:
 
 
 @twin
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     """np.broadcast_to, in half its time for what is contiguous: it undoes every sum in a backward pass."""
     if type(shape) is tuple and x.flags.c_contiguous and -1 not in shape:  # np.ndarray would take -1 for 1
         strides = _broadcast_strides(x, shape)
@@ -61,7 +61,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(x, shape)
 
 
-def _broadcast_strides(x: Any, shape: tuple[int, ...]) -> list[int] | None:
+def _broadcast_strides(x: Array, shape: tuple[int, ...]) -> list[int] | None:
     """How to walk through x as if it had this shape; None if it cannot have it, or has no elements."""
     lead = len(shape) - x.ndim
     if lead < 0 or not x.size:
@@ -79,12 +79,12 @@ _MANY = 4096
 
 
 @functools.lru_cache(64)
-def _ones(n: int, dtype: Any) -> Any:
+def _ones(n: int, dtype: DType) -> Array:
     return np.ones(n, dtype)
 
 
 @twin
-def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
+def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     """Sum `x` down to `shape`, which broadcasts to x's: the transpose of broadcasting."""
     if NARROW and x.dtype.kind == "V":
         return astype(sum_to(x.astype(_FLOAT32), shape), x.dtype)

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import DType
+
 dtype = np.dtype
 
 bool_ = np.dtype(np.bool_)
@@ -76,7 +78,7 @@ def get_default_dtype() -> np.dtype[Any]:
     return _default[0]
 
 
-def set_default_dtype(d: Any) -> None:
+def set_default_dtype(d: DType) -> None:
     """Set the dtype of float tensors made from Python numbers (a real floating dtype)."""
     d = numpy_dtype(d)
     if not is_floating(d):
@@ -123,7 +125,7 @@ def is_bfloat16(d: np.dtype[Any]) -> bool:
     return d.kind == "V" and d.type.__name__ == "bfloat16" and bfloat16() == d
 
 
-def numpy_dtype(d: Any) -> np.dtype[Any]:
+def numpy_dtype(d: DType) -> np.dtype[Any]:
     """np.dtype(d), which may be the first use of bfloat16."""
     d = np.dtype(d)
     return bfloat16() if d.kind == "V" and is_bfloat16(d) else d
@@ -156,12 +158,12 @@ _BFLOAT16_LIMITS = SimpleNamespace(
 )  # fmt: skip
 
 
-def float_limits(d: Any) -> Any:
+def float_limits(d: DType) -> Any:
     """NumPy's finfo, also of bfloat16."""
     return _BFLOAT16_LIMITS if any([d is narrow for narrow in NARROW]) else np.finfo(d)
 
 
-def as_dtype(d: Any, function: str = "dtype") -> np.dtype[Any]:
+def as_dtype(d: DType, function: str = "dtype") -> np.dtype[Any]:
     """One of `ALL` (or bfloat16) from a dtype, a NumPy scalar type, or Python's bool, int, float or complex."""
     try:
         return _BY_KEY[d]
@@ -188,7 +190,7 @@ def is_differentiable(d: np.dtype[Any]) -> bool:
     return d.kind in DIFFERENTIABLE
 
 
-def promote_types(a: Any, b: Any) -> np.dtype[Any]:
+def promote_types(a: DType, b: DType) -> np.dtype[Any]:
     """The smallest dtype that both fit in, by PyTorch's table.
 
     >>> import undertow as ut
@@ -207,7 +209,7 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     return high
 
 
-def can_cast(from_: Any, to: Any) -> bool:
+def can_cast(from_: DType, to: DType) -> bool:
     """Whether PyTorch's promotion would cast `from_` to `to`: kinds go up only, bool < integer < real < complex.
 
     >>> import undertow as ut

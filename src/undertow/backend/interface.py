@@ -8,7 +8,7 @@ methods, so that `xp.select_backward(g, ...)` works as `xp.sum(g)` does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 
 class Device:
@@ -115,3 +115,14 @@ class ArrayNamespace:
 
     def __repr__(self) -> str:
         return f"<array functions of {self.device}>"
+
+
+#: an array of a namespace; where a rule is recorded, a Tensor. Its methods are those of NumPy's arrays, which no type
+#: of this layer lists, so a checker takes it for anything
+Array: TypeAlias = Any
+
+#: an element type: NumPy's, or a Python or NumPy type that stands for one
+DType: TypeAlias = Any
+
+#: what rules compute with: the array functions of a device, or the recorded operations
+Namespace: TypeAlias = ArrayNamespace

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.cpu import cpu
+from undertow.backend.interface import Namespace
 from undertow.compiled import core
 
 
 def kernel(name: str) -> Callable[..., Any]:
-    def call(xp: Any, *arguments: Any) -> Any:
+    def call(xp: Namespace, *arguments: Any) -> Any:
         compiled = getattr(core, name, None) if xp is cpu else None
         return None if compiled is None else compiled(*arguments)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 
 
 class finfo:
@@ -17,7 +18,7 @@ class finfo:
     (65504.0, 32)
     """
 
-    def __init__(self, type: Any = None) -> None:
+    def __init__(self, type: DType | None = None) -> None:
         dtype = dtypes.get_default_dtype() if type is None else dtypes.as_dtype(type, "finfo")
         if not dtypes.is_differentiable(dtype):
             raise TypeError(

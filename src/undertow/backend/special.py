@@ -8,9 +8,12 @@ of our own serves everywhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from undertow.backend.interface import Array
 
 # numerators and denominators, highest power first
 SMALL_P = (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2,
@@ -37,24 +40,24 @@ SINGLE_Q = (3.7420040806455516e-05, 1.1855799046844107e-03, 1.5207341310438738e-
 FEW = 128
 
 
-def erf(x: Any) -> Any:
+def erf(x: Array) -> Array:
     """The error function, elementwise: within 1e-15, in single precision within 5e-7."""
     if x.size <= FEW:
         return _by_element(math.erf, x)
     return _erf_single(x) if x.dtype == np.float32 else _by_region(x, _erf_small, _erf_tail)
 
 
-def erfc(x: Any) -> Any:
+def erfc(x: Array) -> Array:
     """1 - erf(x), elementwise, without cancellation for large x."""
     return _by_element(math.erfc, x) if x.size <= FEW else _by_region(x, lambda y: 1 - _erf_small(y), _erfc_tail)
 
 
-def _by_element(function: Any, x: Any) -> Any:
+def _by_element(function: Callable[..., Any], x: Array) -> Array:
     values = [function(v) for v in x.ravel().tolist()]
     return np.array(values, dtype=x.dtype).reshape(x.shape)
 
 
-def _by_region(x: Any, small: Any, tail: Any) -> Any:
+def _by_region(x: Array, small: Callable[..., Any], tail: Callable[..., Any]) -> Array:
     y = np.atleast_1d(x).astype(np.float64)
     out = np.empty_like(y)
     near = np.abs(y) <= 0.46875
@@ -63,7 +66,7 @@ def _by_region(x: Any, small: Any, tail: Any) -> Any:
     return out.reshape(x.shape).astype(x.dtype)
 
 
-def _polynomial(coefficients: tuple[float, ...], t: Any) -> Any:
+def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:
     total = np.full_like(t, coefficients[0])
     for c in coefficients[1:]:
         total *= t
@@ -71,36 +74,36 @@ def _polynomial(coefficients: tuple[float, ...], t: Any) -> Any:
     return total
 
 
-def _erf_single(x: Any) -> Any:
+def _erf_single(x: Array) -> Array:
     y = np.clip(x, -4.0, 4.0)
     z = y * y
     return np.clip(y * _polynomial(SINGLE_P, z) / _polynomial(SINGLE_Q, z), -1.0, 1.0)
 
 
-def _erf_small(y: Any) -> Any:
+def _erf_small(y: Array) -> Array:
     z = y * y
     return y * (_polynomial(SMALL_P, z) / _polynomial(SMALL_Q, z))
 
 
-def erfcx(x: Any) -> Any:
+def erfcx(x: Array) -> Array:
     """exp(x * x) * erfc(x), elementwise, without overflow for positive x."""
     return _by_region(x, lambda y: np.exp(y * y) * (1 - _erf_small(y)), _erfcx_tail)
 
 
-def _erfcx_tail(y: Any) -> Any:
+def _erfcx_tail(y: Array) -> Array:
     with np.errstate(over="ignore"):
         return np.where(y < 0, 2 / _exp_of_minus_square(np.clip(y, -40.0, 0.0)), 0) + np.copysign(
             _erfcx_positive(np.abs(y)), y
         )
 
 
-def _erfc_positive(y: Any) -> Any:
+def _erfc_positive(y: Array) -> Array:
     """erfc for y > 0.46875 (NaN stays NaN)."""
     y = np.minimum(y, 40.0)  # where erfc is 0 already, and nothing overflows
     return _exp_of_minus_square(y) * _erfcx_positive(y)
 
 
-def _erfcx_positive(y: Any) -> Any:
+def _erfcx_positive(y: Array) -> Array:
     middle = y <= 4
     ratio = np.empty_like(y)
     t = y[middle]
@@ -111,16 +114,16 @@ def _erfcx_positive(y: Any) -> Any:
     return ratio
 
 
-def _exp_of_minus_square(y: Any) -> Any:
+def _exp_of_minus_square(y: Array) -> Array:
     """exp(-y*y), with y*y split into a part that is exact and a small rest, so that no digits are lost."""
     exact = np.trunc(y * 16) / 16
     return np.exp(-exact * exact) * np.exp((exact - y) * (exact + y))
 
 
-def _erf_tail(y: Any) -> Any:
+def _erf_tail(y: Array) -> Array:
     return np.copysign(1 - _erfc_positive(np.abs(y)), y)
 
 
-def _erfc_tail(y: Any) -> Any:
+def _erfc_tail(y: Array) -> Array:
     positive = _erfc_positive(np.abs(y))
     return np.where(y < 0, 2 - positive, positive)

@@ -48,7 +48,7 @@ class TensorDataset(Dataset):
     (tensor([2., 3.]), tensor(1))
     """
 
-    def __init__(self, *tensors: Any) -> None:
+    def __init__(self, *tensors: Tensor) -> None:
         if any(len(tensor) != len(tensors[0]) for tensor in tensors):
             raise AssertionError(
                 f"Size mismatch between tensors: their first dimensions are {[len(t) for t in tensors]}, and one "

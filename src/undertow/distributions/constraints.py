@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class Constraint:
@@ -14,7 +17,7 @@ class Constraint:
     def __init__(self, text: str, test: Callable[[Any], Any], event_dim: int = 0, is_discrete: bool = False) -> None:
         self.text, self.test, self.event_dim, self.is_discrete = text, test, event_dim, is_discrete
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Tensor) -> Tensor:
         """A bool for each value that is judged."""
         return self.test(value)
 
@@ -22,7 +25,7 @@ class Constraint:
         return self.text
 
 
-def is_positive_definite(matrix: Any) -> Any:
+def is_positive_definite(matrix: Tensor) -> Tensor:
     symmetric = ops.isclose(matrix, ops.transpose(matrix, -2, -1), atol=1e-6).all(-1).all(-1)
     if not bool(symmetric.all()):
         return symmetric
@@ -33,7 +36,7 @@ def greater_than(bound: Any) -> Constraint:
     return Constraint(f"GreaterThan(lower_bound={bound})", lambda x: x > bound)
 
 
-def less_than(bound: Any) -> Constraint:
+def less_than(bound: Tensor) -> Constraint:
     return Constraint(f"LessThan(upper_bound={bound})", lambda x: x < bound)
 
 
@@ -56,7 +59,7 @@ def integer_interval(low: int, high: int) -> Constraint:
 def independent(inner: Constraint, dims: int) -> Constraint:
     """A condition on all elements of the last dimensions."""
 
-    def test(value: Any) -> Any:
+    def test(value: Tensor) -> Tensor:
         found = inner.check(value)
         return ops.reshape(found, (*found.shape[: found.dim() - dims], -1)).all(-1)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
 #: Euler's constant: the mean of the standard Gumbel distribution
 EULER = 0.57721566490153286060
 
 
-def noise(like: Any, shape: Any, draw: Any = None) -> Any:
+def noise(like: Tensor, shape: Sequence[int], draw: Callable[..., Any] | None = None) -> Tensor:
     """Standard normal numbers (or others) with the dtype and device of a parameter."""
     return (draw or ops.randn)(tuple(shape), dtype=like.dtype, device=like.device)
 
@@ -34,11 +38,11 @@ class Located(Distribution):
         return constraints.real
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
 
@@ -51,28 +55,28 @@ class Normal(Located):
     """
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.scale**2
 
     @property
-    def stddev(self) -> Any:
+    def stddev(self) -> Tensor:
         return self.scale
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.loc + noise(self.loc, self._extended_shape(sample_shape)) * self.scale
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - ops.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return 0.5 * (1 + ops.erf((value - self.loc) / (self.scale * math.sqrt(2))))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * ops.erfinv(2 * value - 1) * math.sqrt(2)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + ops.log(self.scale)
 
 
@@ -88,33 +92,33 @@ class LogNormal(Located):
         return constraints.positive
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return ops.exp(self.loc + self.scale**2 / 2)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.exp(self.loc - self.scale**2)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return ops.expm1(self.scale**2) * ops.exp(2 * self.loc + self.scale**2)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return ops.exp(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logarithm = ops.log(value)
         return self.base_dist.log_prob(logarithm) - logarithm
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return self.base_dist.cdf(ops.log(value))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return ops.exp(self.base_dist.icdf(value))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc
 
 
@@ -122,28 +126,28 @@ class Laplace(Located):
     """exp(-|x - loc| / scale) / (2 scale)."""
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return 2 * self.scale**2
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         uniform = noise(self.loc, self._extended_shape(sample_shape), ops.rand) * 2 - 1
         uniform = ops.clamp(uniform, min=float(self.loc._xp.finfo(self.loc.dtype).eps) - 1)  # log1p(-1) is -inf
         return self.loc - self.scale * ops.sign(uniform) * ops.log1p(-ops.abs(uniform))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return -ops.log(2 * self.scale) - ops.abs(value - self.loc) / self.scale
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = value - self.loc
         return 0.5 - 0.5 * ops.sign(away) * ops.expm1(-ops.abs(away) / self.scale)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
         return self.loc - self.scale * ops.sign(term) * ops.log1p(-2 * ops.abs(term))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 1 + ops.log(2 * self.scale)
 
 
@@ -166,33 +170,33 @@ class Uniform(Distribution):
         return constraints.interval(self.low, self.high)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return (self.high + self.low) / 2
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return math.nan * self.high
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return (self.high - self.low) ** 2 / 12
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.low + noise(self.low, self._extended_shape(sample_shape), ops.rand) * (self.high - self.low)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         inside = (self.low <= value) & (self.high > value)
         return ops.where(inside, -ops.log(self.high - self.low), -math.inf)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.clamp((value - self.low) / (self.high - self.low), 0, 1)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return ops.log(self.high - self.low)
 
 
@@ -211,32 +215,32 @@ class Exponential(Distribution):
         return constraints.nonnegative
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return 1 / self.rate
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.zeros_like(self.rate)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.rate**-2
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return noise(self.rate, self._extended_shape(sample_shape), ops.empty).exponential_() / self.rate
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.log(self.rate) - self.rate * value
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return -ops.expm1(-self.rate * value)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return -ops.log1p(-value) / self.rate
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 1 - ops.log(self.rate)
 
 
@@ -244,29 +248,29 @@ class Cauchy(Located):
     """The ratio of two normal numbers: so heavy tails that there is no mean."""
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return ops.full_like(self.loc, math.nan)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return ops.full_like(self.loc, math.inf)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         uniform = noise(self.loc, self._extended_shape(sample_shape), ops.rand)
         return self.loc + ops.tan(math.pi * (uniform - 0.5)) * self.scale
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return -math.log(math.pi) - ops.log(self.scale) - ops.log1p(((value - self.loc) / self.scale) ** 2)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + ops.log(self.scale)
 
 
@@ -274,34 +278,34 @@ class Gumbel(Located):
     """The largest of many numbers."""
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc + self.scale * EULER
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.stddev**2
 
     @property
-    def stddev(self) -> Any:
+    def stddev(self) -> Tensor:
         return (math.pi / math.sqrt(6)) * self.scale
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         exponential = noise(self.loc, self._extended_shape(sample_shape), ops.empty).exponential_()
         return self.loc - self.scale * ops.log(exponential)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         y = (self.loc - value) / self.scale
         return (y - ops.exp(y)) - ops.log(self.scale)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.exp(-ops.exp((self.loc - value) / self.scale))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc - self.scale * ops.log(-ops.log(value))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return ops.log(self.scale) + (1 + EULER)
 
 
@@ -324,31 +328,31 @@ class HalfNormal(AbsoluteValue):
     """The absolute value of a normal number around zero."""
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.zeros_like(self.scale)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.scale**2 * (1 - 2 / math.pi)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return ops.abs(noise(self.scale, self._extended_shape(sample_shape)) * self.scale)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         found = Normal(0.0, self.scale, validate_args=False).log_prob(value) + math.log(2)
         return ops.where(value >= 0, found, -math.inf)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.erf(value / (self.scale * math.sqrt(2)))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * ops.erfinv(value) * math.sqrt(2)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return Normal(0.0, self.scale, validate_args=False).entropy() - math.log(2)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
 from undertow.modes import no_grad
 from undertow.tensor import Size
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class ByProbabilities(Distribution):
@@ -38,7 +43,7 @@ class ByProbabilities(Distribution):
             self._check_parameter(name, value, self.arg_constraints[name])
 
 
-def check_one(probs: Any, logits: Any) -> None:
+def check_one(probs: Any, logits: Tensor | None) -> None:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
 
@@ -86,11 +91,11 @@ class Bernoulli(BySuccess):
     def variance(self) -> Any:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with no_grad():
             return ops.bernoulli(ops.broadcast_to(self.probs, self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none")
@@ -147,13 +152,13 @@ class Categorical(ByProbabilities):
     def mode(self) -> Any:
         return ops.argmax(self.probs, -1)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         count = Size(sample_shape).numel()
         with no_grad():
             rows = ops.reshape(self.probs, (-1, self._num_events))
             return ops.reshape(ops.t(ops.multinomial(rows, count, True)), self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         logits = self.logits
         shape = ops.broadcast_tensors(value, logits[..., 0])[0].shape
@@ -169,7 +174,7 @@ class Categorical(ByProbabilities):
         return enumerated(self._num_events, dtypes.int64, self, expand)
 
 
-def enumerated(count: int, dtype: Any, distribution: Distribution, expand: bool) -> Any:
+def enumerated(count: int, dtype: DType, distribution: Distribution, expand: bool) -> Any:
     """0, 1, ... along a new first dimension, before those of the batch."""
     shape = distribution.batch_shape
     values = ops.reshape(ops.arange(count, dtype=dtype), (count, *[1] * len(shape)))
@@ -201,11 +206,11 @@ class Poisson(Distribution):
     def variance(self) -> Any:
         return self.rate
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with no_grad():
             return ops.poisson(ops.broadcast_to(self.rate, self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return ops.xlogy(value, rate) - rate - ops.lgamma(value + 1)
@@ -230,13 +235,13 @@ class Geometric(BySuccess):
     def variance(self) -> Any:
         return (1 / self.probs - 1) / self.probs
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with no_grad():
             probs = ops.broadcast_to(self.probs, self._extended_shape(sample_shape))
             uniform = ops.clamp_min(ops.rand_like(probs), float(probs._xp.finfo(probs.dtype).tiny))
             return ops.floor(ops.log(uniform) / ops.log1p(-probs))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
         safe = ops.where((probs == 1) & (value == 0), 0.0, probs)
@@ -281,13 +286,13 @@ class OneHotCategorical(ByProbabilities):
     def variance(self) -> Any:
         return self.probs * (1 - self.probs)
 
-    def _as_vectors(self, numbers: Any) -> Any:
+    def _as_vectors(self, numbers: Tensor) -> Any:
         return ops.one_hot(numbers, self._event_shape[0]).to(self.probs.dtype)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self._as_vectors(self._categorical.sample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         return self._categorical.log_prob(ops.argmax(value, -1))
 
@@ -310,7 +315,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         probs = self.probs
         return self.sample(sample_shape) + (probs - probs.detach())
 
@@ -352,13 +357,13 @@ class Binomial(Distribution):
     def variance(self) -> Any:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         with no_grad():
             count, probs = (ops.broadcast_to(t, shape) for t in (self.total_count, self.probs))
             return ops.binomial(count.to(probs.dtype), probs)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Any:
         self._validate_sample(value)
         count, logits = self.total_count, self.logits
         ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)

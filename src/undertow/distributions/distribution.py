@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from undertow import ops
@@ -22,7 +23,9 @@ class Distribution:
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     _validate_args = True
 
-    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+    def __init__(
+        self, batch_shape: Sequence[int] = (), event_shape: Any = (), validate_args: bool | None = None
+    ) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
@@ -40,14 +43,14 @@ class Distribution:
         for name, constraint in self.arg_constraints.items():
             self._check_parameter(name, self.__dict__.get(name), constraint)
 
-    def _check_parameter(self, name: str, value: Any, constraint: Constraint) -> None:
+    def _check_parameter(self, name: str, value: Tensor | None, constraint: Constraint) -> None:
         if value is not None and not bool(constraint.check(value).all()):
             raise ValueError(
                 f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                 f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
             )
 
-    def _validate_sample(self, value: Any) -> None:
+    def _validate_sample(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         if not self._validate_args:
@@ -69,7 +72,7 @@ class Distribution:
                 f"support ({self.support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
-    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     # ---- what it is
@@ -102,18 +105,18 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} has no formula for its variance")
 
     @property
-    def stddev(self) -> Any:
+    def stddev(self) -> Tensor:
         """The square root of the variance."""
         return ops.sqrt(self.variance)
 
     # ---- values
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draw values; no gradient leads to the parameters."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draw values as a function of the parameters, so that gradients lead to them."""
         raise NotImplementedError(
             f"{type(self).__name__} cannot be sampled with gradients: use sample() and log_prob()"
@@ -138,7 +141,7 @@ class Distribution:
         """All values, along a new first dimension; the same for all distributions of a batch (expand=False: once)."""
         raise NotImplementedError(f"{type(self).__name__} has no list of its values")
 
-    def expand(self, batch_shape: Any) -> Any:
+    def expand(self, batch_shape: Sequence[int]) -> Any:
         """The same distribution for a larger batch."""
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -149,7 +152,7 @@ class Distribution:
         made._batch_shape = Size(batch_shape)
         return made
 
-    def perplexity(self) -> Any:
+    def perplexity(self) -> Tensor:
         """exp(entropy)."""
         return ops.exp(self.entropy())
 
@@ -169,7 +172,7 @@ def broadcast_all(*values: Any) -> list[Any]:
     return list(ops.broadcast_tensors(*tensors))
 
 
-def clamp_probs(probs: Any) -> Any:
+def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities whose logarithms are finite."""
     eps = float(probs._xp.finfo(probs.dtype).eps)
     return ops.clamp(probs, eps, 1 - eps)

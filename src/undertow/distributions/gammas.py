@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.autograd.function import Function
@@ -14,8 +15,11 @@ from undertow.distributions.continuous import noise
 from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.modes import no_grad
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def drawn_gamma(alpha: Any) -> Any:
+
+def drawn_gamma(alpha: Tensor) -> Tensor:
     """Gamma variables of rate 1 (Marsaglia and Tsang, 2000): proposals, until each place has accepted one."""
     small = alpha < 1
     d = ops.where(small, alpha + 1, alpha) - 1 / 3
@@ -31,7 +35,7 @@ def drawn_gamma(alpha: Any) -> Any:
     return ops.where(small, found * boost, found)
 
 
-def gamma_slope(alpha: Any, x: Any) -> Any:
+def gamma_slope(alpha: Tensor, x: Tensor) -> Tensor:
     """How a gamma variable moves with alpha while its probability stays: -dP(alpha, x)/dalpha over the density.
 
     P(alpha, x) is a sum over n of x^(alpha + n) exp(-x) / gamma(alpha + n + 1), whose terms and their derivatives
@@ -53,7 +57,7 @@ class StandardGamma(Function):
     """A gamma variable of rate 1 as a function of its concentration."""
 
     @staticmethod
-    def forward(ctx: Any, alpha: Any) -> Any:
+    def forward(ctx: Any, alpha: Tensor) -> Any:
         with no_grad():
             x = ops.clamp(drawn_gamma(alpha.double()), min=float(alpha._xp.finfo(alpha.dtype).tiny))
             x = x.to(alpha.dtype)
@@ -61,14 +65,14 @@ class StandardGamma(Function):
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         alpha, x = ctx.saved_tensors
         with no_grad():
             slope = gamma_slope(alpha.double(), x.double()).to(alpha.dtype)
         return grad * slope
 
 
-def standard_gamma(alpha: Any, shape: Any) -> Any:
+def standard_gamma(alpha: Tensor, shape: Sequence[int]) -> Tensor:
     return StandardGamma.apply(ops.broadcast_to(alpha, tuple(shape)))
 
 
@@ -99,21 +103,21 @@ class Gamma(GammaFamily):
         return constraints.nonnegative
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration / self.rate
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.clamp((self.concentration - 1) / self.rate, min=0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.concentration / self.rate**2
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return standard_gamma(self.concentration, self._extended_shape(sample_shape)) / self.rate
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b = self.concentration, self.rate
         return ops.xlogy(a, b) + ops.xlogy(a - 1, value) - b * value - ops.lgamma(a)
@@ -122,7 +126,7 @@ class Gamma(GammaFamily):
         self._validate_sample(value)
         return ops.igamma(self.concentration, self.rate * value)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         a = self.concentration
         return a - ops.log(self.rate) + ops.lgamma(a) + (1 - a) * ops.digamma(a)
 
@@ -155,35 +159,35 @@ class Dirichlet(Distribution):
     def support(self) -> Constraint:
         return constraints.simplex
 
-    def total(self) -> Any:
+    def total(self) -> Tensor:
         return self.concentration.sum(-1, True)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration / self.total()
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         above = ops.clamp(self.concentration - 1, min=0.0)
         inner = above / above.sum(-1, True)
         corner = ops.one_hot(ops.argmax(inner, -1), self.concentration.shape[-1]).to(inner.dtype)
         return ops.where((self.concentration < 1).all(-1, True), corner, inner)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         a, total = self.concentration, self.total()
         return a * (total - a) / (total**2 * (total + 1))
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = standard_gamma(self.concentration, self._extended_shape(sample_shape))
         return drawn / drawn.sum(-1, True)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a = self.concentration
         return ops.xlogy(a - 1, value).sum(-1) + ops.lgamma(a.sum(-1)) - ops.lgamma(a).sum(-1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         a, total, k = self.concentration, self.concentration.sum(-1), self.concentration.shape[-1]
         corner = ops.lgamma(a).sum(-1) - ops.lgamma(total)
         return corner - (k - total) * ops.digamma(total) - ((a - 1) * ops.digamma(a)).sum(-1)
@@ -209,7 +213,7 @@ class Beta(Distribution):
         self._dirichlet = Dirichlet(both, validate_args=False)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any) -> Any:
+    def expand(self, batch_shape: Sequence[int]) -> Any:
         sizes = tuple(batch_shape)
         return Beta(ops.expand(self.concentration1, sizes), ops.expand(self.concentration0, sizes), False)
 
@@ -218,26 +222,26 @@ class Beta(Distribution):
         return constraints.unit_interval
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration1 / (self.concentration1 + self.concentration0)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self._dirichlet.mode[..., 0]
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._dirichlet.rsample(sample_shape)[..., 0]
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return self._dirichlet.log_prob(ops.stack([value, 1.0 - value], -1))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self._dirichlet.entropy()
 
 
@@ -260,31 +264,31 @@ class StudentT(Distribution):
         return constraints.real
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return ops.where(self.df <= 1, math.nan, self.loc)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         finite = self.scale**2 * self.df / ops.where(self.df > 2, self.df - 2, 1.0)
         return ops.where(self.df > 2, finite, ops.where(self.df > 1, math.inf, math.nan))
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         squares = 2 * standard_gamma(0.5 * self.df, shape)
         return self.loc + self.scale * noise(self.loc, shape) * ops.rsqrt(squares / self.df)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         y, df = (value - self.loc) / self.scale, self.df
         norm = ops.log(self.scale) + 0.5 * ops.log(df) + 0.5 * math.log(math.pi)
         norm = norm + ops.lgamma(0.5 * df) - ops.lgamma(0.5 * (df + 1))
         return -0.5 * (df + 1) * ops.log1p(y**2 / df) - norm
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         df, more = self.df, 0.5 * (self.df + 1)
         log_beta = ops.lgamma(0.5 * df) + math.lgamma(0.5) - ops.lgamma(more)
         return ops.log(self.scale) + more * (ops.digamma(more) - ops.digamma(0.5 * df)) + 0.5 * ops.log(df) + log_beta

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -12,8 +13,11 @@ from undertow.distributions.continuous import noise
 from undertow.distributions.distribution import Distribution
 from undertow.modes import no_grad
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def sum_last(value: Any, dims: int) -> Any:
+
+def sum_last(value: Tensor, dims: int) -> Tensor:
     """The sum over the last dimensions."""
     return value.sum(tuple(range(-dims, 0))) if dims else value
 
@@ -44,7 +48,7 @@ class Independent(Distribution):
         return constraints.independent(inner, self.reinterpreted_batch_ndims)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.base_dist.mean
 
     @property
@@ -52,28 +56,28 @@ class Independent(Distribution):
         return self.base_dist.mode
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.base_dist.variance
 
-    def expand(self, batch_shape: Any) -> Independent:
+    def expand(self, batch_shape: Sequence[int]) -> Independent:
         dims = self.reinterpreted_batch_ndims
         return Independent(self.base_dist.expand((*batch_shape, *self._event_shape[:dims])), dims)
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         if self.reinterpreted_batch_ndims:
             raise NotImplementedError("Enumeration over cartesian product is not implemented")
         return self.base_dist.enumerate_support(expand)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
@@ -119,7 +123,7 @@ class MultivariateNormal(Distribution):
         super().__init__(batch, (size,), validate_args)
         self._tril = self._factor(name, self.__dict__[name])
 
-    def _factor(self, name: str, matrix: Any) -> Any:
+    def _factor(self, name: str, matrix: Tensor) -> Tensor:
         if name == "scale_tril":
             return matrix
         if name == "covariance_matrix":
@@ -144,34 +148,34 @@ class MultivariateNormal(Distribution):
         return constraints.real_vector
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return (self._tril**2).sum(-1)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = noise(self.loc, self._extended_shape(sample_shape))
         return self.loc + ops.squeeze(self._tril @ ops.unsqueeze(drawn, -1), -1)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return self.rsample(sample_shape)
 
-    def half_log_det(self) -> Any:
+    def half_log_det(self) -> Tensor:
         return ops.log(ops.diagonal(self._tril, 0, -2, -1)).sum(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = ops.unsqueeze(value - self.loc, -1)
         white = ops.squeeze(ops.linalg_solve_triangular(self._tril, away, upper=False), -1)
         size = self._event_shape[0]
         return -0.5 * (size * math.log(2 * math.pi) + (white**2).sum(-1)) - self.half_log_det()
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 0.5 * self._event_shape[0] * (1 + math.log(2 * math.pi)) + self.half_log_det()

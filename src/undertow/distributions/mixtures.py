@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -11,6 +12,9 @@ from undertow.distributions.discrete import BySuccess, Categorical, check_one
 from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.gammas import Gamma
 from undertow.modes import no_grad
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class MixtureSameFamily(Distribution):
@@ -46,21 +50,21 @@ class MixtureSameFamily(Distribution):
     def _dim(self) -> int:
         return -1 - len(self._event_shape)
 
-    def _weights(self) -> Any:
+    def _weights(self) -> Tensor:
         probs = self.mixture_distribution.probs
         return ops.reshape(probs, (*probs.shape, *[1] * len(self._event_shape)))
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return (self._weights() * self.component_distribution.mean).sum(self._dim())
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """That within the components, and that of their means."""
         away = self.component_distribution.mean - ops.unsqueeze(self.mean, self._dim())
         return (self._weights() * (self.component_distribution.variance + away**2)).sum(self._dim())
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             choice = self.mixture_distribution.sample(sample_shape)
             drawn = self.component_distribution.sample(sample_shape)
@@ -69,12 +73,12 @@ class MixtureSameFamily(Distribution):
             place = ops.expand(place, (*drawn.shape[: drawn.dim() - dims - 1], 1, *self._event_shape))
             return ops.squeeze(ops.gather(drawn, self._dim() + drawn.dim(), place), self._dim())
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         each = self.component_distribution.log_prob(ops.unsqueeze(value, self._dim()))
         return ops.logsumexp(each + ops.log_softmax(self.mixture_distribution.logits, -1), -1)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         each = self.component_distribution.cdf(ops.unsqueeze(value, self._dim()))
         return (each * self.mixture_distribution.probs).sum(-1)
 
@@ -105,22 +109,22 @@ class NegativeBinomial(BySuccess):
         return constraints.nonnegative_integer
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.total_count * ops.exp(self.logits)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.clamp(ops.floor((self.total_count - 1) * ops.exp(self.logits)), min=0.0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.mean / ops.sigmoid(-self.logits)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return ops.poisson(Gamma(self.total_count, ops.exp(-self.logits), False).sample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         plain = n * ops.logsigmoid(-logits) + value * ops.logsigmoid(logits)
@@ -142,11 +146,11 @@ class Multinomial(Distribution):
         super().__init__(shape[:-1], shape[-1:], validate_args)
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self._categorical.probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self._categorical.logits
 
     @property
@@ -157,19 +161,19 @@ class Multinomial(Distribution):
         )
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.probs * self.total_count
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             chosen = self._categorical.sample((self.total_count, *sample_shape))
             return ops.one_hot(chosen, self._event_shape[0]).sum(0).to(self.probs.dtype)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         ways = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -11,6 +12,9 @@ from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import AbsoluteValue, noise
 from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.gammas import GammaFamily, standard_gamma
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 EULER = 0.57721566490153286060
 
@@ -27,7 +31,7 @@ class ByQuantiles(Distribution):
         self.__dict__.update(zip(self.names, values, strict=True))
         super().__init__(values[0].shape, validate_args=validate_args)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         like = self.__dict__[self.names[0]]
         facts = like._xp.finfo(like.dtype)
         uniform = noise(like, self._extended_shape(sample_shape), ops.rand)
@@ -55,31 +59,31 @@ class Pareto(ByQuantiles):
         return constraints.greater_than_eq(self.scale)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         a = ops.clamp(self.alpha, min=1)
         return a * self.scale / (a - 1)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.scale
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         a = ops.clamp(self.alpha, min=2)
         return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return ops.log(self.alpha) + self.alpha * ops.log(self.scale) - (self.alpha + 1) * ops.log(value)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return 1 - (self.scale / value) ** self.alpha
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (1 - value) ** (-1 / self.alpha)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return ops.log(self.scale / self.alpha) + 1 + 1 / self.alpha
 
 
@@ -101,35 +105,35 @@ class Weibull(ByQuantiles):
     def support(self) -> Constraint:
         return constraints.positive
 
-    def _moment(self, n: int) -> Any:
+    def _moment(self, n: int) -> Tensor:
         return ops.exp(ops.lgamma(1 + n / self.concentration))
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.scale * self._moment(1)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         k = self.concentration
         return self.scale * ((k - 1) / k) ** (1 / k)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.scale**2 * (self._moment(2) - self._moment(1) ** 2)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         k, x = self.concentration, value / self.scale
         return ops.log(k / self.scale) + (k - 1) * ops.log(x) - x**k
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return -ops.expm1(-((value / self.scale) ** self.concentration))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-ops.log1p(-value)) ** (1 / self.concentration)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         k = self.concentration
         return EULER * (1 - 1 / k) + ops.log(self.scale / k) + 1
 
@@ -152,38 +156,38 @@ class Kumaraswamy(ByQuantiles):
     def support(self) -> Constraint:
         return constraints.unit_interval
 
-    def _moment(self, n: int) -> Any:
+    def _moment(self, n: int) -> Tensor:
         a, b = self.concentration1, self.concentration0
         return b * ops.exp(ops.lgamma(1 + n / a) + ops.lgamma(b) - ops.lgamma(1 + n / a + b))
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._moment(1)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         inside = (a >= 1) & (b >= 1) & (a * b > 1)
         inner = (ops.where(inside, a - 1, 1.0) / ops.where(inside, a * b - 1, 1.0)) ** (1 / a)
         return ops.where(inside, inner, math.nan)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._moment(2) - self._moment(1) ** 2
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
         return ops.log(a) + ops.log(b) + (a - 1) * ops.log(value) + (b - 1) * ops.log1p(-(value**a))
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return 1 - (1 - value**self.concentration1) ** self.concentration0
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return (1 - (1 - value) ** (1 / self.concentration0)) ** (1 / self.concentration1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         harmonic = ops.digamma(b + 1) + EULER
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - ops.log(a) - ops.log(b)
@@ -197,29 +201,29 @@ class InverseGamma(GammaFamily):
         return constraints.positive
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         a = self.concentration
         return ops.where(a > 1, self.rate / ops.where(a > 1, a - 1, 1.0), math.inf)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.rate / (self.concentration + 1)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         a = self.concentration
         above = ops.where(a > 2, a, 3.0)
         return ops.where(a > 2, self.rate**2 / ((above - 1) ** 2 * (above - 2)), math.inf)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.rate / standard_gamma(self.concentration, self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b = self.concentration, self.rate
         return a * ops.log(b) - (a + 1) * ops.log(value) - b / value - ops.lgamma(a)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         a = self.concentration
         return a + ops.log(self.rate) + ops.lgamma(a) - (1 + a) * ops.digamma(a)
 
@@ -232,26 +236,26 @@ class HalfCauchy(AbsoluteValue):
         return ops.full_like(self.scale, math.inf)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.zeros_like(self.scale)
 
     @property
     def variance(self) -> Any:
         return ops.full_like(self.scale, math.inf)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(noise(self.scale, self._extended_shape(sample_shape), ops.rand))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return math.log(2 / math.pi) - ops.log(self.scale) - ops.log1p((value / self.scale) ** 2)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return 2 / math.pi * ops.atan(value / self.scale)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * ops.tan(math.pi / 2 * value)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return math.log(2 * math.pi) + ops.log(self.scale)

@@ -40,7 +40,7 @@ class Transform:
             return self._last[1]
         return self._remembered(x, self._call(x))[1]
 
-    def invert(self, y: Any) -> Any:
+    def invert(self, y: Tensor) -> Tensor:
         """What the function made `y` of."""
         if self._cache_size and y is self._last[1]:
             return self._last[0]
@@ -85,13 +85,13 @@ class InverseTransform(Transform):
         self.event_dim, self.sign = forward.event_dim, forward.sign
         self.domain, self.codomain = forward.codomain, forward.domain
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         return self._forward.invert(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         return self._forward(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self._forward.log_abs_det_jacobian(y, x)
 
     @property
@@ -109,13 +109,13 @@ class ExpTransform(Transform):
 
     codomain = constraints.positive
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         return ops.exp(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         return ops.log(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x
 
 
@@ -124,16 +124,16 @@ class SigmoidTransform(Transform):
 
     codomain = constraints.unit_interval
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         limits = x._xp.finfo(x.dtype)
         return ops.clamp(ops.sigmoid(x), float(limits.tiny), 1.0 - float(limits.eps))
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         limits = y._xp.finfo(y.dtype)
         y = ops.clamp(y, float(limits.tiny), 1.0 - float(limits.eps))
         return ops.log(y) - ops.log1p(-y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -ops.softplus(-x) - ops.softplus(x)
 
 
@@ -145,13 +145,13 @@ class TanhTransform(Transform):
 
     codomain = constraints.interval(-1.0, 1.0)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         return ops.tanh(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         return ops.atanh(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return 2.0 * (math.log(2.0) - x - ops.softplus(-2.0 * x))  # log(1 - tanh(x)^2), without cancellation
 
 
@@ -163,13 +163,13 @@ class AffineTransform(Transform):
         self.loc, self.scale, self.event_dim = loc, scale, event_dim
         self.sign = ops.sign(scale) if isinstance(scale, Tensor) else (scale > 0) - (scale < 0)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale
         stretch = ops.log(ops.abs(scale)) if isinstance(scale, Tensor) else math.log(abs(scale)) + ops.zeros_like(x)
         return sum_last(ops.broadcast_to(stretch, x.shape), self.event_dim)
@@ -195,12 +195,12 @@ class ComposeTransform(Transform):
         for part in self.parts:
             self.sign = self.sign * part.sign
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Tensor:
         for part in self.parts:
             x = part(x)
         return x
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Tensor:
         for part in reversed(self.parts):
             y = part.invert(y)
         return y
@@ -252,14 +252,14 @@ class TransformedDistribution(Distribution):
         extra = len(self._event_shape) - inner.event_dim
         return constraints.independent(inner, extra) if extra else inner
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return self._whole(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._whole(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         dims, total = len(self._event_shape), 0.0
         for transform in reversed(self.transforms):
@@ -268,18 +268,18 @@ class TransformedDistribution(Distribution):
             value = x
         return total + sum_last(self.base_dist.log_prob(value), dims - len(self.base_dist.event_shape))
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Tensor) -> Tensor:
         return self._turned(self.base_dist.cdf(self._whole.invert(value)))
 
     def icdf(self, value: Any) -> Any:
         return self._whole(self.base_dist.icdf(self._turned(value)))
 
-    def _turned(self, probability: Any) -> Any:
+    def _turned(self, probability: Tensor) -> Tensor:
         """A decreasing function turns the order of values."""
         sign = self._whole.sign
         return sign * (probability - 0.5) + 0.5
 
-    def expand(self, batch_shape: Any) -> Any:
+    def expand(self, batch_shape: Sequence[int]) -> Any:
         kept = len(self.base_dist.batch_shape) - len(self._batch_shape)
         inner = self.base_dist.batch_shape[len(self.base_dist.batch_shape) - kept :] if kept > 0 else ()
         return type(self)(self.base_dist.expand((*batch_shape, *inner)), self.transforms)

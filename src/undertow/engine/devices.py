@@ -26,9 +26,10 @@ import contextvars
 import os
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, namespace_of_array
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
@@ -38,6 +39,10 @@ from undertow.engine.validate import conform_to_receiver
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.graph.edges import Edge
 
 
 class _ThisThread(threading.local):
@@ -73,13 +78,13 @@ class DeviceThreads:
         self._is_closed = False
         this_thread.device = this_thread.queue = None
 
-    def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def call_function(self, task: GraphTask, node: Node, grad: Array) -> tuple[list[Any], tuple[Any, ...]]:
         """Run one node: its results, and the edges they are for."""
         raise NotImplementedError("the engine says how a node is called")
 
     # ---- queues and threads
 
-    def ready_queue(self, task: DeviceGraphTask, space: Any, node: Node) -> ReadyQueue:
+    def ready_queue(self, task: DeviceGraphTask, space: Namespace, node: Node) -> ReadyQueue:
         """Where a node of `task` waits whose gradient lies on the device of `space`."""
         if not task.multithreading or self._is_closed:
             return task.cpu_ready_queue
@@ -101,7 +106,7 @@ class DeviceThreads:
             return this_thread.device
         return next(parallel_branches.setting.turns, None)
 
-    def start_device_thread(self, task: DeviceGraphTask, device: Any) -> ReadyQueue:
+    def start_device_thread(self, task: DeviceGraphTask, device: Device | str | int) -> ReadyQueue:
         with self._start_lock:
             queue = self.device_ready_queues.get(device)
             if queue is not None:
@@ -117,7 +122,7 @@ class DeviceThreads:
             self.device_ready_queues[device], self._threads[device] = queue, thread
             return queue
 
-    def thread_init(self, device: Any, queue: ReadyQueue) -> None:
+    def thread_init(self, device: Device | str | int, queue: ReadyQueue) -> None:
         """What the thread of a device does."""
         this_thread.device, this_thread.queue = device, queue
         try:
@@ -128,7 +133,7 @@ class DeviceThreads:
         else:
             self._retire(device, queue, None)
 
-    def _retire(self, device: Any, queue: ReadyQueue, cause: BaseException | None) -> list[NodeTask]:
+    def _retire(self, device: Device | str | int, queue: ReadyQueue, cause: BaseException | None) -> list[NodeTask]:
         """The thread of a device ends. What waits for it, now or later, fails - or, if this is a shutdown, moves."""
         waiting: list[NodeTask] = []
 
@@ -147,7 +152,7 @@ class DeviceThreads:
         queue.close(see_to)
         return waiting
 
-    def _fail(self, task: NodeTask, device: Any, cause: BaseException) -> None:
+    def _fail(self, task: NodeTask, device: Device | str | int, cause: BaseException) -> None:
         assert task.fn is not None
         error = RuntimeError(f"the worker thread of {device} has ended, and {task.fn.name()} cannot run: {cause!r}")
         error.__cause__ = cause
@@ -263,7 +268,7 @@ class DeviceThreads:
                 producer = stream if producers is None or grad is None else producers[space_of_gradient(grad)]
                 self._deliver(task, node, index, edge, grad, producer)
 
-    def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Any, grad: Any, producer: Any) -> None:
+    def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Edge, grad: Array, producer: Any) -> None:
         """Add a gradient to its receiver's InputBuffer; queue the receiver if it was the last."""
         below, nr = edge[0], edge[1]
         with task.mutex:

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from undertow.backend import cpu, devices_in_use
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
@@ -58,7 +59,7 @@ class GraphRoot(Node):
         super().__init__(edges, sequence_nr=LAST)
         self.grads = tuple(grads)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return list(self.grads)
 
 
@@ -72,7 +73,7 @@ class Engine(DeviceThreads):
         *,
         keep_graph: bool,
         create_graph: bool,
-        xp: Any,
+        xp: Namespace,
         captures: Sequence[Any] = (),
         capture_hooks: Mapping[int, Sequence[Callable[[Any], Any]]] = NO_HOOKS,
         targets: Sequence[Node] = (),
@@ -390,7 +391,7 @@ def _run_compiled(task: GraphTask, root: Node) -> None:
         raise
 
 
-def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, grad: Any) -> list[Any] | None:
+def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, grad: Array | None) -> list[Any] | None:
     """Add a gradient to the InputBuffer of a node with several outputs; its content once nothing is waited for."""
     node, nr = edge
     xp = task.xp
@@ -409,7 +410,7 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
     return buffer.received()
 
 
-def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Any, unshared: bool) -> None:
+def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Array | None, unshared: bool) -> None:
     """Run an AccumulateGrad node: hooks of the leaf, accumulation, hooks again. See Note [Hook order]."""
     extra = node.variable._extra
     if node.extra is not None or (extra is not None and extra.rare is not None):

@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import namespace_of_array
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.streams import stream
 
@@ -39,7 +40,7 @@ class InputBuffer:
         self.slots: list[Any] = [None] * size
         self.owned = [False] * size
 
-    def add(self, nr: int, grad: Any, xp: Any, in_place: bool) -> None:
+    def add(self, nr: int, grad: Any, xp: Namespace, in_place: bool) -> None:
         """Add a gradient (None: nothing flowed, nothing changes) to slot `nr`."""
         if grad is None:
             return
@@ -58,7 +59,7 @@ class InputBuffer:
         """The gradients, or None when nothing flowed into any slot."""
         return self.slots if any(g is not None for g in self.slots) else None
 
-    def space(self, default: Any) -> Any:
+    def space(self, default: Namespace) -> Namespace:
         """The namespace of the first gradient that is not on the CPU: its device's thread runs the node."""
         for grad in self.slots:
             if grad is not None and space_of_gradient(grad) is not default:
@@ -75,13 +76,13 @@ class DeviceInputBuffer(InputBuffer):
 
     __slots__ = ("awaited", "pending", "xp")
 
-    def __init__(self, size: int, xp: Any, deterministic: bool) -> None:
+    def __init__(self, size: int, xp: Namespace | None, deterministic: bool) -> None:
         super().__init__(size)
         self.xp = xp
         self.pending: list[Any] | None = [] if deterministic else None
         self.awaited: list[tuple[Any, Any]] = []  # (stream, the event it has to wait for)
 
-    def take(self, nr: int, grad: Any, producer: Any, consumer: Any, order: tuple[int, int]) -> None:
+    def take(self, nr: int, grad: Array, producer: Any, consumer: Any, order: tuple[int, int]) -> None:
         """Add a gradient made on the stream `producer`, for a node that runs on the stream `consumer`.
 
         order   tells the gradients of a slot apart, whoever comes first
@@ -95,7 +96,7 @@ class DeviceInputBuffer(InputBuffer):
         else:
             self.pending.append((order, where, nr, grad))
 
-    def _add_on(self, where: Any, nr: int, grad: Any) -> None:
+    def _add_on(self, where: Any, nr: int, grad: Array) -> None:
         if self.slots[nr] is not None:
             self._wait()
         with stream(where):
@@ -114,12 +115,12 @@ class DeviceInputBuffer(InputBuffer):
         self._wait()
 
 
-def space_of_gradient(grad: Any) -> Any:
+def space_of_gradient(grad: Array) -> Namespace:
     """The namespace of the device that an array, or the array of a Tensor, lies on."""
     return namespace_of_array(getattr(grad, "_array", grad))
 
 
-def accumulation_stream(space: Any, producer: Any, consumer: Any) -> tuple[Any, list[Any]]:
+def accumulation_stream(space: Namespace, producer: Any, consumer: Any) -> tuple[Any, list[Any]]:
     """The stream that deals with a gradient of the device of `space`, and those it must have waited for first.
 
     See Note [Device order].

@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Namespace
 from undertow.engine.ready_queue import ReadyQueue
 from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
@@ -71,7 +72,7 @@ class GraphTask:
     reentrant_depth how many tasks it is nested in (constant)
     """
 
-    def __init__(self, keep_graph: bool, create_graph: bool, xp: Any, outer: GraphTask | None) -> None:
+    def __init__(self, keep_graph: bool, create_graph: bool, xp: Namespace, outer: GraphTask | None) -> None:
         self.id = _next_task_id()
         self.keep_graph = keep_graph
         self.keep: Any = True
@@ -184,7 +185,7 @@ class DeviceGraphTask(GraphTask):
         return self._spaces.get(get_ident(), cpu)
 
     @xp.setter
-    def xp(self, xp: Any) -> None:
+    def xp(self, xp: Namespace) -> None:
         self._spaces[get_ident()] = xp
 
 

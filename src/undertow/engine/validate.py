@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import DeviceArray, cpu, namespace_of_array
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.sparse.kernels import sum_to
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 
 def expected(node: Node, nr: int) -> tuple[Any, Any]:
@@ -24,7 +28,7 @@ def is_expandable_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return all(n in (1, m) for n, m in zip(shape, tail, strict=True))
 
 
-def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
+def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dtype: DType, xp: Namespace) -> Any:
     """`grad`, summed down to `shape` and cast to `dtype` (None: any will do); InvalidGradientError if it cannot be.
 
     Works on arrays and, when xp is the recorded namespace, on tensors.
@@ -42,7 +46,7 @@ def conform(producer: Node, index: int, grad: Any, shape: tuple[int, ...], dtype
     return grad
 
 
-def conform_to_receiver(producer: Node, index: int, grad: Any, edge: Any, recorded: Any) -> Any:
+def conform_to_receiver(producer: Node, index: int, grad: Array, edge: Edge, recorded: Namespace | None) -> Any:
     """A gradient in the shape and dtype, and on the device, that the receiver at the end of `edge` expects.
 
     recorded   the namespace of a recorded pass, whose gradients are Tensors; None otherwise

@@ -99,7 +99,7 @@ def reaches_others(tensors: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
 def released(tree: Any, own: Sequence[Tensor], recording: bool) -> Any:
     """A result without the history that only the transformation itself could use."""
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Tensor) -> Any:
         if not isinstance(leaf, Tensor) or not get_requires_grad(leaf):
             return leaf
         return leaf if recording and reaches_others([leaf], own) else without_history(leaf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import pytree
 from undertow.autograd import forward_ad
@@ -25,6 +25,9 @@ from undertow.func.reverse import grad, jacrev
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.pytree import Spec
 
 Function = Callable[..., Any]
 
@@ -72,7 +75,7 @@ def push(
     func: Function,
     points: Sequence[Tensor],
     directions: Sequence[Tensor],
-    spec: Any,
+    spec: Spec,
     has_aux: bool,
     strict: bool,
     track_tangent_grad: bool = True,

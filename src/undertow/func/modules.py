@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.tensor_attributes import get_requires_grad
@@ -14,9 +14,12 @@ from undertow.nn.utils import stateless
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
+
 
 def functional_call(
-    module: Any,
+    module: Module,
     parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,

@@ -24,6 +24,7 @@ from undertow.autograd.interceptors.stack import active
 from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType
 from undertow.func.complex_jacobians import as_one_complex
 from undertow.interop.scipy.sparse import sparse_array
 from undertow.ops import REGISTRY
@@ -69,7 +70,7 @@ class Products(NamedTuple):
         return products[plan.read]
 
 
-def examples_of(tensor: Any) -> Any:
+def examples_of(tensor: Tensor) -> Array:
     """The array of a tensor, for each example of all active vmaps."""
     if type(tensor) is not BatchedTensor:
         return tensor._array[None]
@@ -126,7 +127,7 @@ class Blocks(NamedTuple):
         return sparse_array(rows, cols, values._array, size)
 
 
-def _part(values: Any, inside: Any, dtype: Any) -> Any:
+def _part(values: Tensor | None, inside: Array | None, dtype: DType) -> Any:
     if values is None:
         return None
     part = values if inside is None else values[inside]

@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
@@ -58,12 +59,12 @@ class AccumulateGrad(Node):
     def name(self) -> str:
         return "undertow::autograd::AccumulateGrad"
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if grad is not None:
             self.accumulate(grad, False)
         return []
 
-    def accumulate(self, grad: Any, unshared: bool) -> None:
+    def accumulate(self, grad: Array, unshared: bool) -> None:
         """Add an array (or, under create_graph, a Tensor) to the leaf's `.grad`.
 
         unshared: nobody else holds the array, so the leaf may keep it as its gradient.
@@ -105,7 +106,7 @@ class AccumulateGrad(Node):
                 )
 
 
-def grad_dtype_of(leaf: Tensor) -> Any:
+def grad_dtype_of(leaf: Tensor) -> DType | None:
     """The dtype a gradient of the leaf is cast to; None: it is kept as it comes."""
     chosen = ... if leaf._extra is None else leaf._extra.grad_dtype
     return leaf._array.dtype if chosen is ... else chosen

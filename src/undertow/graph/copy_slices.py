@@ -8,9 +8,10 @@ pass keeps the graph.
 from __future__ import annotations
 
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.edges import Edge
 from undertow.graph.node import Node, freed_error
 from undertow.modes import State, current, set_state
@@ -18,6 +19,9 @@ from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import Tensor
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.memory import unlocked
+
+if TYPE_CHECKING:
+    from undertow.graph.saved import Freed
 
 
 class CopySlices(Node):
@@ -54,17 +58,17 @@ class CopySlices(Node):
         finally:
             set_state(outer)
 
-    def release(self, freed: Any) -> None:
+    def release(self, freed: Freed) -> None:
         self.let_go(freed)
         self.node.release(freed)
 
-    def let_go(self, freed: Any) -> None:
+    def let_go(self, freed: Freed) -> None:
         """Forget the history that the slice had before it was changed, which only the wrapped node still leads to."""
         self.saved = freed
         edges, position = self.node.next_edges, self.position
         self.node.next_edges = (*edges[:position], None, *edges[position + 1 :])
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if type(self.saved) is not tuple:
             raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):
@@ -87,7 +91,7 @@ class CopySlices(Node):
             results[self.position] = whole
         return results
 
-    def pull_recorded(self, xp: Any, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull_recorded(self, xp: Namespace, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         operations = lent()
         whole = operations.clone_as(grad, self.layout)
         part = self.replay(whole)
@@ -100,7 +104,7 @@ class CopySlices(Node):
             results[self.position] = whole
         return results
 
-    def run_wrapped(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> tuple[list[Any], Any]:
+    def run_wrapped(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> tuple[list[Any], Any]:
         """The wrapped node's gradients, and apart from them that for the slice."""
         node, position = self.node, self.position
         own = node.next_edges[position] if edges[position] is not None else None
@@ -112,7 +116,7 @@ class CopySlices(Node):
         return results, inside
 
 
-def fitted(xp: Any, grad: Any, part: Any) -> Any:
+def fitted(xp: Namespace, grad: Array, part: Array) -> Array:
     """A gradient in the shape of the slice: broadcasting is undone, as the engine does it between nodes."""
     shape = tuple(part.shape)
     return xp.sum_to(grad, shape) if tuple(grad.shape) != shape else grad

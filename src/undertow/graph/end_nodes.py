@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.edges import Edge
 from undertow.graph.node import Node
 from undertow.tensor import Tensor
@@ -25,7 +26,7 @@ class Error(Node):
         self._shapes = shapes
         self._dtypes = dtypes
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
         # not the exception itself: its traceback would keep the pass alive as long as the graph
         raise copy_of(self.exception)
 
@@ -48,5 +49,5 @@ class Cut(Node):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp])
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return []

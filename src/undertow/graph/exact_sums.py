@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.graph.gradient_arrays import fits_in_place
 from undertow.tensor import Tensor, counter_of, extra_of
 
@@ -39,13 +40,13 @@ class ExactSum:
 
     __slots__ = ("parts", "specials", "xp")
 
-    def __init__(self, xp: Any, first: Any) -> None:
+    def __init__(self, xp: Namespace, first: Array) -> None:
         self.xp = xp
         self.parts: list[Any] = []
         self.specials: Any = None
         self.add(first)
 
-    def add(self, array: Any) -> None:
+    def add(self, array: Array) -> None:
         xp = self.xp
         rest = self._finite(array.astype(xp.result_type(array.dtype, xp.float64)))
         errors = []
@@ -66,7 +67,7 @@ class ExactSum:
         if len(parts) > 1 and not self.xp.any(parts[0]):
             del parts[0]
 
-    def _finite(self, array: Any) -> Any:
+    def _finite(self, array: Array) -> Any:
         """The array with zeros in the place of infinities and nans, which go to the specials."""
         xp = self.xp
         finite = xp.isfinite(array)
@@ -100,11 +101,11 @@ class ExactComplexSum:
 
     __slots__ = ("imag", "real", "xp")
 
-    def __init__(self, xp: Any, first: Any) -> None:
+    def __init__(self, xp: Namespace, first: Array) -> None:
         self.xp = xp
         self.real, self.imag = ExactSum(xp, first.real), ExactSum(xp, first.imag)
 
-    def add(self, array: Any) -> None:
+    def add(self, array: Array) -> None:
         self.real.add(array.real)
         self.imag.add(array.imag)
 
@@ -115,7 +116,7 @@ class ExactComplexSum:
         return total
 
 
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+def two_sum(a: Array, b: Array) -> tuple[Any, Any]:
     """a + b, rounded, and the rounding error."""
     total = a + b
     share = total - a
@@ -126,7 +127,7 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 _sums: dict[int, tuple[Any, Any]] = {}
 
 
-def add_exactly(leaf: Tensor, old: Tensor, grad: Any) -> bool:
+def add_exactly(leaf: Tensor, old: Tensor, grad: Array) -> bool:
     """Add an array to the gradient `old` of a leaf, without a rounding error; whether this was possible."""
     xp = old._xp
     if not all(isinstance(array, xp.ndarray) and array.dtype.kind in "fc" for array in (old._array, grad)):
@@ -146,7 +147,7 @@ def add_exactly(leaf: Tensor, old: Tensor, grad: Any) -> bool:
     return True
 
 
-def _sum_behind(grad: Tensor, dtype: Any) -> Any:
+def _sum_behind(grad: Tensor, dtype: DType) -> Any:
     """The exact sum behind a gradient; a new one if somebody has assigned or changed the gradient since."""
     xp, array = grad._xp, grad._array
     kind = ExactComplexSum if dtype.kind == "c" else ExactSum

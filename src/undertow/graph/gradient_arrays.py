@@ -6,20 +6,21 @@ from sys import getrefcount
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.modes import current
 from undertow.refcounts import IN_ATTRIBUTE_OF_ARGUMENT
 from undertow.tensor import Tensor
 
 
-def fits_in_place(grad: Any, array: Any) -> bool:
+def fits_in_place(grad: Array, array: Array) -> bool:
     """Whether `grad` can be added to `array` in place: real and complex do not mix, precisions do."""
     if grad.dtype is array.dtype or array.dtype.kind == "c":
         return True
     return dtypes.kind_of(array.dtype) == dtypes.kind_of(grad.dtype)
 
 
-def own_array(grad: Any, variable: Tensor, unshared: bool) -> Any:
+def own_array(grad: Array, variable: Tensor, unshared: bool) -> Any:
     """`grad` itself when nobody else can see it and it is laid out as the leaf is; a copy otherwise."""
     array = variable._array
     if unshared and grad.base is None and grad.strides == array.strides:
@@ -37,14 +38,14 @@ def own_sparse(grad: AnySparse, unshared: bool) -> AnySparse:
     return grad if unshared and plain and is_sole(grad.values) else grad.copy()
 
 
-def is_sole(array: Any) -> bool:
+def is_sole(array: Array | None) -> bool:
     """Whether the array belongs to one object only, and so does the memory that it shows."""
     if array is None or type(array) is not cpu.ndarray:
         return array is None
     return getrefcount(array) <= IN_ATTRIBUTE_OF_ARGUMENT and is_sole(array.base)
 
 
-def copy_in_layout(grad: Any, array: Any, xp: Any) -> Any:
+def copy_in_layout(grad: Array, array: Array, xp: Namespace) -> Any:
     """A copy of `grad` with the strides of `array` if that is dense, row-major otherwise."""
     order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
     dense, expected = True, array.itemsize

@@ -128,7 +128,7 @@ def refusal(tensor: Tensor, event: str) -> str:
     return f"{_what(creation, edge, event)} {_why(creation)}"
 
 
-def _what(creation: str, edge: Any, event: str) -> str:
+def _what(creation: str, edge: Edge, event: str) -> str:
     recorded = edge is not None and edge is not LEAF
     if creation in (NO_GRAD, INFERENCE) or not recorded:
         of = f"Output {edge[1]} of {operation_name(edge[0])} is a view of a view which" if recorded else "A view"

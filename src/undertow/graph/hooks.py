@@ -10,11 +10,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import namespace_of_array
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.node import Node, node_extra
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 _next_id = count().__next__
 
@@ -86,7 +90,7 @@ def tensor_hooks_of(tensor: Tensor) -> OrderedDict[int, Any]:
     return hooks_of(edge[0]).tensor.setdefault(edge[1], OrderedDict())
 
 
-def retain_at(edge: Any, tensor: Tensor) -> None:
+def retain_at(edge: Edge, tensor: Tensor) -> None:
     """Let the tensor's `.grad` keep the gradient that arrives at the edge, which is the tensor's."""
     extra_of(tensor).retains_grad = True
     hooks_of(edge[0]).retain[edge[1]] = weakref.ref(tensor)
@@ -95,11 +99,11 @@ def retain_at(edge: Any, tensor: Tensor) -> None:
 # ---- running them; gradients are arrays or, in a recorded pass, Tensors: hooks always see Tensors
 
 
-def _shown(grad: Any, xp: Any) -> Any:
+def _shown(grad: Array | None, xp: Namespace) -> Any:
     return grad if grad is None or isinstance(grad, Tensor) else Tensor(grad, namespace_of_array(grad))
 
 
-def _taken(grad: Any, recorded: bool) -> Any:
+def _taken(grad: Array, recorded: bool) -> Array:
     return grad if grad is None or recorded else grad._array
 
 
@@ -125,7 +129,7 @@ def run_tensor_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
 # functions below go through a copy.
 
 
-def _run_each(hooks: dict[int, Any], grad: Any, xp: Any, recorded: bool) -> Any:
+def _run_each(hooks: dict[int, Any], grad: Array, xp: Namespace, recorded: bool) -> Array:
     for hook in list(hooks.values()):
         shown = _shown(grad, xp)
         result = hook(shown)
@@ -138,7 +142,7 @@ def _name(hook: Any) -> str:
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
-def checked(hook: Any, old: Any, new: Any) -> Any:
+def checked(hook: Callable[..., Any], old: Any, new: Tensor) -> Tensor | None:
     """What a hook returned for a gradient, if it can take its place."""
     if new is None:
         return None
@@ -169,14 +173,14 @@ def checked(hook: Any, old: Any, new: Any) -> Any:
 def _retain(tensor: Tensor, grad: Tensor, recorded: bool) -> None:
     extra = extra_of(tensor)
     if recorded:
-        extra.grad = grad if extra.grad is None else extra.grad + grad  # type: ignore[operator]
+        extra.grad = grad if extra.grad is None else extra.grad + grad
     elif extra.grad is None:
         extra.grad = Tensor(grad._array.copy(), grad._xp)
     else:
         extra.grad = Tensor(grad._xp.asarray(extra.grad._array + grad._array), grad._xp)
 
 
-def run_pre_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
+def run_pre_hooks(node: Node, grads: list[Any], xp: Namespace) -> list[Any]:
     hooks = None if node.extra is None else node.extra.hooks
     if hooks is None or not hooks.pre:
         return grads
@@ -190,7 +194,7 @@ def run_pre_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
     return grads
 
 
-def run_post_hooks(node: Node, results: list[Any], grads: list[Any], xp: Any) -> list[Any]:
+def run_post_hooks(node: Node, results: list[Any], grads: list[Any], xp: Namespace) -> list[Any]:
     """Hooks see the `results` as they will arrive at the tensors they are for."""
     recorded = xp.ndarray is Tensor
     grads = grads[: getattr(type(node), "shown_outputs", None)]
@@ -202,7 +206,7 @@ def run_post_hooks(node: Node, results: list[Any], grads: list[Any], xp: Any) ->
     return results
 
 
-def _replaced(hook: Any, shown: tuple[Any, ...], result: Any, recorded: bool) -> list[Any]:
+def _replaced(hook: Callable[..., Any], shown: tuple[Any, ...], result: Any, recorded: bool) -> list[Any]:
     if not isinstance(result, tuple):
         raise TypeError(
             f"expected tuple, but hook returned '{type(result).__name__}': hook '{_name(hook)}' of a node returns one "

@@ -21,17 +21,21 @@ leaf so is alive (the leaf's `used_by`), the next operation makes the Accumulate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.errors import GraphFreedError
 from undertow.graph.edges import Edge
 from undertow.graph.edges import OutputEdge as OutputEdge
 from undertow.graph.user_lines import Site
 from undertow.tensor import Tensor, VersionCounter, extra_of
+
+if TYPE_CHECKING:
+    from undertow.graph.saved import Freed
 
 #: process-wide, so that a node's number is always above those of the nodes it leads to
 sequence = count()
@@ -68,7 +72,7 @@ class NodeExtra:
 class _DeviceOfNode:
     """`node.device`. No property, because a custom Function may well set `ctx.device`."""
 
-    def __get__(self, node: Any, owner: Any = None) -> Any:
+    def __get__(self, node: Node, owner: Callable[..., Any] | None = None) -> Any:
         return self if node is None else space_of(node, 0).device
 
 
@@ -117,9 +121,9 @@ class Node:
         next_edges: Sequence[Edge | None] = (),
         *,
         shape: Any = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         spaces: Sequence[Any] = (),
-        saved: Any = (),
+        saved: tuple[Any, ...] = (),
         params: tuple[Any, ...] = (),
         sequence_nr: int | None = None,
         site: Site | None = None,
@@ -144,7 +148,7 @@ class Node:
         if spaces:
             place_node(self, spaces)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).
 
         xp     the namespace to compute with: a backend's (grad is an array) or the recorded ops' (it is a Tensor)
@@ -166,7 +170,7 @@ class Node:
         """`saved`, under a name that a custom Function leaves alone."""
         return self.saved
 
-    def release(self, freed: Any) -> None:
+    def release(self, freed: Freed) -> None:
         """Drop saved tensors; `freed` takes their place. See Note [When saved values die]."""
         if self.saved:
             self.saved = freed
@@ -250,7 +254,7 @@ class Node:
             return wrapper.edge_of_slice()  # type: ignore[no-any-return]
         return OutputEdge((self, nr)) if self.multiple_outputs else self
 
-    def output_tensor(self, nr: int, array: Any, xp: Any) -> Tensor:
+    def output_tensor(self, nr: int, array: Array, xp: Namespace) -> Tensor:
         """A twin of the nr-th output, made from its saved array."""
         xp = xp if type(array) is cpu.ndarray else namespace_of_array(array)
         twin = Tensor(array, xp, self.output_edge(nr))
@@ -269,7 +273,7 @@ class _SequenceOrder:
 sequence_order = _SequenceOrder()
 
 
-def extra_on(xp: Any) -> NodeExtra:
+def extra_on(xp: Namespace) -> NodeExtra:
     """The NodeExtra of an operation that has just run on a device other than the CPU."""
     extra = NodeExtra()
     extra.stream = xp.current_stream()
@@ -314,7 +318,7 @@ def site_of(node: Node) -> str | None:
     return str(Site(code, node.lasti)) if isinstance(code, CodeType) else None  # a Function may have set ctx.code
 
 
-def freed_error(node: Node, freed: Any) -> GraphFreedError:
+def freed_error(node: Node, freed: Freed) -> GraphFreedError:
     """The error for a node that is run again although a pass has freed it. See Note [When saved values die]."""
     site = getattr(freed, "site", None)
     return GraphFreedError(node.name(), site_of(node), None if site is None else str(site))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.errors import GraphFreedError, ModifiedInplaceError
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge, resolve_leaves
 from undertow.graph.history import operation_name
@@ -105,7 +106,7 @@ class DeclaredNode(OperationNode):
         values = tuple([getattr(self, slot) for slot in self.saved_slots])
         return next((v for v in values if type(v) is Freed), values)
 
-    def release(self, freed: Any) -> None:
+    def release(self, freed: Freed) -> None:
         for slot in self.saved_slots:
             value = getattr(self, slot)
             if type(value) is SavedTensor:
@@ -130,7 +131,7 @@ def noted(node: Node) -> dict[str, Any]:
     return {} if node.extra is None or node.extra.saved is None else node.extra.saved
 
 
-def note(node: Node, name: str, value: Any) -> None:
+def note(node: Node, name: str, value: list[Any]) -> None:
     node_extra(node).saved = {**noted(node), name: value}
 
 
@@ -141,7 +142,7 @@ def superfluous(node: Node) -> list[str]:
     return [name for name, (kind, _) in names.items() if kind != "value" and name not in node.saved_names]
 
 
-def unpack_input(node: Node, argument: str, value: Any, expected: int) -> Any:
+def unpack_input(node: Node, argument: str, value: Array, expected: int) -> Any:
     """A saved input, if it is still there and still what it was."""
     if type(value) is Freed:
         raise freed_error(node, value)
@@ -235,7 +236,7 @@ class SavedTensor:
         return saved
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Tensor | None:
         """What is kept: the packed object if there are hooks, the tensor otherwise."""
         return self._packed if self._state == "hooked" else self._plain_data()
 
@@ -278,7 +279,7 @@ class SavedTensor:
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         self._keep_packed(pack(pack_hook, data), data, unpack_hook)
 
-    def pack_for(self, node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Any) -> None:
+    def pack_for(self, node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[..., Any]) -> None:
         """The same, for the hooks that are on while the node is recorded: they see an output with its history."""
         data = self._plain_data()
         assert data is not None
@@ -287,7 +288,7 @@ class SavedTensor:
         # an output that is kept with its history is a cycle; unpacking gives it back
         self._keep_packed(data if packed is seen else packed, data, unpack_hook)
 
-    def _keep_packed(self, packed: Any, data: Tensor, unpack_hook: Any) -> None:
+    def _keep_packed(self, packed: Any, data: Tensor, unpack_hook: Callable[..., Any]) -> None:
         self._packed = packed
         if not self._is_output:
             self._edge = gradient_edge(data)
@@ -395,7 +396,7 @@ class SavedHooks(NamedTuple):
         pack_node(node, self.pack, self.unpack)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Array) -> bool:
     extra = value._extra if isinstance(value, Tensor) else None
     return extra is not None and extra.is_number
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.autograd.interceptors.stack import active
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType
 from undertow.tensor import Tensor, current_edge
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 _loaded = cache(import_module)
 
 
-def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+def array(self: Tensor, dtype: DType | None = None, copy: bool | None = None) -> Array:
     """`__array__`: `np.asarray(tensor)` shares memory."""
     if self._xp is not cpu:
         self._array.__array__()  # raises: only `cpu()` brings elements to the host
@@ -36,12 +41,12 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     return self._array.astype(dtype)
 
 
-def array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def array_ufunc(self: Tensor, ufunc: Callable[..., Any], method: str, *inputs: Any, **options: Any) -> Any:
     """`__array_ufunc__`: what NumPy calls for `np.add(t, u)` and for `array + t`."""
     return _loaded("undertow.interop.numpy.protocol").array_ufunc(ufunc, method, *inputs, **options)
 
 
-def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(self: Tensor, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
     """`__array_function__`: what NumPy calls for `np.sum(t)`, `np.concatenate([t, u])`, ..."""
     return _loaded("undertow.interop.numpy.protocol").array_function(function, types, args, kwargs)
 
@@ -53,7 +58,7 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
     return _loaded("undertow.interop.array_api")
 
 
-def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+def to_device(self: Array, device: Device | str | int, /, *, stream: Any = None) -> Array:
     """The array API's name of `to`."""
     if stream is not None:
         raise ValueError("to_device() takes no stream on this device")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from undertow.backend import Device, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.interop.dlpack import from_dlpack as from_dlpack
 from undertow.interop.numpy.functions import FUNCTIONS, NONDIFFERENTIABLE, ops, unwrapped
 from undertow.modes import current
@@ -89,11 +91,11 @@ def promoted(*values: Any) -> list[Any]:
     return [ops.to_dtype(v, common) if isinstance(v, Tensor) else v for v in values]
 
 
-def binary(name: str) -> Any:
+def binary(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     @functools.wraps(function)
-    def call(x1: Any, x2: Any, /) -> Any:
+    def call(x1: Array, x2: Array, /) -> Any:
         return function(*promoted(x1, x2))
 
     return call
@@ -105,7 +107,7 @@ globals().update({name: binary(name) for name in BINARY})
 # ---- where the standard knows better than NumPy what infinities give
 
 
-def floor_divide(x1: Any, x2: Any, /) -> Any:
+def floor_divide(x1: Array, x2: Array, /) -> Array:
     x1, x2 = promoted(x1, x2)
     rounded = np.floor_divide(x1, x2)
     if rounded.dtype.kind != "f":
@@ -115,7 +117,7 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
     return np.where(exact, np.divide(x1, x2), rounded) if exact.any() else rounded
 
 
-def expm1(x: Any, /) -> Any:
+def expm1(x: Array, /) -> Array:
     result = np.expm1(x)
     if x.dtype.kind != "c" or x.requires_grad or current().intercept is not None:
         return result  # which has a derivative; what is put in its place below has none
@@ -139,7 +141,7 @@ def product(name: str, module: Any = np) -> Any:
     function = getattr(module, name)
 
     @functools.wraps(function)
-    def call(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
+    def call(x1: Array, x2: Array, /, **kwargs: Any) -> Any:
         return function(*promoted(x1, x2), **kwargs)
 
     return call
@@ -156,7 +158,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     return list(np.meshgrid(*arrays, indexing=indexing))  # type: ignore[call-overload]
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     if min is None and max is None:
         return ops.clone(x)
     dtype = x.dtype
@@ -164,51 +166,53 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return ops.to_dtype(np.clip(x, *limits), dtype)
 
 
-def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+def where(condition: Array, x1: Array, x2: Array, /) -> Array:
     return np.where(condition, *promoted(x1, x2))
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     return np.concatenate(promoted(*arrays), axis)
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:
+def sort(x: Array, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Array:
     return ops.sort(x, axis, descending, stable=stable)[0]
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:
+def argsort(x: Array, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Array:
     return ops.argsort(x, axis, descending, stable=stable)
 
 
 # ---- sums: small integers are summed up in the default integer dtype
 
 
-def wide(x: Any, dtype: Any) -> Any:
+def wide(x: Array, dtype: Any) -> DType | None:
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
     return uint64 if x.dtype.kind == "u" else int64
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+def sum(x: Array, /, *, axis: Any = None, dtype: DType | None = None, keepdims: Any = False) -> Array:
     return np.sum(x, axis=axis, dtype=wide(x, dtype), keepdims=keepdims)
 
 
-def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+def prod(x: Array, /, *, axis: Any = None, dtype: DType | None = None, keepdims: Any = False) -> Array:
     return np.prod(x, axis=axis, dtype=wide(x, dtype), keepdims=keepdims)
 
 
-def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Any:
+def cumulative_sum(x: Array, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Array:
     return np.cumulative_sum(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
 
 
-def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Any:
+def cumulative_prod(x: Array, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Array:
     return np.cumulative_prod(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
 
 
 # ---- new tensors
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
+def asarray(
+    obj: Any, /, *, dtype: DType | None = None, device: Device | str | int | None = None, copy: Any = None
+) -> Array:
     if isinstance(obj, Tensor):
         result = obj if dtype is None else ops.to_dtype(obj, dtype)
         if copy is False and result is not obj:
@@ -221,7 +225,15 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     return ops.tensor(obj, dtype=dtype, device=device)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+) -> Array:
     if stop is None:
         start, stop = 0, start
     values = np.arange(start, stop, step)
@@ -229,79 +241,98 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     return made if device is None else made.to(device)
 
 
-def default_dtype() -> Any:
+def default_dtype() -> DType:
     return dtypes.get_default_dtype()
 
 
-def linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: Any = True) -> Any:
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    endpoint: Any = True,
+) -> Array:
     kind = complex128 if isinstance(start, complex) or isinstance(stop, complex) else float64
     if dtype is None:
         dtype = default_dtype() if kind == float64 else (complex64 if default_dtype() == float32 else complex128)
     return ops.asarray(np.linspace(start, stop, num, endpoint=endpoint, dtype=kind).astype(dtype))
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def empty(shape: Any, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Any:
     return ops.empty(shape, dtype=dtype, device=device)
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros(shape: Any, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     return ops.zeros(shape, dtype=dtype, device=device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def ones(shape: Any, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     return ops.ones(shape, dtype=dtype, device=device)
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     shape = (shape,) if isinstance(shape, int) else shape
     return ops.full(shape, fill_value, dtype=dtype, device=device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: Array, /, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     return ops.empty_like(x, dtype=dtype, device=device)
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Array, /, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     return ops.zeros_like(x, dtype=dtype, device=device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: Array, /, *, dtype: DType | None = None, device: Device | str | int | None = None) -> Array:
     return ops.ones_like(x, dtype=dtype, device=device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full_like(
+    x: Array, /, fill_value: Any, *, dtype: DType | None = None, device: Device | str | int | None = None
+) -> Array:
     return ops.full_like(x, fill_value, dtype=dtype, device=device)
 
 
-def eye(n_rows: int, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+def eye(
+    n_rows: int,
+    n_cols: Any = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+) -> Array:
     return ops.asarray(np.eye(n_rows, n_cols, k, default_dtype() if dtype is None else dtype))
 
 
 # ---- dtypes
 
 
-def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+def astype(x: Array, dtype: DType, /, *, copy: Any = True, device: Device | str | int | None = None) -> Array:
     result = ops.to_dtype(x, dtype)
     return ops.clone(result) if copy and result is x else result
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Any:
+def broadcast_to(x: Array, /, shape: Any) -> Array:
     return ops.broadcast_to(x, tuple(shape))
 
 
-def can_cast(from_: Any, to: Any, /) -> Any:
+def can_cast(from_: DType, to: DType, /) -> Any:
     return np.can_cast(from_.dtype if isinstance(from_, Tensor) else from_, to)
 
 
-def result_type(*arrays_and_dtypes: Any) -> Any:
+def result_type(*arrays_and_dtypes: Any) -> DType:
     return np.result_type(*[v.dtype if isinstance(v, Tensor) else v for v in arrays_and_dtypes])
 
 
-def isdtype(dtype: Any, kind: Any) -> Any:
+def isdtype(dtype: DType, kind: Any) -> Any:
     return np.isdtype(dtype, kind)
 
 
-def finfo(type: Any, /) -> Any:
+def finfo(type: DType, /) -> Any:
     """The limits of a floating-point dtype, as Python's floats."""
     dtype = type.dtype if isinstance(type, Tensor) else np.dtype(type)
     found: Any = np.finfo(dtype)
@@ -309,7 +340,7 @@ def finfo(type: Any, /) -> Any:
     return SimpleNamespace(bits=found.bits, dtype=found.dtype, **{n: float(getattr(found, n)) for n in names})
 
 
-def iinfo(type: Any, /) -> Any:
+def iinfo(type: DType, /) -> Any:
     found: Any = np.iinfo(type.dtype if isinstance(type, Tensor) else np.dtype(type))
     return SimpleNamespace(bits=found.bits, dtype=found.dtype, max=found.max, min=found.min)
 
@@ -327,18 +358,20 @@ linalg.__dict__.update({n: product(n, np.linalg) for n in ("cross", "matmul", "o
 fft = SimpleNamespace(**{name: numpy_function(name, np.fft) for name in FFT})
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: Device | str | int | None = None
+) -> Array:
     return ops.asarray(np.fft.fftfreq(n, d).astype(default_dtype() if dtype is None else dtype))
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: Device | str | int | None = None) -> Any:
     return ops.asarray(np.fft.rfftfreq(n, d).astype(default_dtype() if dtype is None else dtype))
 
 
 fft.fftfreq, fft.rfftfreq = fftfreq, rfftfreq
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
     return np.linalg.trace(x, offset=offset, dtype=wide(x, dtype))
 
 
@@ -360,10 +393,10 @@ class __array_namespace_info__:
     def capabilities(self) -> dict[str, Any]:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
-    def default_device(self) -> Any:
+    def default_device(self) -> Device:
         return Device("cpu")
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: Device | str | int | None = None) -> dict[str, Any]:
         real = default_dtype()
         pair = complex64 if real == float32 else complex128
         return {"real floating": real, "complex floating": pair, "integral": int64, "indexing": int64}
@@ -371,6 +404,6 @@ class __array_namespace_info__:
     def devices(self) -> list[Any]:
         return [Device("cpu")]
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: Device | str | int | None = None, kind: Any = None) -> dict[str, Any]:
         every = [d for group in DTYPES.values() for d in group]
         return {d.name: d for d in every if kind is None or np.isdtype(d, kind)}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.ops.arguments.nested_data import adopt
 from undertow.ops.create.creation import leaf
 from undertow.tensor import Tensor, current_edge
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 def dlpack(
@@ -46,7 +50,7 @@ class _Capsule:
         return 1, 0
 
 
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(ext_tensor: Any, *, device: Device | str | int | None = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array (or of a DLPack capsule).
 
     >>> import numpy as np, undertow as ut
@@ -64,7 +68,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return leaf(adopt(array), cpu, False)
 
 
-def to_dlpack(tensor: Tensor) -> Any:
+def to_dlpack(tensor: Tensor) -> Array:
     """A DLPack capsule on the tensor's memory; it can be consumed once."""
     return dlpack(tensor)
 

@@ -14,11 +14,12 @@ from copy import deepcopy
 from typing import Any
 
 from undertow.backend import dtypes, namespace_of
+from undertow.backend.interface import Array
 from undertow.modes import no_grad
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
 
 
-def rebuild(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
+def rebuild(cls: type[Tensor], array: Array, device: str, requires_grad: bool) -> Tensor:
     """A tensor of the class around an array; `__init__` of a subclass is not called."""
     tensor = object.__new__(cls)
     dtypes.is_storable(array.dtype)  # bfloat16 may not have been used here before
@@ -26,7 +27,7 @@ def rebuild(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> 
     return tensor
 
 
-def like(tensor: Tensor, array: Any) -> Tensor:
+def like(tensor: Tensor, array: Array) -> Tensor:
     """A leaf of the same class around another array."""
     return rebuild(type(tensor), array, str(tensor._xp.device), current_edge(tensor) is not None)
 

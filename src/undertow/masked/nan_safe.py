@@ -10,12 +10,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.backward import around_pass
 from undertow.autograd.function.input_tracking import InputTracking
 from undertow.autograd.interceptors.stack import beneath, plainly, run_function, under, with_beneath
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
@@ -26,6 +27,9 @@ from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import Tensor, current_edge
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 #: operations that choose: what their rules put elsewhere is nothing. (Those that read or write places do so, too, but
 #: there it follows from their being linear.)
@@ -67,7 +71,7 @@ class nan_safe(_Switch):
 
 def run_safely(
     run: Callable[..., Any], edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any
-) -> Any:
+) -> list[Tensor]:
     """Run a backward pass with a SafePass between its operations."""
     outer = beneath(current().intercept)
     lowest = outer.below if isinstance(outer, InputTracking) else outer  # which looks on only
@@ -110,7 +114,7 @@ class SafePass(Interceptor, Watch):
 
     # ---- supports
 
-    def note(self, tensor: Tensor, support: Any) -> None:
+    def note(self, tensor: Tensor, support: Array) -> None:
         key, known = id(tensor), self.known
         known[key] = weakref.ref(tensor, lambda _: known.pop(key, None)), support
 
@@ -121,7 +125,7 @@ class SafePass(Interceptor, Watch):
             if support is not None:
                 self.note(tensor, support)
 
-    def support_of(self, value: Any) -> Any:
+    def support_of(self, value: Array) -> Array | None:
         """The support of a value, a bool array; None for all of it."""
         if not isinstance(value, Tensor) or value._xp is not cpu:
             return None
@@ -148,7 +152,7 @@ class SafePass(Interceptor, Watch):
             self.confine(results, self.support_of(grads[0]))
         self.at_rest()
 
-    def confine(self, results: list[Any], support: Any) -> None:
+    def confine(self, results: list[Any], support: Array | None) -> None:
         """Whatever the rule of an elementwise operation computes, no element is there whose gradient is not."""
         for k, result in enumerate(results):
             if support is not None and isinstance(result, Tensor) and result._array.shape == support.shape:
@@ -177,7 +181,7 @@ class SafePass(Interceptor, Watch):
             return tuple([self.settled(op, args, r, s) for r, s in zip(result, support, strict=True)])
         return self.settled(op, args, result, support)
 
-    def settled(self, op: Any, args: tuple[Any, ...], result: Tensor, support: Any) -> Tensor:
+    def settled(self, op: Op, args: tuple[Any, ...], result: Tensor, support: Array) -> Tensor:
         """The result with 0 outside of its support."""
         values = by_name(op, args)
         if is_bilinear(op, values) and op.name not in ("mul", "multiply"):
@@ -189,13 +193,13 @@ class SafePass(Interceptor, Watch):
             return result
         return self.zero_outside(result, support)
 
-    def zero_outside(self, result: Tensor, support: Any) -> Tensor:
+    def zero_outside(self, result: Tensor, support: Array) -> Tensor:
         if self.create_graph or result._array[~support].any():
             result = under(None, REGISTRY["_where"].function, Tensor(cpu.asarray(support), cpu), result, 0)
         self.note(result, support)
         return result
 
-    def without_absent_terms(self, op: Any, args: tuple[Any, ...], result: Tensor) -> Tensor:
+    def without_absent_terms(self, op: Op, args: tuple[Any, ...], result: Tensor) -> Tensor:
         """Sums of products: leave out the products of nothing with inf and nan."""
         if cpu.isfinite(result._array).all():
             return result
@@ -206,8 +210,14 @@ class SafePass(Interceptor, Watch):
     # ---- what is more than one operation
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Array,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Array:
         support = self.writable_support(tensor)
         written = self.support_of(args[0]) if name == "copy_" else None
         result = under(None, change, tensor, *args, **kwargs)
@@ -216,7 +226,7 @@ class SafePass(Interceptor, Watch):
             support[...] = not nothing if written is None else written
         return result
 
-    def writable_support(self, tensor: Tensor) -> Any:
+    def writable_support(self, tensor: Tensor) -> Array | None:
         """The support of a tensor whose memory is about to change: part of its base's, if it is a view."""
         if tensor._xp is not cpu:
             return None
@@ -235,15 +245,15 @@ class SafePass(Interceptor, Watch):
         return part
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, change: Any, function: Callable[..., Any], tensor: Array, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Array:
         self.known.pop(id(tensor), None)  # its support was that of another shape
         return under(None, change, tensor, *args, **kwargs)
 
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(None, run_function, cls, args, kwargs)
 
-    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(None, function, *args, **kwargs)
 
 
@@ -252,7 +262,7 @@ def constants_of(node: DeclaredNode) -> list[Tensor]:
     return [t for t in saved if type(t) is Tensor and current_edge(t) is None]
 
 
-def finite_part(value: Any) -> Any:
+def finite_part(value: Array) -> Array:
     if not isinstance(value, Tensor) or not dtypes.is_differentiable(value._array.dtype):
         return value
     return REGISTRY["_where"].function(Tensor(cpu.isfinite(value._array), cpu), value, 0)

@@ -12,11 +12,12 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.dims import reduced_axes
 from undertow.tensor import Tensor
 
 
-def counted(input: Tensor, mask: Any) -> Any:
+def counted(input: Tensor, mask: Array | None) -> Array:
     """The mask in the shape of the input."""
     if mask is None:
         return Tensor(cpu.ones(input.shape, bool), cpu)
@@ -25,7 +26,7 @@ def counted(input: Tensor, mask: Any) -> Any:
     return ops.broadcast_to(mask, tuple(input.shape))
 
 
-def filled(input: Tensor, mask: Any, value: float) -> Any:
+def filled(input: Tensor, mask: Array | None, value: float) -> Array:
     return input if mask is None else ops.where(counted(input, mask), input, value)
 
 
@@ -33,17 +34,17 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
     return input if dtype is None else ops.to_dtype(input, dtype)
 
 
-def as_floats(input: Tensor, dtype: Any) -> Any:
+def as_floats(input: Tensor, dtype: Any) -> Array:
     input = cast(input, dtype)
     return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.get_default_dtype())
 
 
-def largest(dtype: Any) -> Any:
+def largest(dtype: DType) -> float:
     """What no number of the dtype exceeds."""
     return math.inf if dtypes.is_differentiable(dtype) else int(cpu.iinfo(dtype).max)
 
 
-def smallest(dtype: Any) -> Any:
+def smallest(dtype: DType) -> float:
     return -math.inf if dtypes.is_differentiable(dtype) else int(cpu.iinfo(dtype).min)
 
 
@@ -59,7 +60,9 @@ def output_mask(mask: Tensor, dim: Any, keepdim: bool) -> Tensor:
 # ---- reductions
 
 
-def sum(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def sum(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The sum of the elements that count.
 
     >>> import undertow as ut
@@ -70,7 +73,9 @@ def sum(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = N
     return ops.sum(filled(cast(input, dtype), mask, 0), dims_of(input, dim), keepdim)
 
 
-def prod(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def prod(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The product of the elements that count."""
     input = filled(cast(input, dtype), mask, 1)
     for d in sorted(dims_of(input, dim), reverse=True):
@@ -78,32 +83,43 @@ def prod(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = 
     return input
 
 
-def mean(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def mean(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The mean of the elements that count; nan if there are none."""
     input = as_floats(input, dtype)
     return ops.true_divide(sum(input, dim, keepdim=keepdim, mask=mask), count(input, dim, keepdim, mask))
 
 
-def count(input: Tensor, dim: Any, keepdim: bool, mask: Any) -> Tensor:
+def count(input: Tensor, dim: Any, keepdim: bool, mask: Array | None) -> Tensor:
     """How many elements count, in the dtype of the input."""
     number = counted(input, mask)._array.sum(axis=dims_of(input, dim), keepdims=keepdim)
     return Tensor(cpu.asarray(number.astype(input.dtype)), cpu)
 
 
-def amin(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def amin(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The smallest of the elements that count."""
     input = cast(input, dtype)
     return ops.amin(filled(input, mask, largest(input.dtype)), dims_of(input, dim), keepdim)
 
 
-def amax(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def amax(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The largest of the elements that count."""
     input = cast(input, dtype)
     return ops.amax(filled(input, mask, smallest(input.dtype)), dims_of(input, dim), keepdim)
 
 
 def argmin(
-    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Array | None = None,
 ) -> Tensor:
     """Where the smallest of the elements that count is."""
     input = cast(input, dtype)
@@ -111,7 +127,12 @@ def argmin(
 
 
 def argmax(
-    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Array | None = None,
 ) -> Tensor:
     """Where the largest of the elements that count is."""
     input = cast(input, dtype)
@@ -119,7 +140,13 @@ def argmax(
 
 
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Array | None = None,
 ) -> Tensor:
     """The variance of the elements that count, divided by one less than their number if `unbiased`."""
     input = as_floats(input, dtype)
@@ -132,7 +159,13 @@ def var(
 
 
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Array | None = None,
 ) -> Tensor:
     """The square root of `var`."""
     return ops.sqrt(var(input, dim, unbiased, keepdim=keepdim, dtype=dtype, mask=mask))
@@ -144,21 +177,25 @@ def norm(
     dim: Any = None,
     *,
     keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
+    dtype: DType | None = None,
+    mask: Array | None = None,
 ) -> Tensor:
     """The vector norm of the elements that count."""
     neutral = math.inf if ord == -math.inf else 0
     return ops.linalg_vector_norm(filled(as_floats(input, dtype), mask, neutral), ord, dims_of(input, dim), keepdim)
 
 
-def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def median(
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """The median of the elements that count, along one dimension."""
     values: Tensor = ops.nanmedian(filled(as_floats(input, dtype), mask, math.nan), dim, keepdim).values
     return values
 
 
-def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def logsumexp(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
+) -> Tensor:
     """log(sum(exp(x))) over the elements that count."""
     return ops.logsumexp(filled(as_floats(input, dtype), mask, -math.inf), dims_of(input, dim), keepdim)
 
@@ -166,7 +203,7 @@ def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: A
 # ---- of the same shape as the input
 
 
-def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
     """exp(x), divided by its sum over the elements that count; 0 for the others.
 
     >>> import undertow as ut
@@ -176,18 +213,18 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     return ops.softmax(filled(as_floats(input, dtype), mask, -math.inf), dim)
 
 
-def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
     """The logarithm of `softmax`."""
     return ops.log_softmax(filled(as_floats(input, dtype), mask, -math.inf), dim)
 
 
-def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
     """softmax of -x."""
     return ops.softmax(-filled(as_floats(input, dtype), mask, math.inf), dim)
 
 
 def normalize(
-    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
     """Divided by the norm of the elements that count, or by `eps` if that is larger; 0 for the others."""
     input = as_floats(input, dtype)
@@ -195,18 +232,23 @@ def normalize(
     return filled(input, mask, 0) / size
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
     """Sums from the beginning, of the elements that count."""
     return ops.cumsum(filled(cast(input, dtype), mask, 0), dim)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
     """Products from the beginning, of the elements that count."""
     return ops.cumprod(filled(cast(input, dtype), mask, 1), dim)
 
 
 def logaddexp(
-    input: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None
+    input: Tensor,
+    other: Tensor,
+    *,
+    dtype: DType | None = None,
+    input_mask: Array | None = None,
+    other_mask: Array | None = None,
 ) -> Tensor:
     """log(exp(x) + exp(y)) of the elements that count."""
     first = filled(as_floats(input, dtype), input_mask, -math.inf)

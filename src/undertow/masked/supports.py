@@ -16,12 +16,16 @@ is what it is without all this.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 #: finds the support of an argument: a bool array, or None for all of it
 SupportOf = Callable[[Any], Any]
@@ -45,8 +49,8 @@ OTHER_KIND = {"_imag", "_real", "_view_as_complex", "view_as_real"}
 
 
 def support_of_result(
-    op: Any, args: tuple[Any, ...], result: Any, support_of: SupportOf, declared: bool, choosing: bool
-) -> Any:
+    op: Op, args: tuple[Any, ...], result: Array, support_of: SupportOf, declared: bool, choosing: bool
+) -> Array | None:
     """The support of `op(*args)`.
 
     declared  whether it is part of a declared operation's rule, where a Python number is a constant of the program;
@@ -74,28 +78,28 @@ def support_of_result(
     return None
 
 
-def is_bilinear(op: Any, values: dict[str, Any]) -> bool:
+def is_bilinear(op: Op, values: dict[str, Any]) -> bool:
     return op.jvp is BILINEAR or (op.name in BILINEAR_WITHOUT_BIAS and values.get("bias") is None)
 
 
-def is_linear(op: Any, values: dict[str, Any]) -> bool:
+def is_linear(op: Op, values: dict[str, Any]) -> bool:
     if op.name == "_view_dtype":
         return False
     return op.jvp is LINEAR or op.name in COPYING or (op.name in WRITING and is_zero(values["value"]))
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: Array) -> bool:
     return isinstance(value, int | float | complex) and value == 0
 
 
-def spread(support: Any, result: Tensor) -> Any:
+def spread(support: Array | None, result: Tensor) -> Array | None:
     return None if support is None else cpu.broadcast_to(support, result.shape)
 
 
 # ---- elementwise
 
 
-def factor(value: Any, support_of: SupportOf, declared: bool, choosing: bool) -> Any:
+def factor(value: Array, support_of: SupportOf, declared: bool, choosing: bool) -> Array | None:
     if declared and is_zero(value):
         return cpu.asarray(False)
     if choosing and isinstance(value, Tensor) and value._array.dtype.kind == "b":
@@ -103,17 +107,19 @@ def factor(value: Any, support_of: SupportOf, declared: bool, choosing: bool) ->
     return support_of(value)
 
 
-def product(values: dict[str, Any], result: Tensor, support_of: SupportOf, declared: bool, choosing: bool) -> Any:
+def product(
+    values: dict[str, Any], result: Tensor, support_of: SupportOf, declared: bool, choosing: bool
+) -> Array | None:
     found = [factor(v, support_of, declared, choosing) for v in values.values()]
     both = [s for s in found if s is not None]
     return spread(both[0] & both[-1], result) if both else None
 
 
-def quotient(values: dict[str, Any], result: Tensor, support_of: SupportOf, declared: bool) -> Any:
+def quotient(values: dict[str, Any], result: Tensor, support_of: SupportOf, declared: bool) -> Array | None:
     return spread(factor(values["input"], support_of, declared, False), result)
 
 
-def choice(values: dict[str, Any], result: Tensor, support_of: SupportOf, choosing: bool) -> Any:
+def choice(values: dict[str, Any], result: Tensor, support_of: SupportOf, choosing: bool) -> Array | None:
     sides = []
     for value in (values["input"], values["other"]):
         support = cpu.asarray(False) if choosing and is_zero(value) else support_of(value)
@@ -123,7 +129,7 @@ def choice(values: dict[str, Any], result: Tensor, support_of: SupportOf, choosi
     return spread(cpu.where(values["condition"]._array, *sides), result)
 
 
-def by_slice(values: dict[str, Any], result: Tensor, support_of: SupportOf) -> Any:
+def by_slice(values: dict[str, Any], result: Tensor, support_of: SupportOf) -> Array | None:
     support = support_of(values["grad_output"])
     if support is None or not support.ndim:
         return support
@@ -133,7 +139,7 @@ def by_slice(values: dict[str, Any], result: Tensor, support_of: SupportOf) -> A
 # ---- linear and bilinear: apply the operation to random weights on the supports, and see where something arrives
 
 
-def linear(op: Any, values: dict[str, Any], support_of: SupportOf) -> Any:
+def linear(op: Op, values: dict[str, Any], support_of: SupportOf) -> Array | None:
     full = all(support_of(v) is None for n in op.edges for v in listed(values[n]))
     if full and (op.kind == "view" or op.batch is ELEMENTWISE) and op.name not in WRITING | COPYING | {"zero"}:
         return None
@@ -146,14 +152,14 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def image(op: Any, values: dict[str, Any], support_of: SupportOf, parts: dict[str, Any] | None = None) -> Any:
+def image(op: Op, values: dict[str, Any], support_of: SupportOf, parts: dict[str, Any] | None = None) -> Array:
     """Where the operation's result depends on the supports (or, for the inputs in `parts`, on that part of them)."""
     weights = {n: weighted(values[n], support_of, (parts or {}).get(n)) for n in op.edges}
     out = call(op, {**values, **weights})
     return [cpu.asarray(o) != 0 for o in out] if isinstance(out, tuple | list) else cpu.asarray(out) != 0
 
 
-def weighted(value: Any, support_of: SupportOf, part: Any) -> Any:
+def weighted(value: Any, support_of: SupportOf, part: Array | None) -> Any:
     """Random numbers from 1 to 2 on the support of a value, of the same kind as the value."""
     if isinstance(value, list | tuple):
         return [weighted(v, support_of, part) for v in value]
@@ -168,13 +174,13 @@ def weighted(value: Any, support_of: SupportOf, part: Any) -> Any:
     return cpu.asarray(weights)
 
 
-def call(op: Any, values: dict[str, Any]) -> Any:
+def call(op: Op, values: dict[str, Any]) -> Array:
     """The operation's forward on arrays."""
     arrays = {n: v._array if isinstance(v, Tensor) else v for n, v in values.items()}
     return op.compute(cpu, arrays)
 
 
-def reached_by_infinities(op: Any, args: tuple[Any, ...], support_of: SupportOf) -> Any:
+def reached_by_infinities(op: Op, args: tuple[Any, ...], support_of: SupportOf) -> Array:
     """Where an inf or nan of one operand of a bilinear operation meets the support of the other."""
     values = by_name(op, args)
     a, b = op.edges

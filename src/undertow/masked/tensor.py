@@ -7,10 +7,12 @@ lead back to ordinary tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.masked import reductions
 from undertow.masked.nan_safe import nan_safe
 from undertow.tensor import Tensor
@@ -101,7 +103,7 @@ class MaskedTensor:
         """The gradient, with the same mask."""
         return None if self._data.grad is None else joined(self._data.grad, self._mask)
 
-    def size(self, dim: int | None = None) -> Any:
+    def size(self, dim: int | None = None) -> int:
         return self._data.size() if dim is None else self._data.size(dim)
 
     def dim(self) -> int:
@@ -135,7 +137,7 @@ class MaskedTensor:
         data: Tensor = ops.masked_fill(self._data, ops.logical_not(self._mask), value)
         return data
 
-    def item(self) -> Any:
+    def item(self) -> float:
         if self.numel() == 1 and not self._mask.item():
             raise ValueError("the only element of this MaskedTensor is masked out; to_tensor(value) gives it a value")
         return self._data.item()
@@ -162,7 +164,7 @@ class MaskedTensor:
     def clone(self, memory_format: Any = None) -> MaskedTensor:
         return joined(ops.clone(self._data), ops.clone(self._mask))
 
-    def to(self, dtype: Any) -> MaskedTensor:
+    def to(self, dtype: DType) -> MaskedTensor:
         return joined(ops.to_dtype(self._data, dtype), self._mask)
 
     def float(self) -> MaskedTensor:
@@ -179,7 +181,7 @@ class MaskedTensor:
     def any(self, dim: int | None = None, keepdim: bool = False) -> MaskedTensor:
         return self._reduced_bools(ops.any, False, dim, keepdim)
 
-    def _reduced_bools(self, reduce: Any, neutral: bool, dim: int | None, keepdim: bool) -> MaskedTensor:
+    def _reduced_bools(self, reduce: Callable[..., Any], neutral: bool, dim: int | None, keepdim: bool) -> MaskedTensor:
         data = ops.where(self._mask, ops.to_dtype(self._data, dtypes.bool_), neutral)
         found = reduce(data) if dim is None else reduce(data, dim, keepdim)
         return joined(found, reductions.output_mask(self._mask, dim, keepdim and dim is not None))
@@ -257,7 +259,7 @@ def is_masked_tensor(obj: Any) -> bool:
 # ---- the tables become methods
 
 
-def unary(name: str) -> Any:
+def unary(name: str) -> Callable[..., Any]:
     function = getattr(ops, name)
 
     def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
@@ -266,10 +268,10 @@ def unary(name: str) -> Any:
     return method
 
 
-def binary(name: str) -> Any:
+def binary(name: str) -> Callable[..., Any]:
     function = getattr(ops, name)
 
-    def method(self: Any, other: Any, **kwargs: Any) -> Any:
+    def method(self: Any, other: Array, **kwargs: Any) -> MaskedTensor:
         mask = common_mask(self, other)
         data = function(*[a._data if isinstance(a, MaskedTensor) else a for a in (self, other)], **kwargs)
         return joined(data, ops.broadcast_to(mask, tuple(data.shape)))
@@ -277,7 +279,7 @@ def binary(name: str) -> Any:
     return method
 
 
-def in_place(name: str) -> Any:
+def in_place(name: str) -> Callable[..., Any]:
     """Other data under the same mask. As in PyTorch, it is new: a tensor that was given as data is not changed."""
 
     def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
@@ -299,11 +301,11 @@ def in_place(name: str) -> Any:
     return method
 
 
-def can_cast(source: Any, target: Any) -> bool:
+def can_cast(source: DType, target: DType) -> bool:
     return "biufc".index(source.kind) <= "biufc".index(target.kind)
 
 
-def common_mask(a: Any, b: Any) -> Tensor:
+def common_mask(a: Array, b: Array) -> Tensor:
     masks = [m._mask for m in (a, b) if isinstance(m, MaskedTensor)]
     if len(masks) == 2 and not cpu.array_equal(masks[0]._array, masks[1]._array):
         raise ValueError(
@@ -313,7 +315,7 @@ def common_mask(a: Any, b: Any) -> Tensor:
     return masks[0]
 
 
-def moving(name: str) -> Any:
+def moving(name: str) -> Callable[..., Any]:
     function = getattr(ops, name) if hasattr(ops, name) else getattr(Tensor, name)
 
     def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -325,7 +327,7 @@ def moving(name: str) -> Any:
     return method
 
 
-def reducing(name: str) -> Any:
+def reducing(name: str) -> Callable[..., Any]:
     function = getattr(reductions, name)
 
     def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
@@ -337,7 +339,7 @@ def reducing(name: str) -> Any:
     return method
 
 
-def along(name: str) -> Any:
+def along(name: str) -> Callable[..., Any]:
     function = getattr(reductions, name)
 
     def method(self: MaskedTensor, dim: int, **kwargs: Any) -> MaskedTensor:
@@ -346,7 +348,7 @@ def along(name: str) -> Any:
     return method
 
 
-def attach(names: list[str], make: Any) -> None:
+def attach(names: list[str], make: Callable[..., Any]) -> None:
     for name in names:
         method = make(name)
         method.__name__, method.__qualname__ = name, f"MaskedTensor.{name}"
@@ -367,7 +369,7 @@ for _name in [name for name in (*UNARY, *BINARY) if name not in NEVER_IN_PLACE]:
     setattr(MaskedTensor, f"{_name}_", _method)
 
 
-def reflected(name: str) -> Any:
+def reflected(name: str) -> Callable[..., Any]:
     method = binary(name)
     return lambda self, other: method(other, self)
 
@@ -382,14 +384,14 @@ for _operator, _name in OPERATORS.items():
 # ---- functions of several
 
 
-def parts(value: Any) -> tuple[Any, Any]:
+def parts(value: Array) -> tuple[Any, Any]:
     """Data and mask; an ordinary tensor, or a number, is all there."""
     if isinstance(value, MaskedTensor):
         return value._data, value._mask
     return value, True
 
 
-def where(condition: Any, input: Any, other: Any) -> MaskedTensor:
+def where(condition: Array, input: Array, other: Array) -> MaskedTensor:
     """Data and mask, each from the one that the condition chooses."""
     (data, mask), (other_data, other_mask) = parts(input), parts(other)
     if isinstance(condition, MaskedTensor):
@@ -397,7 +399,7 @@ def where(condition: Any, input: Any, other: Any) -> MaskedTensor:
     return joined(ops.where(condition, data, other_data), ops.where(condition, mask, other_mask))
 
 
-def joining(name: str) -> Any:
+def joining(name: str) -> Callable[..., Any]:
     function = getattr(ops, name)
 
     def join(tensors: Any, dim: int = 0) -> MaskedTensor:
@@ -428,7 +430,7 @@ def shown(value: Any, there: bool, width: int) -> str:
     return f"{value:8.4f}" if isinstance(value, float) else str(value)
 
 
-def rows(data: Any, mask: Any) -> str:
+def rows(data: Any, mask: Array) -> str:
     if data.ndim > 1:
         return "[\n" + ",\n".join(indented(rows(d, m)) for d, m in zip(data, mask, strict=True)) + "\n]"
     pairs = list(zip(data.tolist(), mask.tolist(), strict=True))

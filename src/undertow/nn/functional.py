@@ -5,10 +5,11 @@ Most are operations as they are; here are those that take their arguments in ano
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
 from undertow.nn.functions.attention import multi_head_attention_forward as multi_head_attention_forward
@@ -41,6 +42,9 @@ from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
 from undertow.torch_names import missing as _absent
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
 #: operations whose own arguments are those of torch.nn.functional
 OPERATIONS = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
@@ -71,7 +75,7 @@ def activation(name: str, parameters: int) -> Callable[..., Any]:
     function = getattr(ops, name)
     changing = in_place(name, function)
 
-    def call(input: Any, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+    def call(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) > parameters:
             args, inplace = args[:-1], args[-1]
         return changing(input, *args, **kwargs) if inplace else function(input, *args, **kwargs)
@@ -89,7 +93,9 @@ globals().update({f"{name}_": in_place(name, getattr(ops, name)) for name in
                   ("celu", "elu", "hardtanh", "leaky_relu", "relu", "selu", "threshold")})  # fmt: skip
 
 
-def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False) -> Any:
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
     """leaky_relu with slopes drawn from [lower, upper] when training, and their mean otherwise."""
     if not training:
         return globals()["leaky_relu"](input, (lower + upper) / 2, inplace=inplace)
@@ -116,22 +122,22 @@ def softmax_dim(name: str, dim: int | None, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """exp(input) over its sum along `dim`."""
     return ops.softmax(input, softmax_dim("softmax", dim, input.ndim), dtype)
 
 
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """softmax(-input)."""
     return ops.softmax(-input, softmax_dim("softmin", dim, input.ndim), dtype)
 
 
-def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return ops.log_softmax(input, softmax_dim("log_softmax", dim, input.ndim), dtype)
 
 
-def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution.
 
     hard  one-hot values, with the gradient of the soft ones
@@ -150,7 +156,7 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
 # ---- losses of numbers, with weights
 
 
-def weighted(losses: Any, weight: Any, reduction: str) -> Any:
+def weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
     if losses.shape != weight.shape:
         raise ValueError("Weights and input must have the same size.")
     losses = losses * weight
@@ -163,7 +169,7 @@ def weighted(losses: Any, weight: Any, reduction: str) -> Any:
 
 
 @takes_old_arguments
-def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """The squared difference."""
     if weight is None:
         return ops.mse_loss(input, target, reduction=reduction)
@@ -171,14 +177,16 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = 
 
 
 @takes_old_arguments
-def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """The absolute difference."""
     if weight is None:
         return ops.l1_loss(input, target, reduction=reduction)
     return weighted(ops.l1_loss(input, target, reduction="none"), weight, reduction)
 
 
-def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """Half the square of small differences, and linear beyond delta."""
     if weight is None:
         return ops.huber_loss(input, target, reduction=reduction, delta=delta)
@@ -188,7 +196,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 # ---- convolution
 
 
-def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution of (time, examples, channels) with a weight of (size, channels in, channels out)."""
     turned = ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0))
     return ops.permute(ops.conv1d(*turned, bias, padding=pad), (2, 0, 1))
@@ -198,14 +206,14 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 
 
 def embedding(
-    input: Any,
-    weight: Any,
+    input: Tensor,
+    weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Tensor:
     """The rows of `weight` that the indices name.
 
     padding_idx  a row that gets no gradient
@@ -220,7 +228,7 @@ def embedding(
     return ops.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+def shorten_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     with no_grad():
         used = ops.unique(ops.reshape(indices, (-1,))).long()
         rows = ops.index_select(weight, 0, used)
@@ -232,34 +240,51 @@ def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -
 # ---- images
 
 
-def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+def unfold(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
     """The windows of images, each as a column."""
     return im2col.im2col(input, kernel_size, dilation, padding, stride)
 
 
-def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+def fold(
+    input: Tensor,
+    output_size: int | Sequence[int | None],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
     """Images as the sum of their windows, given as columns."""
     return im2col.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def upsample(
-    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
 ) -> Any:
     """`interpolate`, under its older name."""
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_nearest(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
     """`interpolate` with the nearest element."""
     return ops.interpolate(input, size, scale_factor, "nearest")
 
 
-def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_bilinear(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
     """`interpolate` with mode bilinear and aligned corners."""
     return ops.interpolate(input, size, scale_factor, "bilinear", True)
 
 
-def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Every element over a power of the mean square of `size` neighbouring channels."""
     if input.dim() < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
@@ -287,7 +312,7 @@ POOLS = [f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)]
 globals().update({f"{name}_with_indices": with_indices(name) for name in POOLS})
 
 
-def max_unpool(input: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
+def max_unpool(input: Tensor, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Zeros of these last sizes, with the values of `input` at the places that max_pool found."""
     lead = tuple(input.shape[: input.ndim - len(sizes)])
     count = 1
@@ -302,7 +327,12 @@ def max_unpool(input: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
 
 def unpool_of(dims: int) -> Callable[..., Any]:
     def call(
-        input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
+        output_size: Any = None,
     ) -> Any:
         kernel, pad = (v if isinstance(v, tuple | list) else (v,) * dims for v in (kernel_size, padding))
         step = kernel if stride is None else stride if isinstance(stride, tuple | list) else (stride,) * dims

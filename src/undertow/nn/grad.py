@@ -8,14 +8,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.autograd.backward import grad as gradients_of
 from undertow.modes import enable_grad
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def gradient(convolution: Callable[..., Any], tensors: list[Any], place: int, grad_output: Any, options: Any) -> Any:
+
+def gradient(convolution: Callable[..., Any], tensors: list[Any], place: int, grad_output: Tensor, options: Any) -> Any:
     """The gradient of `convolution(*tensors)` with respect to the tensor at `place`."""
     with enable_grad():
         wanted = tensors[place] = ops.zeros_like(tensors[place]).requires_grad_()
@@ -29,11 +32,11 @@ def of_input(dims: int) -> Callable[..., Any]:
 
     def conv_input(
         input_size: Sequence[int],
-        weight: Any,
-        grad_output: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:
         input = ops.new_zeros(weight, tuple(input_size))
@@ -46,12 +49,12 @@ def of_weight(dims: int) -> Callable[..., Any]:
     convolution = getattr(ops, f"conv{dims}d")
 
     def conv_weight(
-        input: Any,
+        input: Tensor,
         weight_size: Sequence[int],
-        grad_output: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        grad_output: Tensor,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:
         weight = ops.new_zeros(input, tuple(weight_size))

@@ -11,6 +11,10 @@ from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
 from undertow.torch_names import missing as _absent
 
+if TYPE_CHECKING:
+    from undertow.ops.random.generator import Generator
+    from undertow.tensor import Tensor
+
 #: factors that keep the variance from layer to layer, by the activation behind it
 GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
@@ -39,21 +43,26 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 # ---- plain fillings
 
 
-def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform on [a, b)."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with this mean and standard deviation."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def trunc_normal_(
-    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
     """Normal, drawn again outside [a, b]."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution may be incorrect.")
@@ -68,7 +77,7 @@ def trunc_normal_(
 COMMON = 0.3
 
 
-def _drawn_until_inside(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+def _drawn_until_inside(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
     low, high = (tensor.new_tensor(x).item() for x in (a, b))
     found = tensor.normal_(mean, std, generator=generator)
     while (outside := (found < low) | (found > high)).any():
@@ -76,7 +85,7 @@ def _drawn_until_inside(tensor: Any, mean: float, std: float, a: float, b: float
     return tensor if found is tensor else tensor.copy_(found)
 
 
-def _drawn_until_likely(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+def _drawn_until_likely(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
     """Uniform numbers, each kept with a probability proportional to its density."""
     highest = ((max(a, min(mean, b)) - mean) / std) ** 2
     waiting = ops.ones_like(tensor, dtype=dtypes.bool_)
@@ -88,23 +97,23 @@ def _drawn_until_likely(tensor: Any, mean: float, std: float, a: float, b: float
     return tensor
 
 
-def constant_(tensor: Any, val: float) -> Any:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere."""
     with no_grad():
         return tensor.fill_(val)
 
 
-def ones_(tensor: Any) -> Any:
+def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor: Any) -> Any:
+def zeros_(tensor: Any) -> Tensor:
     """Zeros."""
     return constant_(tensor, 0.0)
 
 
-def eye_(tensor: Any) -> Any:
+def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -112,7 +121,7 @@ def eye_(tensor: Any) -> Any:
         return tensor.copy_(ops.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-def dirac_(tensor: Any, groups: int = 1) -> Any:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution that passes its inputs on."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -131,7 +140,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
 # ---- by the numbers of inputs and outputs
 
 
-def fans(tensor: Any) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
     """How many inputs each output has, and how many outputs each input."""
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -142,18 +151,18 @@ def fans(tensor: Any) -> tuple[int, int]:
 _calculate_fan_in_and_fan_out = fans
 
 
-def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform with variance gain^2 * 2 / (inputs + outputs)."""
     bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with variance gain^2 * 2 / (inputs + outputs)."""
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
 
 
-def kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
+def kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
@@ -161,15 +170,19 @@ def kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
-def is_empty(tensor: Any) -> bool:
+def is_empty(tensor: Tensor) -> bool:
     if 0 in tensor.shape:
         warn_user("Initializing zero-element tensors is a no-op")
     return 0 in tensor.shape
 
 
 def kaiming_uniform_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
     """Uniform with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
     if is_empty(tensor):
         return tensor
@@ -178,15 +191,19 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
     """Normal with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
     if is_empty(tensor):
         return tensor
     return normal_(tensor, 0.0, kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
-def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Rows (or columns, if there are fewer) of length `gain`, at right angles to each other."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -200,7 +217,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
         return tensor.copy_(ops.reshape(ops.t(q) if rows < columns else q, tensor.shape)).mul_(gain)
 
 
-def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Normal, with this part of every column zero."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")

@@ -20,7 +20,7 @@ from undertow.tensor import Tensor
 from undertow.torch_names import missing as _absent
 
 
-def as_device(device: Any) -> Device:
+def as_device(device: Device | str | int) -> Device:
     return device if isinstance(device, Device) else Device(device)
 
 
@@ -76,12 +76,12 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 # ---- the module on each device
 
 
-def replicate(network: Any, devices: Sequence[Any]) -> list[Any]:
+def replicate(network: Module, devices: Sequence[Any]) -> list[Any]:
     """The module on each device; its parameters are copies whose gradients flow back to the original's."""
     return [replica_of(network, as_device(device), {}) for device in devices]
 
 
-def replica_of(module: Any, device: Device, made: dict[int, Any]) -> Any:
+def replica_of(module: Module, device: Device, made: dict[int, Any]) -> Any:
     if module is None or id(module) in made:
         return None if module is None else made[id(module)]
     replica = made[id(module)] = object.__new__(type(module))
@@ -99,7 +99,7 @@ def replica_of(module: Any, device: Device, made: dict[int, Any]) -> Any:
     return replica
 
 
-def detached(buffer: Any, device: Device) -> Any:
+def detached(buffer: Tensor, device: Device) -> Any:
     """A buffer on its own device is shared, so that the first replica keeps running statistics up to date."""
     with no_grad():
         return None if buffer is None else buffer.to(device)
@@ -108,7 +108,7 @@ def detached(buffer: Any, device: Device) -> Any:
 class Replica(threading.Thread):
     """One call in a thread of its own, in the modes of the thread that made it."""
 
-    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__(daemon=True)
         self.call = module, args, kwargs
         self.modes = is_grad_enabled(), is_inference_mode_enabled(), Autocasts()
@@ -160,7 +160,7 @@ class DataParallel(Module):
     """
 
     def __init__(
-        self, module: Any, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0
+        self, module: Module, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0
     ) -> None:
         super().__init__()
         self.dim = dim
@@ -193,7 +193,7 @@ class DataParallel(Module):
 
 
 def data_parallel(
-    module: Any,
+    module: Module,
     inputs: Any,
     device_ids: Sequence[Any] | None = None,
     output_device: Any = None,

@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from undertow.backend.dtypes import kind_of, wide
+from undertow.backend.interface import Array, Namespace
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, count_step, slot
 
 
-def refuse_complex(name: str, param: Any) -> None:
+def refuse_complex(name: str, param: Array) -> None:
     if kind_of(param.dtype) == "c":
         raise RuntimeError(f"{name} does not support complex parameters: use Adam")
 
 
-def norm_of(xp: Any, array: Any) -> float:
+def norm_of(xp: Namespace, array: Array) -> float:
     """The root of the sum of squares."""
     return math.sqrt(float((array * array).sum(dtype=array.dtype)))
 
@@ -65,7 +66,7 @@ class Adafactor(Optimizer):
                     "maximize": maximize}  # fmt: skip
         super().__init__(params, defaults)
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         refuse_complex("Adafactor", param)
         step, lr = count_step(state, xp), float(group["lr"])
         least, least_size = group["eps"]
@@ -81,7 +82,7 @@ class Adafactor(Optimizer):
         param -= change * (rate / max(1.0, too_large))
 
     @staticmethod
-    def mean_squares(xp: Any, grad: Any, state: dict[str, Any], part: float, least: float) -> Any:
+    def mean_squares(xp: Namespace, grad: Array, state: dict[str, Any], part: float, least: float) -> Array:
         """The running mean of the squared gradient; of a matrix, from the means of its rows and of its columns."""
         square = grad * grad
         if grad.ndim < 2:
@@ -146,7 +147,7 @@ class Muon(Optimizer):
                     "others to AdamW."
                 )
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         refuse_complex("Muon", param)
         lr, momentum = float(group["lr"]), group["momentum"]
         mean = slot(state, "momentum_buffer", grad, xp)
@@ -163,7 +164,7 @@ class Muon(Optimizer):
         return math.sqrt(max(1, rows / columns))
 
 
-def orthogonal(xp: Any, matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
+def orthogonal(xp: Namespace, matrix: Array, coefficients: tuple[float, float, float], steps: int, eps: float) -> Array:
     """The matrix with its singular values brought near 1, by a polynomial of degree five applied again and again."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")

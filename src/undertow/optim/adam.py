@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.kernels import adam_update
 from undertow.backend.sparse.places import coalesced
 from undertow.optim.complex_as_real import RealOptimizer
@@ -40,14 +41,14 @@ class MomentOptimizer(RealOptimizer):
         super().__init__(params, {**defaults, **options})
 
 
-def mean_towards(xp: Any, mean: Any, value: Any, beta: float, scratch: Any) -> None:
+def mean_towards(xp: Namespace, mean: Array, value: Array, beta: float, scratch: Array) -> None:
     """mean = beta * mean + (1 - beta) * value, in place."""
     xp.multiply(mean, beta, out=mean)
     xp.multiply(value, 1 - beta, out=scratch)
     xp.add(mean, scratch, out=mean)
 
 
-def square_mean_towards(xp: Any, mean: Any, value: Any, beta: float, scratch: Any) -> None:
+def square_mean_towards(xp: Namespace, mean: Array, value: Array, beta: float, scratch: Array) -> None:
     """mean = beta * mean + (1 - beta) * value**2, in place."""
     xp.multiply(mean, beta, out=mean)
     xp.multiply(value, value, out=scratch)
@@ -91,7 +92,9 @@ class Adam(MomentOptimizer):
             params, lr, betas, eps, weight_decay, maximize, amsgrad=amsgrad, decoupled_weight_decay=decoupled
         )
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         step = count_step(state, xp)
         *numbers, shrink = self.numbers(xp, param.dtype, (id(group), step), lambda: self.factors(group, step))
         mean, square = slot(state, "exp_avg", param, xp), slot(state, "exp_avg_sq", param, xp)
@@ -106,7 +109,7 @@ class Adam(MomentOptimizer):
             self.move(xp, param, grad, (mean, square, largest), numbers)
 
     @staticmethod
-    def move(xp: Any, param: Any, grad: Any, moments: tuple[Any, Any, Any], numbers: list[Any]) -> None:
+    def move(xp: Namespace, param: Array, grad: Array, moments: tuple[Any, Any, Any], numbers: list[Any]) -> None:
         """The update itself, in place; the largest square is None without AMSGrad."""
         mean, square, largest = moments
         keep1, take1, keep2, take2, scale, eps, rate = numbers
@@ -185,7 +188,9 @@ class Adamax(MomentOptimizer):
         refuse(differentiable=differentiable, capturable=capturable)
         super().__init__(params, lr, betas, eps, weight_decay, maximize)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         beta1, beta2 = group["betas"]
         step = count_step(state, xp)
         mean, largest = slot(state, "exp_avg", param, xp), slot(state, "exp_inf", param, xp)
@@ -234,7 +239,9 @@ class NAdam(MomentOptimizer):
             decoupled_weight_decay=decoupled_weight_decay,
         )
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         (beta1, beta2), lr = group["betas"], group["lr"]
         step = count_step(state, xp)
         product = slot(state, "mu_product", xp.ones((), dtype="float32"), xp, 1.0)
@@ -277,7 +284,9 @@ class RAdam(MomentOptimizer):
         refuse(differentiable=differentiable, capturable=capturable)
         super().__init__(params, lr, betas, eps, weight_decay, maximize, decoupled_weight_decay=decoupled_weight_decay)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         (beta1, beta2), lr = group["betas"], group["lr"]
         step = count_step(state, xp)
         mean, square = slot(state, "exp_avg", param, xp), slot(state, "exp_avg_sq", param, xp)
@@ -295,7 +304,7 @@ class RAdam(MomentOptimizer):
         xp.subtract(param, change, out=param)
 
 
-def decoupled_or_decayed(xp: Any, param: Any, grad: Any, group: dict[str, Any], scratch: Any) -> Any:
+def decoupled_or_decayed(xp: Namespace, param: Array, grad: Array, group: dict[str, Any], scratch: Array) -> Array:
     """The gradient with its weight decay; the parameter itself decays, instead, where that is decoupled."""
     if not (group["decoupled_weight_decay"] and group["weight_decay"]):
         return decayed(xp, param, grad, group, scratch)
@@ -327,7 +336,7 @@ class SparseAdam(Optimizer):
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "maximize": maximize})
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is xp.ndarray:
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
         (beta1, beta2), lr = group["betas"], group["lr"]

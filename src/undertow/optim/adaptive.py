@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.places import coalesced
 from undertow.optim.adam import square_mean_towards
 from undertow.optim.complex_as_real import RealOptimizer
@@ -56,18 +57,20 @@ class Adagrad(RealOptimizer):
             self.state[p] = self._first_state(p._xp, p._array, initial_accumulator_value)
 
     @staticmethod
-    def _first_state(xp: Any, array: Any, value: float) -> dict[str, Any]:
+    def _first_state(xp: Namespace, array: Array, value: float) -> dict[str, Any]:
         """What there is before the first step, as in PyTorch: processes that share parameters share it, too."""
         filled = xp.full_like(array, complex(value, value) if array.dtype.kind == "c" else value)
         return {"step": Tensor(xp.zeros((), dtype="float32"), xp), "sum": Tensor(filled, xp)}
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is not xp.ndarray:
             self.update_rows(xp, param, grad, state, group)
         else:
             super().update(xp, param, grad, state, group)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         rate = group["lr"] / (1 + (count_step(state, xp) - 1) * group["lr_decay"])
         total = slot(state, "sum", param, xp, group["initial_accumulator_value"])
         scratch = xp.empty_like(param)
@@ -77,7 +80,9 @@ class Adagrad(RealOptimizer):
         xp.divide(grad, scratch, out=scratch)
         xp.subtract(param, xp.multiply(scratch, rate, out=scratch), out=param)
 
-    def update_rows(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_rows(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         if group["weight_decay"]:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         rate = group["lr"] / (1 + (count_step(state, xp) - 1) * group["lr_decay"])
@@ -123,7 +128,9 @@ class RMSprop(RealOptimizer):
         }
         super().__init__(params, defaults)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         count_step(state, xp)
         square = slot(state, "square_avg", param, xp)
         scratch = xp.empty_like(param)
@@ -173,7 +180,9 @@ class Adadelta(RealOptimizer):
             raise ValueError(f"Invalid rho value: {rho}")
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         count_step(state, xp)
         square, moved = slot(state, "square_avg", param, xp), slot(state, "acc_delta", param, xp)
         scratch, rho, eps = xp.empty_like(param), group["rho"], group["eps"]
@@ -210,7 +219,9 @@ class Rprop(RealOptimizer):
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize})
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         count_step(state, xp)
         (down, up), (least, most) = group["etas"], group["step_sizes"]
         last, size = slot(state, "prev", param, xp), slot(state, "step_size", param, xp, group["lr"])
@@ -250,7 +261,9 @@ class ASGD(RealOptimizer):
                     "maximize": maximize}  # fmt: skip
         super().__init__(params, defaults)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         step = count_step(state, xp)
         scalar = xp.zeros((), dtype="float32")
         eta, mu = slot(state, "eta", scalar, xp, group["lr"]), slot(state, "mu", scalar, xp, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.optim.optimizer import Optimizer
 from undertow.tensor import Tensor
 
@@ -11,18 +12,18 @@ from undertow.tensor import Tensor
 class RealOptimizer(Optimizer):
     """An optimizer whose rule, `update_real`, is for real arrays; complex ones come as real and imaginary parts."""
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if param.dtype.kind == "c":
             slots = _RealSlots(state, param.shape)
             self.update_real(xp, as_real(param), as_real(xp.asarray(grad, order="C")), slots, group)
         else:
             self.update_real(xp, param, grad, state, group)
 
-    def update_real(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update_real(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
 
-def as_real(array: Any) -> Any:
+def as_real(array: Array) -> Array:
     """A complex array as real and imaginary parts side by side, on the same memory."""
     return (array if array.ndim else array.reshape(1)).view(array.real.dtype)
 

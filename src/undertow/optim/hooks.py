@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.graph.hooks import RemovableHandle, add_hook
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Optimizer
 
 Hook = Callable[..., Any]
 Hooks = OrderedDict[int, Hook]
@@ -46,7 +49,7 @@ def with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-def replaced(hooks: list[Hook], optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def replaced(hooks: list[Hook], optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a step, after each hook could return others."""
     for hook in hooks:
         result = hook(optimizer, args, kwargs)
@@ -139,7 +142,7 @@ def add(hooks: Hooks, hook: Hook, prepend: bool) -> RemovableHandle:
     return handle
 
 
-def passed_through(hooks: Hooks, optimizer: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
+def passed_through(hooks: Hooks, optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """The dict, or what the hooks return in its place."""
     for hook in list(hooks.values()):
         result = hook(optimizer, state_dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.optimizer import Closure, Optimizer, check_at_least_zero
 from undertow.tensor import Tensor, counter_of
@@ -126,18 +127,18 @@ class LBFGS(Optimizer):
         with enable_grad():
             return closure()
 
-    def _gradient(self) -> Any:
+    def _gradient(self) -> Array:
         """All gradients in one vector; a parameter without one counts as zeros."""
         xp = self._params[0]._xp
         parts = [xp.zeros_like(p._array) if p.grad is None else p.grad._array for p in self._params]
         return xp.concatenate([self._flat(xp, a) for a in parts])
 
     @staticmethod
-    def _flat(xp: Any, array: Any) -> Any:
+    def _flat(xp: Namespace, array: Array) -> Array:
         flat = xp.ascontiguousarray(array).reshape(-1)
         return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
-    def _move(self, direction: Any, length: float) -> None:
+    def _move(self, direction: Array, length: float) -> None:
         """Add length * direction to the parameters."""
         start = 0
         for p in self._params:
@@ -153,9 +154,9 @@ class LBFGS(Optimizer):
     def _search(
         self,
         closure: Closure,
-        direction: Any,
+        direction: Array,
         loss: float,
-        grad: Any,
+        grad: Array,
         slope: float,
         length: float,
         max_tries: int,
@@ -204,7 +205,7 @@ class Memory:
             memory.last_grad, memory.last_direction = state["prev_flat_grad"]._array, state["d"]._array
         return memory
 
-    def keep(self, state: dict[str, Any], xp: Any) -> None:
+    def keep(self, state: dict[str, Any], xp: Namespace) -> None:
         """Leave it in the state, under PyTorch's names."""
         if self.last_direction is not None:
             kind = self.last_grad.dtype
@@ -216,7 +217,7 @@ class Memory:
             state["H_diag"] = Tensor(xp.asarray(self.scale, dtype=kind), xp) if self.changes else 1
             state["prev_flat_grad"], state["prev_loss"] = Tensor(self.last_grad, xp), self.last_loss
 
-    def learn(self, grad: Any, first: bool) -> None:
+    def learn(self, grad: Array, first: bool) -> None:
         """Take in what the last step did, if it tells of a positive curvature."""
         if first or self.last_direction is None:
             return
@@ -228,7 +229,7 @@ class Memory:
             del self.changes[: -self.size], self.steps[: -self.size]
             self.scale = curvature / float(change @ change)
 
-    def direction(self, grad: Any) -> Any:
+    def direction(self, grad: Array) -> Array:
         """Minus the approximate inverse Hessian times the gradient (the two-loop recursion)."""
         q, taken = -grad, []
         for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
@@ -258,15 +259,15 @@ def cubic_minimum(x1: float, f1: float, g1: float, x2: float, f2: float, g2: flo
 class Point:
     """What is known at one step length."""
 
-    def __init__(self, t: float, value: float, grad: Any, slope: float) -> None:
+    def __init__(self, t: float, value: float, grad: Array, slope: float) -> None:
         self.t, self.value, self.grad, self.slope = t, value, grad, slope
 
 
 def strong_wolfe(
     evaluate: Evaluate,
-    direction: Any,
+    direction: Array,
     loss: float,
-    grad: Any,
+    grad: Array,
     slope: float,
     length: float,
     tolerance: float,

@@ -221,7 +221,7 @@ class CosineAnnealingLR(LRScheduler):
         ratio = (1 + math.cos(math.pi * step / total)) / (1 + math.cos(math.pi * (step - 1) / total))
         return [ratio * (lr - low) + low for lr in now]
 
-    def rate(self, base: Any, group: int) -> Any:
+    def rate(self, base: Any, group: int) -> float:
         height = (1 + math.cos(self.last_epoch * math.pi / self.T_max)) / 2
         return self.eta_min + (base - self.eta_min) * height
 
@@ -269,5 +269,5 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
 
-    def rate(self, base: Any, group: int) -> Any:
+    def rate(self, base: Any, group: int) -> float:
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2

@@ -16,6 +16,7 @@ from typing import Any
 
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend.dtypes import kind_of
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through
@@ -104,7 +105,7 @@ class Optimizer(HookedOptimizer):
 
     # ---- stepping
 
-    def step(self, closure: Closure | None = None) -> Any:
+    def step(self, closure: Closure | None = None) -> Tensor | None:
         """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first."""
         loss = None
         if closure is not None:
@@ -140,14 +141,14 @@ class Optimizer(HookedOptimizer):
         if state:
             self.state[p] = state
 
-    def numbers(self, xp: Any, dtype: Any, key: Any, values: Callable[[], tuple[float, ...]]) -> Any:
+    def numbers(self, xp: Namespace, dtype: DType, key: Any, values: Callable[[], tuple[float, ...]]) -> list[Any]:
         """Numbers as arrays of a dtype, made once in a step: a ufunc takes twice as long with a Python number."""
         found = self._numbers.get((dtype, key))
         if found is None:
             found = self._numbers[dtype, key] = [xp.asarray(v, dtype=dtype) for v in values()]
         return found
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Change the array `param` in place, given its gradient; `grad` is not to be changed."""
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
@@ -267,7 +268,7 @@ def refuse(**options: Any) -> None:
             )
 
 
-def slot(state: dict[str, Any], name: str, like: Any, xp: Any, value: float = 0.0) -> Any:
+def slot(state: dict[str, Any], name: str, like: Array, xp: Namespace, value: float = 0.0) -> Array:
     """The array of a tensor in the state, made (full of `value`) at the first step."""
     tensor = state.get(name)
     if tensor is None:
@@ -276,7 +277,7 @@ def slot(state: dict[str, Any], name: str, like: Any, xp: Any, value: float = 0.
     return tensor._array
 
 
-def count_step(state: dict[str, Any], xp: Any) -> float:
+def count_step(state: dict[str, Any], xp: Namespace) -> float:
     """Count a step, in the tensor `step` as PyTorch keeps it; its number."""
     tensor = state.get("step")
     if not isinstance(tensor, Tensor):  # not there yet, or a number that an older version saved
@@ -286,7 +287,7 @@ def count_step(state: dict[str, Any], xp: Any) -> float:
     return float(array.item())
 
 
-def decayed(xp: Any, param: Any, grad: Any, group: dict[str, Any], scratch: Any) -> Any:
+def decayed(xp: Namespace, param: Array, grad: Array, group: dict[str, Any], scratch: Array) -> Array:
     """The gradient, negated if the objective is maximized, plus weight_decay * param; in `scratch` if not as it is."""
     weight_decay = group["weight_decay"]
     if group["maximize"]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed, refuse
 from undertow.tensor import Tensor
 
 
 @twin
-def descend(xp: Any, param: Any, grad: Any, rate: Any) -> None:
+def descend(xp: Namespace, param: Array, grad: Array, rate: Array) -> None:
     xp.subtract(param, xp.multiply(grad, rate), out=param)
 
 
@@ -61,7 +62,7 @@ class SGD(Optimizer):
             },
         )
 
-    def update(self, xp: Any, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is not xp.ndarray:
             return self.update_rows(xp, param, grad, group)
         (rate,) = self.numbers(xp, param.dtype, id(group), lambda: (group["lr"],))
@@ -73,7 +74,9 @@ class SGD(Optimizer):
         descend(xp, param, grad, rate)
         return None
 
-    def with_momentum(self, xp: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], scratch: Any) -> Any:
+    def with_momentum(
+        self, xp: Namespace, grad: Array, state: dict[str, Any], group: dict[str, Any], scratch: Array
+    ) -> Array:
         momentum, buffer = group["momentum"], state.get("momentum_buffer")
         if buffer is None:
             buffer = state["momentum_buffer"] = Tensor(xp.array(grad), xp)
@@ -85,7 +88,7 @@ class SGD(Optimizer):
             return buffer._array
         return xp.add(grad, buffer._array * momentum, out=scratch)
 
-    def update_rows(self, xp: Any, param: Any, grad: Any, group: dict[str, Any]) -> None:
+    def update_rows(self, xp: Namespace, param: Array, grad: Array, group: dict[str, Any]) -> None:
         """Change the places that a sparse gradient names."""
         if group["momentum"] or group["weight_decay"]:
             raise RuntimeError(

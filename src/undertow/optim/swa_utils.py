@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
@@ -14,6 +14,10 @@ from undertow.nn.layers.normalization import BatchNorm
 from undertow.nn.module import Module
 from undertow.optim.optimizer import Optimizer
 from undertow.optim.schedulers.base import LRScheduler, one_per_group
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 def _check_decay(decay: float) -> None:
@@ -37,7 +41,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     _check_decay(decay)
 
     @no_grad()
-    def update(averages: Sequence[Any], currents: Sequence[Any], count: Any) -> None:
+    def update(averages: Sequence[Any], currents: Sequence[Any], count: Tensor) -> None:
         for average, current in zip(averages, currents, strict=True):
             _move(average, current, 1 - decay)
 
@@ -48,14 +52,14 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     """`get_swa_avg_fn` for lists of tensors, in place."""
 
     @no_grad()
-    def update(averages: Sequence[Any], currents: Sequence[Any], count: Any) -> None:
+    def update(averages: Sequence[Any], currents: Sequence[Any], count: Tensor) -> None:
         for average, current in zip(averages, currents, strict=True):
             _move(average, current, 1 / (int(count) + 1))
 
     return update
 
 
-def _move(average: Any, current: Any, share: float) -> None:
+def _move(average: Tensor, current: Tensor, share: float) -> None:
     """Move a tensor towards another by a share of their difference."""
     if average.is_floating_point() or average.is_complex():
         average.lerp_(current, share)
@@ -87,7 +91,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Any,
-        device: Any = None,
+        device: Device | str | int | None = None,
         avg_fn: Callable[..., Any] | None = None,
         multi_avg_fn: Callable[..., None] | None = None,
         use_buffers: bool = False,
@@ -127,7 +131,7 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Any, device: Device | str | int | None = None) -> None:
     """Let batch norms take their statistics from one pass over the data: after weights were averaged, theirs are wrong.
 
     loader  gives inputs, or tuples and lists that begin with them

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
@@ -89,7 +90,7 @@ def printoptions(**changes: Any) -> Iterator[None]:
 class Style:
     """How the numbers of one tensor (or of its real or imaginary parts) are written: right-aligned to one width."""
 
-    def __init__(self, shown: Any, xp: Any) -> None:
+    def __init__(self, shown: Array, xp: Namespace) -> None:
         self.write: Callable[[Any], str] = str
         self.width = 1
         if dtypes.is_floating(shown.dtype):
@@ -97,7 +98,7 @@ class Style:
         else:
             self.width = max([1, *map(len, map(str, shown.ravel().tolist()))])
 
-    def choose_for_floats(self, shown: Any, xp: Any) -> None:
+    def choose_for_floats(self, shown: Array, xp: Namespace) -> None:
         # zeros and non-finite numbers have no say in the style, nor in the width
         values = shown[xp.isfinite(shown) & (shown != 0)].astype(dtypes.float64)
         self.write = write_integer
@@ -113,7 +114,7 @@ class Style:
         return self.write(value).rjust(self.width)
 
 
-def wants_scientific(magnitudes: Any) -> bool:
+def wants_scientific(magnitudes: Array) -> bool:
     low, high = float(magnitudes.min()), float(magnitudes.max())
     return high / low > 1000 or high > 1e8 or low < 1e-4
 
@@ -125,7 +126,7 @@ def write_integer(value: float) -> str:
 class ComplexStyle:
     """A real and an imaginary part, each in its own style."""
 
-    def __init__(self, shown: Any, xp: Any) -> None:
+    def __init__(self, shown: Array, xp: Namespace) -> None:
         self.real, self.imag = Style(shown.real, xp), Style(shown.imag, xp)
         self.width = self.real.width + self.imag.width + 1
 
@@ -137,7 +138,7 @@ class ComplexStyle:
 # ---- the numbers of a tensor
 
 
-def corners(array: Any, xp: Any) -> Any:
+def corners(array: Array, xp: Namespace) -> Array:
     """The elements that a summary shows."""
     edge = options.edgeitems
     for axis, size in enumerate(array.shape):
@@ -147,7 +148,7 @@ def corners(array: Any, xp: Any) -> Any:
     return array
 
 
-def write_array(array: Any, xp: Any, indent: int) -> str:
+def write_array(array: Array, xp: Namespace, indent: int) -> str:
     """The brackets and numbers, when the first bracket stands `indent` columns from the left."""
     if not array.size:
         return "[]"
@@ -156,7 +157,7 @@ def write_array(array: Any, xp: Any, indent: int) -> str:
     return write_nested(array, indent, summarize, style)
 
 
-def write_nested(array: Any, indent: int, summarize: bool, style: Any) -> str:
+def write_nested(array: Array, indent: int, summarize: bool, style: Any) -> str:
     if array.ndim == 0:
         return str(style(array.item()))
     if array.ndim == 1:
@@ -171,7 +172,7 @@ def write_nested(array: Any, indent: int, summarize: bool, style: Any) -> str:
     return f"[{between.join(parts)}]"
 
 
-def write_row(row: Any, indent: int, summarize: bool, style: Any) -> str:
+def write_row(row: Array, indent: int, summarize: bool, style: Any) -> str:
     edge = options.edgeitems
     if summarize and not edge:
         parts = ["..."]
@@ -187,7 +188,7 @@ def write_row(row: Any, indent: int, summarize: bool, style: Any) -> str:
 # ---- the whole
 
 
-def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Any = None) -> str:
+def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Array | None = None) -> str:
     """`repr(tensor)`. grad_fn: the name to show instead of the tensor's own; tangent: its forward gradient."""
     prefix = "tensor(" if type(tensor) is Tensor else f"{type(tensor).__name__}("
     if isinstance(tensor._array, AnySparse):

@@ -8,6 +8,7 @@ from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 if TYPE_CHECKING:
     from undertow.tensor.tensor import Tensor
+    from undertow.tensor.views import Replay
 
 # Note [Made once]
 # Counters, Extras and their like are made when first needed, perhaps by several threads at once: all must go on with
@@ -36,7 +37,7 @@ class View:
 
     __slots__ = ("base", "creation", "replay", "version")
 
-    def __init__(self, base: Tensor, replay: Any, creation: str, version: int) -> None:
+    def __init__(self, base: Tensor, replay: Replay, creation: str, version: int) -> None:
         self.base = base
         self.replay = replay
         self.creation = creation
@@ -73,7 +74,7 @@ def _rare(name: str) -> Any:
     def read(self: Extra) -> Any:
         return getattr(Rare if self.rare is None else self.rare, name)
 
-    def write(self: Extra, value: Any) -> None:
+    def write(self: Extra, value: object) -> None:
         if self.rare is None:
             made = Rare()
             if self.rare is None:  # See Note [Made once]

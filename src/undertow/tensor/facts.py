@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.errors import warn_once
 from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
@@ -53,7 +54,7 @@ def as_memory_format(format: memory_format | None) -> memory_format:
     return format
 
 
-def is_laid_out(array: Any, format: memory_format | None) -> bool:
+def is_laid_out(array: Array, format: memory_format | None) -> bool:
     """Whether the array's elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
@@ -61,7 +62,7 @@ def is_laid_out(array: Any, format: memory_format | None) -> bool:
     return array.ndim == len(format.dims) and bool(array.transpose(format.dims).flags.c_contiguous)
 
 
-def copy_laid_out(array: Any, format: memory_format | None) -> Any:
+def copy_laid_out(array: Array, format: memory_format | None) -> Array:
     """A copy of the array whose elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
@@ -74,7 +75,7 @@ def copy_laid_out(array: Any, format: memory_format | None) -> Any:
     return array.transpose(format.dims).copy(order="C").transpose(inverse)
 
 
-def made_in_order(array: Any, order: str, make: Callable[[Any, str], Any]) -> Any:
+def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:
     """`make(array, order)`, but for order "K" (as it is) an expanded dimension is nested where it stands.
 
     NumPy nests dimensions of stride 0 innermost; then a copy of an expanded tensor is contiguous in none of its views.
@@ -174,7 +175,7 @@ def to_index(self: Tensor) -> int:
 # ---- to arrays
 
 
-def numpy(self: Tensor, *, force: bool = False) -> Any:
+def numpy(self: Tensor, *, force: bool = False) -> Array:
     """The tensor as a NumPy array that shares its memory.
 
     force  allow tensors that require grad: their history is left behind
@@ -236,7 +237,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
     return strides if dim is None else pick(strides, dim)
 
 
-def element_strides(array: Any) -> tuple[int, ...]:
+def element_strides(array: Array) -> tuple[int, ...]:
     """The strides in elements. NumPy gives 0 to dimensions of size 1 that it adds; PyTorch what the next one spans."""
     strides, span = [], 1
     for n, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 
-def owner(xp: Any, array: Any) -> Any:
+
+def owner(xp: Namespace, array: Array) -> Array:
     """The array whose memory it is."""
     while array.base is not None:
         base = array.base
@@ -17,7 +19,7 @@ def owner(xp: Any, array: Any) -> Any:
     return array
 
 
-def memory_of(xp: Any, array: Any) -> Any:
+def memory_of(xp: Namespace, array: Array) -> Array:
     """The whole stretch of memory the array lies in, as a 1-d array of its dtype."""
     root = owner(xp, array)
     if root.flags.c_contiguous and root.dtype == array.dtype:
@@ -28,16 +30,16 @@ def memory_of(xp: Any, array: Any) -> Any:
     return flat[: flat.size - flat.size % array.itemsize].view(array.dtype)
 
 
-def address(array: Any) -> int:
+def address(array: Array) -> int:
     return int(array.ctypes.data)
 
 
-def byte_offset(xp: Any, array: Any) -> int:
+def byte_offset(xp: Namespace, array: Array) -> int:
     """How many bytes the array begins behind the start of the memory that it lies in."""
     return address(array) - address(memory_of(xp, array)) if array.size else 0
 
 
-def bytes_into_base(tensor: Any) -> int:
+def bytes_into_base(tensor: Array) -> int:
     """How many bytes a view begins behind its base; 0 for a tensor that is none."""
     view = None if tensor._extra is None else tensor._extra.view
     return 0 if view is None or not tensor._array.size else address(tensor._array) - address(view.base._array)
@@ -51,7 +53,7 @@ class Storage:
 
     __slots__ = ("elements", "xp")
 
-    def __init__(self, xp: Any, elements: Any) -> None:
+    def __init__(self, xp: Namespace, elements: Any) -> None:
         self.xp = xp
         self.elements = elements  # all of them, as a 1-d array
 
@@ -83,14 +85,14 @@ class Storage:
 
     size = __len__
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Array) -> Any:
         return self.elements[index].tolist()
 
     def __repr__(self) -> str:
         return f"Storage of {len(self)} elements of {self.dtype} on {self.device}"
 
 
-def unlocked(xp: Any, part: Any, whole: Any) -> Any:
+def unlocked(xp: Namespace, part: Any, whole: Any) -> Any:
     """A read-only part of an array that can be written to, itself writable.
 
     NumPy hands expanded arrays out read-only, and every part of them; so does as_strided here, where windows overlap.

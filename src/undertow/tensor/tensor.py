@@ -7,9 +7,10 @@ of `graph` and `engine`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
@@ -37,8 +38,8 @@ class Tensor:
     # _extra  None, or the Extra with everything else
     __slots__ = ("__weakref__", "_array", "_edge", "_extra", "_xp")
 
-    _array: Any
-    _xp: Any
+    _array: Array
+    _xp: Namespace
     _edge: Any
     _extra: Extra | None
 
@@ -52,6 +53,48 @@ class Tensor:
         self._xp = xp
         self._edge = edge
         self._extra = None
+
+    if TYPE_CHECKING:  # what methods.py attaches, in short; src/undertow-stubs lists it for users
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+        __abs__: Callable[..., Any]
+        __add__: Callable[..., Any]
+        __and__: Callable[..., Any]
+        __bool__: Callable[..., Any]
+        __complex__: Callable[..., Any]
+        __contains__: Callable[..., Any]
+        __float__: Callable[..., Any]
+        __floordiv__: Callable[..., Any]
+        __ge__: Callable[..., Any]
+        __getitem__: Callable[..., Any]
+        __gt__: Callable[..., Any]
+        __index__: Callable[..., Any]
+        __int__: Callable[..., Any]
+        __invert__: Callable[..., Any]
+        __iter__: Callable[..., Any]
+        __le__: Callable[..., Any]
+        __len__: Callable[..., Any]
+        __lt__: Callable[..., Any]
+        __matmul__: Callable[..., Any]
+        __mod__: Callable[..., Any]
+        __mul__: Callable[..., Any]
+        __neg__: Callable[..., Any]
+        __or__: Callable[..., Any]
+        __pos__: Callable[..., Any]
+        __pow__: Callable[..., Any]
+        __radd__: Callable[..., Any]
+        __rmatmul__: Callable[..., Any]
+        __rmod__: Callable[..., Any]
+        __rmul__: Callable[..., Any]
+        __rpow__: Callable[..., Any]
+        __rsub__: Callable[..., Any]
+        __rtruediv__: Callable[..., Any]
+        __setitem__: Callable[..., Any]
+        __sub__: Callable[..., Any]
+        __truediv__: Callable[..., Any]
+        __xor__: Callable[..., Any]
 
     @property
     def shape(self) -> Size:

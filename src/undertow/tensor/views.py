@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.tensor.extra import DEFAULT, INFERENCE, INFERENCE_EXTRA, MULTIPLE_OUTPUTS, NO_GRAD
 from undertow.tensor.extra import Extra as Extra
 from undertow.tensor.extra import View as View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.tensor import Tensor, version_of
 from undertow.tensor.version_counter import NO_COUNTER
+
+if TYPE_CHECKING:
+    from undertow.modes import State
 
 
 class Replay:
@@ -23,7 +28,9 @@ class Replay:
 
     __slots__ = ("arguments", "before", "function", "output")
 
-    def __init__(self, before: Replay | None, function: Any, arguments: tuple[Any, ...], output: int | None) -> None:
+    def __init__(
+        self, before: Replay | None, function: Callable[..., Any], arguments: tuple[Any, ...], output: int | None
+    ) -> None:
         self.before = before
         self.function = function
         self.arguments = arguments
@@ -42,10 +49,10 @@ class Replay:
         for step in self.steps():
             base = step.function(base, *step.arguments)
             if step.output is not None:
-                base = base[step.output]  # type: ignore[index]
+                base = base[step.output]
         return base
 
-    def of_array(self, xp: Any, array: Any) -> Any:
+    def of_array(self, xp: Namespace, array: Array) -> Array:
         """The same part of a bare array, sharing its memory."""
         for step in self.steps():
             op = getattr(step.function, "op", None)
@@ -64,7 +71,12 @@ class Replay:
 
 
 def attach_view(
-    result: Any, source: Tensor, function: Any, arguments: tuple[Any, ...], state: Any, number: int | None = None
+    result: Any,
+    source: Tensor,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    state: State,
+    number: int | None = None,
 ) -> None:
     """Mark `result` (a tensor, or a tuple of them) as made by the view operation `function(source, *arguments)`.
 
@@ -90,7 +102,7 @@ def attach_view(
     extra.view = View(base, Replay(before, function, arguments, number), creation, version)
 
 
-def creation_in(state: Any, several: bool, former: str) -> str:
+def creation_in(state: State, several: bool, former: str) -> str:
     """How a view made now came to be: by the mode that is on, or else as the view it is made of."""
     if state.inference:
         return INFERENCE
@@ -113,4 +125,4 @@ def current_replay(tensor: Tensor) -> Replay:
     rare = None if view.base._extra is None else view.base._extra.rare
     if rare is not None and (rare.moved or rare.reshaped_at > view.version):
         return lent().by_memory(tensor)  # type: ignore[no-any-return]
-    return view.replay  # type: ignore[no-any-return]
+    return view.replay

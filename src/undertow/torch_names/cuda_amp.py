@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from undertow.amp.grad_scaler import GradScaler as AnyGradScaler
 from undertow.autograd.interceptors.autocast import autocast as any_autocast
 from undertow.autograd.interceptors.autocast import custom_bwd as custom_bwd
 from undertow.autograd.interceptors.autocast import custom_fwd as custom_fwd
+from undertow.backend.interface import DType
 
 
 class autocast(any_autocast):
     """`undertow.autocast("cuda")`."""
 
-    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
+    def __init__(self, enabled: bool = True, dtype: DType | None = None, cache_enabled: bool = True) -> None:
         _warn_of_old_name("autocast")
         super().__init__("cuda", dtype, enabled, cache_enabled)
 

@@ -6,6 +6,7 @@ Programs name them to ask what a layer is, or to import it. The base classes hav
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -41,7 +42,7 @@ FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, 
 FOUND: dict[str, Any] = {name: value for file in FILES for name, value in vars(file).items()}
 
 
-def repeated(n: int) -> Any:
+def repeated(n: int) -> Callable[..., Any]:
     """A function that makes a tuple of `n` of a number, and a tuple of anything that has several."""
 
     def parse(x: Any) -> tuple[Any, ...]:
@@ -126,3 +127,4 @@ def place(name: str) -> ModuleType:
 PLACES = {name: place(name) for name in LAYERS}
 globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
 globals().update(PLACES)
+__all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in layers.split())})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.checkpoint.memory_budget import Budget
 from undertow.autograd.checkpoint.mismatch import CheckpointError, Log
@@ -37,6 +37,9 @@ from undertow.graph.user_lines import warn_user
 from undertow.modes import is_grad_enabled
 from undertow.ops import REGISTRY
 from undertow.ops.random.generator import fork_rng, get_rng_state, set_rng_state
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 __all__ = [
     "CheckpointError", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext", "checkpoint",
@@ -172,7 +175,7 @@ OPTIONS = ("context_fn", "determinism_check", "debug", "early_stop", "preserve_r
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+    functions: Any, segments: int, input: Tensor, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
     """Run a sequence of functions in `segments` parts, all but the last of them checkpointed.
 
@@ -195,7 +198,7 @@ def checkpoint_sequential(
 
 
 def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    def run(value: Any) -> Any:
+    def run(value: Tensor) -> Any:
         for step in steps:
             value = step(value)
         return value

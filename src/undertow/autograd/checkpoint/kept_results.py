@@ -7,6 +7,7 @@ nothing would be gained, or the state of tensors and generators would not be wha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
@@ -55,19 +56,25 @@ class Between(Interceptor):
             return self.compute(function, args)
         return self.decide(function, args)
 
-    def decide(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def decide(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         raise NotImplementedError("what becomes of an operation that could be kept")
 
     def compute(self, function: Any, args: tuple[Any, ...]) -> Any:
         return under(self.outer[-1], call_op, function.op, args)
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         return under(self.outer[-1], change, tensor, *args, **kwargs)
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, change: Any, function: Callable[..., Any], tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return under(self.outer[-1], change, tensor, *args, **kwargs)
 

@@ -91,7 +91,7 @@ class _Measuring(Between):
         super().__init__()
         self.budget = budget
 
-    def decide(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def decide(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         started = time.perf_counter()
         result = self.compute(function, args)
         seconds = time.perf_counter() - started
@@ -112,7 +112,7 @@ class _Following(Between):
         self.budget, self.plan = budget, plan
         self.is_as_planned = True
 
-    def decide(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def decide(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         result = self.compute(function, args)
         signature, calls = _signature(function, result), self.budget.calls
         expected, wanted = self.plan[len(calls)] if len(calls) < len(self.plan) else (None, False)

@@ -86,11 +86,11 @@ class SaveInputs(Function):
     _is_tracked = False
 
     @staticmethod
-    def forward(*tensors: Any) -> Any:
+    def forward(*tensors: Tensor) -> Any:
         return REGISTRY["zeros"].function(0)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         args = inputs[1:]
         ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]

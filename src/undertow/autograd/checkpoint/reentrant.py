@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd.backward import backward
@@ -21,7 +21,7 @@ class Reentrant(Function):
     _is_tracked = False
 
     @staticmethod
-    def forward(ctx: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+    def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         _check_some_require_grad(args)
         ctx.function, ctx.autocasts = function, Autocasts()
         ctx.rng_state = get_rng_state() if preserve_rng_state else None
@@ -55,7 +55,7 @@ class Reentrant(Function):
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([o for o, _ in pairs], [g for _, g in pairs])
-        return (None, None, *[i.grad if isinstance(i, Tensor) else None for i in inputs])  # type: ignore[attr-defined]
+        return (None, None, *[i.grad if isinstance(i, Tensor) else None for i in inputs])
 
 
 def _check_some_require_grad(args: Sequence[Any]) -> None:

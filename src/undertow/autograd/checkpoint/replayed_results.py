@@ -6,12 +6,15 @@ import copy
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.interceptors.stack import under
 from undertow.modes import current
 from undertow.ops.declare.apply import apply
 from undertow.ops.declare.list_of_tensors import run_variadic
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 #: the array (or tuple of arrays) that stands for the forward of the operation that is called
 _known: ContextVar[Any] = ContextVar("undertow.known_results")
@@ -28,7 +31,7 @@ def call_with_known(function: Any, args: tuple[Any, ...], arrays: Any) -> Any:
 
 
 @functools.cache
-def _recording_function(op: Any) -> Callable[..., Any]:
+def _recording_function(op: Op) -> Callable[..., Any]:
     """The operation's function, with the known result in the place of its forward. Takes all arguments."""
     if op.kind == "variadic":
         twin = copy.copy(op)

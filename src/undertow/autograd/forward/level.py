@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from undertow.autograd.batched_tensor import physical
@@ -35,6 +35,9 @@ from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import check_fit, copy, copy_
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 #: whether operations compute tangents (see forward_ad.set_fwd_grad_enabled)
 enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)
@@ -96,7 +99,7 @@ class DualLevel:
         finally:
             set_state(state)
 
-    def run_below(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def run_below(self, op: Op, args: tuple[Any, ...]) -> Any:
         result = call_op(op, args)
         if op.kind == "nondifferentiable":
             return result
@@ -115,7 +118,7 @@ class DualLevel:
                 self.attach(out, tangent if op.kind == "view" else fresh(tangent, out, given))
         return result
 
-    def run_on_unknown(self, op: Any, result: Any, unknown: UnknownTangent) -> Any:
+    def run_on_unknown(self, op: Op, result: Any, unknown: UnknownTangent) -> Tensor:
         """The tangents of the results are as unknown as that of an operand, where they have any."""
         arguments, without = slopes_of(op)
         for nr, out in enumerate((result,) if isinstance(result, Tensor) else result):
@@ -143,7 +146,13 @@ class DualLevel:
     # ---- changes in place
 
     def in_place(
-        self, name: str, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms
+        self,
+        name: str,
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stack: Transforms,
     ) -> Any:
         # what the operation saves must survive the change, so it works on a copy
         result = function(REGISTRY["clone"].function(tensor), *args, **kwargs)
@@ -153,7 +162,7 @@ class DualLevel:
         old, new = tangent_of(tensor, self), tangent_of(result, self)
         return under(stack.without(self), self.change, tensor, result, old, new)
 
-    def change(self, tensor: Tensor, result: Tensor, old: Any, new: Any) -> Tensor:
+    def change(self, tensor: Tensor, result: Tensor, old: Tensor | None, new: Tensor) -> Tensor:
         copy_(tensor, result)
         if old is not None:
             copy_(old, 0 if new is None else new)
@@ -161,13 +170,13 @@ class DualLevel:
             set_first_tangent(tensor, self, new)
         return tensor
 
-    def new_look(self, function: Any, tensor: Tensor, args: Any, kwargs: Any, stack: Transforms) -> Any:
+    def new_look(self, function: Callable[..., Any], tensor: Tensor, args: Any, kwargs: Any, stack: Transforms) -> Any:
         """The tensor's tangent, looked at as an in-place view operation is going to look at the tensor."""
         tangent = tangent_of(tensor, self)
         outer = Transforms(stack.duals[: self.number], stack.vmaps)
         return None if tangent is None else under(outer, function, tangent, *args, **kwargs)
 
-    def look_again(self, tensor: Tensor, tangent: Any) -> None:
+    def look_again(self, tensor: Tensor, tangent: Tensor) -> None:
         if tangent is not None:
             set_tangent(tensor, self, tangent)
 
@@ -204,7 +213,7 @@ class DualLevel:
         for nr, tangent in enumerate(found):
             self.take(call, nr, tangent, given, versions)
 
-    def shown(self, call: Any, place: int, value: Any, tangent: Any) -> Any:
+    def shown(self, call: Any, place: int, value: Any, tangent: Tensor | None) -> Any:
         """What jvp sees for an argument: its tangent, zeros, or None."""
         if tangent is not None or not isinstance(value, Tensor) or not call.node.materialize_grads:
             return tangent
@@ -212,7 +221,7 @@ class DualLevel:
             return None
         return REGISTRY["zeros_like"].function(value)
 
-    def take(self, call: Any, nr: int, tangent: Any, given: dict[int, Any], versions: dict[int, int]) -> None:
+    def take(self, call: Any, nr: int, tangent: Tensor, given: dict[int, Any], versions: dict[int, int]) -> None:
         raw, out = call.raw[nr], call.outputs[nr]
         if not call.is_differentiable(nr):
             if tangent is not None:
@@ -256,7 +265,7 @@ class DualLevel:
                 "as-is."
             )
 
-    def check_tangent(self, tensor: Tensor, tangent: Any) -> None:
+    def check_tangent(self, tensor: Tensor, tangent: Tensor) -> None:
         """Raise unless `tangent` can be a tangent of the tensor."""
         if tangent._array.shape != tensor._array.shape:
             raise RuntimeError(
@@ -271,7 +280,7 @@ class DualLevel:
             )
 
 
-def _as_tensor(op: Any, name: str, value: Any) -> Any:
+def _as_tensor(op: Op, name: str, value: Any) -> Any:
     """NumPy arrays, given for tensors, as tensors."""
     if name in op.inputs and isinstance(value, cpu.ndarray | cpu.generic):
         return as_operand(op.name, name, value)

@@ -7,9 +7,10 @@ one later shows it to its views, and a view that gets one first gives its base o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical, zeros_like_batch
+from undertow.backend.interface import DType
 from undertow.graph.node import node_extra
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import copy_
@@ -17,8 +18,11 @@ from undertow.ops.views.as_strided import geometry_of, memory_of
 from undertow.tensor import LEAF, Tensor, extra_of
 from undertow.tensor.extra import Tangents
 
+if TYPE_CHECKING:
+    from undertow.autograd.forward.level import DualLevel
 
-def tangent_of(tensor: Any, level: Any) -> Any:
+
+def tangent_of(tensor: Tensor, level: DualLevel) -> Tensor | None:
     """The tensor's tangent at a dual level, or None."""
     extra = tensor._extra
     if extra is None:
@@ -46,14 +50,14 @@ def levels_of(tensor: Tensor) -> list[Any]:
     return of_base + [level for level, tangent in own.items() if tangent is not None]
 
 
-def is_cut(tensor: Any, level: Any) -> bool:
+def is_cut(tensor: Tensor, level: DualLevel) -> bool:
     """Whether the tensor is an alias that has no tangent although its base may have one."""
     extra = tensor._extra
     rare = None if extra is None else extra.rare
     return rare is not None and rare.tangents is not None and rare.tangents.get(level, ...) is None
 
 
-def set_tangent(tensor: Tensor, level: Any, tangent: Any) -> None:
+def set_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor | None) -> None:
     """Let the tensor have this tangent, as it is. None cuts it off from the tangent of its base."""
     extra = extra_of(tensor)
     if extra.tangents is None:
@@ -62,7 +66,7 @@ def set_tangent(tensor: Tensor, level: Any, tangent: Any) -> None:
     level.holders.add(extra.tangents)
 
 
-def remember_for_node(tensor: Tensor, level: Any) -> None:
+def remember_for_node(tensor: Tensor, level: DualLevel) -> None:
     """Let the node that made the tensor know its tangents: twins of a saved output must have them, too."""
     edge = tensor._edge
     if edge is None or edge is LEAF or not getattr(edge[0], "keeps_outputs", False):
@@ -101,7 +105,7 @@ def overlap(a: Tensor, b: Tensor) -> bool:
     return bool(a._xp.may_share_memory(physical(a)._array, physical(b)._array))
 
 
-def empty_in_layout(tensor: Tensor, dtype: Any) -> Tensor:
+def empty_in_layout(tensor: Tensor, dtype: DType) -> Tensor:
     """A tensor of zeros that lies in memory of its own as `tensor` does in its."""
     xp, array = tensor._xp, tensor._array
     memory = xp.zeros(max(memory_of(xp, array).size, 1), dtype)
@@ -128,7 +132,7 @@ def fresh(tangent: Tensor, tensor: Tensor, given: list[Any]) -> Tensor:
 # ---- changes in place
 
 
-def set_first_tangent(tensor: Tensor, level: Any, tangent: Tensor) -> None:
+def set_first_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor) -> None:
     """Give a tensor that was changed in place its first tangent, and the base it is a view of, too."""
     view = None if tensor._extra is None else tensor._extra.view
     if view is None or is_cut(tensor, level):

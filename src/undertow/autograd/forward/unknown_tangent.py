@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from undertow.autograd.batched_tensor import OPERATORS, Example
+from undertow.backend.interface import Array
 from undertow.graph.end_nodes import copy_of
 from undertow.tensor import Tensor
 
@@ -15,7 +16,7 @@ class UnknownArray:
 
     __slots__ = ("_error", "_like")
 
-    def __init__(self, like: Any, error: Exception) -> None:
+    def __init__(self, like: Array, error: Exception) -> None:
         self._like, self._error = like, error
 
     def __getattr__(self, name: str) -> Any:
@@ -58,7 +59,7 @@ def unknown_among(tangents: Iterable[Any]) -> UnknownTangent | None:
     return None
 
 
-def known(tangent: Any) -> Any:
+def known(tangent: Tensor | None) -> Tensor | None:
     """The tangent; raise if it is unknown."""
     if type(tangent) is UnknownTangent:
         raise copy_of(tangent.error)

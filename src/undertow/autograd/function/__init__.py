@@ -97,24 +97,24 @@ class Function(metaclass=_FunctionMeta):
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:  # of (ctx, *grad_outputs), as many as a subclass names
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
         )
 
     @staticmethod
-    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
-        return Function.backward(ctx, *grad_outputs)
+    def vjp(*args: Any, **kwargs: Any) -> Any:
+        return Function.backward(*args, **kwargs)
 
     @staticmethod
-    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+    def jvp(*args: Any, **kwargs: Any) -> Any:  # of (ctx, *grad_inputs)
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+    def vmap(*args: Any, **kwargs: Any) -> Any:  # of (info, in_dims, *args)
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
             "generate_vmap_rule=True."

@@ -36,7 +36,7 @@ class Call:
         marked = any(out is n for n in self.non_differentiable)
         return isinstance(out, Tensor) and not marked and dtypes.is_differentiable(out._array.dtype)
 
-    def is_dirty(self, output: Any) -> bool:
+    def is_dirty(self, output: Tensor) -> bool:
         return any(output is d for d in self.dirty)
 
     def viewed_input(self, output: Tensor) -> int | None:

@@ -61,7 +61,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _as_leaf(value: Any) -> Any:
+def _as_leaf(value: Tensor | None) -> Tensor | None:
     """A value's alias that requires grad, so that the error node has an edge for it."""
     if not isinstance(value, Tensor):
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical
@@ -30,13 +30,13 @@ class InputTracking(Above):
     known  id of a tensor -> (weak reference to it, its reach); of a view, the id of its base
     """
 
-    def __init__(self, below: Any, known: dict[int, tuple[Any, int]]) -> None:
+    def __init__(self, below: Callable[..., Any] | None, known: dict[int, tuple[Any, int]]) -> None:
         super().__init__(below)
         self.known = known
         self.duals = below.duals if isinstance(below, Transforms) else ()  # those that forward itself entered
 
     @classmethod
-    def of(cls, inputs: Sequence[Tensor], needed: Sequence[bool], below: Any) -> InputTracking:
+    def of(cls, inputs: Sequence[Tensor], needed: Sequence[bool], below: Callable[..., Any] | None) -> InputTracking:
         """A new one; `needed` says which inputs a derivative is taken by."""
         tracking = cls(below, {})
         for k, tensor in enumerate(inputs):
@@ -44,7 +44,7 @@ class InputTracking(Above):
                 tracking.note(tensor, tracking.reach(tensor) | 1 << k)
         return tracking
 
-    def over(self, below: Any) -> InputTracking:
+    def over(self, below: Callable[..., Any]) -> InputTracking:
         return InputTracking(below, self.known)
 
     def note(self, tensor: Tensor, reach: int) -> None:
@@ -93,7 +93,13 @@ class InputTracking(Above):
         return result
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         op = getattr(function, "op", None)
         reach = 0 if op is not None and is_flat(op) else self.reach_of_all((args, kwargs))
@@ -126,7 +132,7 @@ class InputTracking(Above):
             return under(self.below, self.below.draw, function, args, kwargs)
         return under(self.below, function.__wrapped__, *args, **kwargs)
 
-    def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def in_turn(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = super().in_turn(function, args, kwargs)
         if beneath(self) is not None:  # it may have looked at the examples one by one, below this
             self.note_all(result, self.reach_of_all((args, kwargs)))

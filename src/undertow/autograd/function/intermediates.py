@@ -16,7 +16,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical
 from undertow.autograd.forward.tangents import levels_of, set_tangent
@@ -30,6 +30,9 @@ from undertow.graph.node import OutputEdge
 from undertow.modes import current
 from undertow.tensor import Tensor, share_memory
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
 
 HOLDING = (Tensor, *CONTAINERS)
 PLAIN = {int, float, bool, str, type(None)}
@@ -77,7 +80,7 @@ def tracking_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -
 
 
 def note_intermediates(
-    node: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...], output: Any, tracking: InputTracking | None
+    node: Node, inputs: Sequence[Tensor], needed: tuple[bool, ...], output: Any, tracking: InputTracking | None
 ) -> None:
     """After forward: remember which of the kept tensors change with the inputs."""
     usual = node._forward_cls._keeps_intermediates
@@ -98,7 +101,7 @@ def note_intermediates(
         usual.setdefault(needed, False)
 
 
-def may_keep(node: Any, output: Any) -> bool:
+def may_keep(node: Node, output: Any) -> bool:
     """Whether a closer look is worth its time."""
     for tensor in (*node._to_save, *node._saved_for_forward):
         if tensor is not None and tensor._edge is None and tensor is not output:
@@ -114,7 +117,7 @@ def is_unrecorded(value: Any) -> bool:
     return is_continuous(value) and value._edge is None
 
 
-def held_by(node: Any) -> list[Any]:
+def held_by(node: Node) -> list[Any]:
     """The user's attributes of `ctx`, and what is in those that are lists, tuples or dicts."""
     found: list[Any] = []
     for _, value in attributes_of(node):
@@ -125,7 +128,7 @@ def held_by(node: Any) -> list[Any]:
     return found
 
 
-def attributes_of(node: Any) -> Iterator[tuple[str, Any]]:
+def attributes_of(node: Node) -> Iterator[tuple[str, Any]]:
     """The user's attributes of `ctx`: they come after the node's own."""
     return islice(node.__dict__.items(), node._own_attributes, None)
 
@@ -154,12 +157,12 @@ def levels_reached(inputs: Sequence[Tensor]) -> dict[Any, int]:
 # ---- what backward and jvp are given
 
 
-def is_guarding(node: Any) -> bool:
+def is_guarding(node: Node) -> bool:
     """Whether what is computed from the intermediates now can be differentiated."""
     return node._intermediates is not None and (current().grad_enabled or bool(active().duals))
 
 
-def guard_saved(node: Any, tensors: tuple[Any, ...], for_jvp: bool = False) -> tuple[Any, ...]:
+def guard_saved(node: Node, tensors: tuple[Any, ...], for_jvp: bool = False) -> tuple[Any, ...]:
     """The saved tensors, with a history and tangents for the intermediates among them."""
     reaches = node._intermediates.for_jvp if for_jvp else node._intermediates.saved
     return tuple(
@@ -167,7 +170,7 @@ def guard_saved(node: Any, tensors: tuple[Any, ...], for_jvp: bool = False) -> t
     )
 
 
-def guard_attributes(node: Any, history: bool = True) -> None:
+def guard_attributes(node: Node, history: bool = True) -> None:
     """Put guarded tensors in the place of the intermediates among the attributes of `ctx`.
 
     history  False: for tangents alone
@@ -176,7 +179,7 @@ def guard_attributes(node: Any, history: bool = True) -> None:
         node.__dict__[name] = guard_in(node, value, name, history)
 
 
-def guard_in(node: Any, value: Any, place: str, history: bool) -> Any:
+def guard_in(node: Node, value: Any, place: str, history: bool) -> Any:
     """The value of an attribute; a list or dict stays the object it is."""
     if isinstance(value, list | dict):
         for key, part in enumerate(value) if isinstance(value, list) else list(value.items()):
@@ -191,7 +194,7 @@ def guard_in(node: Any, value: Any, place: str, history: bool) -> Any:
     return guard_one(node, value, place, history)
 
 
-def guard_one(node: Any, value: Any, place: str, history: bool) -> Any:
+def guard_one(node: Node, value: Any, place: str, history: bool) -> Any:
     attributes = node._intermediates.attributes
     found = attributes.get(id(value))
     if found is None or found.tensor() is not value:
@@ -205,7 +208,7 @@ def guard_one(node: Any, value: Any, place: str, history: bool) -> Any:
     return alias
 
 
-def guarded(node: Any, tensor: Any, reach: int, place: str, history: bool = True) -> Any:
+def guarded(node: Node, tensor: Tensor, reach: int, place: str, history: bool = True) -> Tensor:
     """An alias of the tensor that nobody can differentiate by the inputs that it depends on.
 
     Between it and those that require grad is an Error node; its tangents are unknown where those have some.
@@ -231,7 +234,7 @@ def guarded(node: Any, tensor: Any, reach: int, place: str, history: bool = True
     return alias
 
 
-def error_of(node: Any, place: str) -> AutogradError:
+def error_of(node: Node, place: str) -> AutogradError:
     name = node.name().removesuffix("Backward")
     doubt = "" if node._intermediates.is_known else (
         " (Earlier calls kept nothing like it, so this one was not watched, and the tensor may be a constant after "

@@ -7,6 +7,7 @@ from typing import Any
 
 from undertow.autograd.function.intermediates import Kept, guard_attributes, guard_saved, is_guarding
 from undertow.backend import namespace_of_array
+from undertow.backend.interface import Namespace
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
 from undertow.graph.node import Node, freed_error, next_sequence_nr, space_of
@@ -48,7 +49,7 @@ class FunctionNode(Node):
 
     # ---- what forward calls
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors for backward: inputs, outputs, or None. Call once, in forward or setup_context."""
         for tensor in tensors:
             if tensor is not None and not isinstance(tensor, Tensor):
@@ -58,7 +59,7 @@ class FunctionNode(Node):
                 )
         self._to_save = tensors
 
-    def save_for_forward(self, *tensors: Any) -> None:
+    def save_for_forward(self, *tensors: Tensor) -> None:
         """Keep tensors for `jvp`."""
         for tensor in tensors:
             if tensor is not None and not isinstance(tensor, Tensor):
@@ -116,7 +117,7 @@ class FunctionNode(Node):
         """Whether anybody wants the gradient of the nr-th tensor among the arguments, in the pass that runs."""
         return self._wanted is None or self._wanted[nr] is not None
 
-    def release(self, freed: Any) -> None:
+    def release(self, freed: Freed) -> None:
         if self._kept:
             for saved in self._kept:
                 saved.release()
@@ -124,7 +125,7 @@ class FunctionNode(Node):
 
     # ---- running backward
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raw = xp.ndarray is not Tensor
         grads = [Tensor(g, namespace_of_array(g)) if raw and g is not None else g for g in grad]
         self._materialize(grads)
@@ -144,7 +145,7 @@ class FunctionNode(Node):
             self.release(keep)
         return self._fitting([r if r is None or not raw else r._array for r in results], edges, xp)
 
-    def _fitting(self, results: list[Any], edges: tuple[Any, ...], xp: Any) -> list[Any]:
+    def _fitting(self, results: list[Any], edges: tuple[Any, ...], xp: Namespace) -> list[Any]:
         """The results in the shapes and dtypes of the inputs: checked all before any is used."""
         for index, (result, edge) in enumerate(zip(results, edges, strict=True)):
             if result is not None and edge is not None:

@@ -8,7 +8,7 @@ go past the Function's own backward, unless the Function says that it is nothing
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.function.intermediates import attributes_of
 from undertow.backend import cpu, dtypes
@@ -23,8 +23,11 @@ from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
 from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad
 
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
 
-def wrap_outputs(node: Any, inputs: list[Tensor], output: Any, recording: bool, separate_setup: bool) -> Any:
+
+def wrap_outputs(node: Node, inputs: list[Tensor], output: Any, recording: bool, separate_setup: bool) -> Any:
     """Point the outputs at the node, by the rules above, and save what `ctx` was told to save."""
     single = not isinstance(output, tuple)
     outputs = (output,) if single else output
@@ -181,20 +184,20 @@ class Wrapping:
         if state.record is not None:
             state.record(node, state)
 
-    def saved(self, tensor: Any) -> SavedTensor:
+    def saved(self, tensor: Tensor | None) -> SavedTensor:
         if id(tensor) not in self.numbers:
             return SavedTensor(tensor)
         return SavedTensor.of_output(self.wrapped[id(tensor)], edge=(self.node, self.numbers[id(tensor)]))
 
 
-def check_names(node: Any) -> None:
+def check_names(node: Node) -> None:
     """Refuse attributes of `ctx` that took the place of what the engine keeps there."""
     for name, kind in (("extra", NodeExtra | None), ("next_edges", tuple), ("sequence_nr", int)):
         if not isinstance(getattr(node, name), kind):
             raise AttributeError(f"ctx.{name} is what {node.name()} keeps for the engine; choose another name")
 
 
-def warn_of_cycle(node: Any) -> None:
+def warn_of_cycle(node: Node) -> None:
     """Say so if an attribute of `ctx` is an output of the Function: node and output then keep each other alive."""
     for name, value in attributes_of(node):
         if type(value) is Tensor and value._edge is not None and value._edge[0] is node:

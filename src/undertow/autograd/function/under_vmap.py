@@ -6,7 +6,8 @@ user's on BatchedTensors again.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.autograd.function import Function, bind_arguments
@@ -17,6 +18,9 @@ from undertow.modes import current
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.autograd.vmap.level import VmapLevel
+
 
 class VmapInfo(NamedTuple):
     """What a Function's `vmap` rule is told."""
@@ -25,7 +29,7 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-def apply_batched_function(level: Any, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Any) -> Any:
+def apply_batched_function(level: Any, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Any) -> Tensor:
     own_rule = cls.vmap is not Function.vmap
     if own_rule and cls.generate_vmap_rule:
         raise RuntimeError(
@@ -72,13 +76,13 @@ def check_out_dims(cls: Any, output: Any, out_dims: Any) -> None:
 class Plan:
     """One call of a Function under vmap: the level, the class, where the batch dimensions are."""
 
-    def __init__(self, level: Any, cls: Any, dims: tuple[Any, ...], args: tuple[Any, ...]) -> None:
+    def __init__(self, level: VmapLevel, cls: Any, dims: tuple[Any, ...], args: tuple[Any, ...]) -> None:
         self.level, self.cls, self.dims = level, cls, dims
         self.single = True
         self.out_dims: list[Any] = []
         self.saved_dims: list[Any] = []
 
-    def inside(self, function: Any, *args: Any) -> Any:
+    def inside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function under this vmap, whether or not it still runs."""
         now = active()
         inside = Transforms(now.duals, (*now.vmaps, self.level))
@@ -92,7 +96,7 @@ class Plan:
             return self.wrap(outputs, self.out_dims[0])
         return tuple([self.wrap(o, d) for o, d in zip(outputs, self.out_dims, strict=True)])
 
-    def summed(self, gradient: Any, dim: Any) -> Any:
+    def summed(self, gradient: Tensor | None, dim: Any) -> Tensor | None:
         """A gradient as the argument's value wants it: batched in the same place, or summed over the examples."""
         if not isinstance(gradient, Tensor):
             return gradient
@@ -158,7 +162,7 @@ class MadeRule(Function):
         ctx.inner._to_save = ctx.inner._saved_for_forward = ()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         plan, inner = ctx.plan, ctx.inner
         inner._to_save = tuple([plan.wrap(t, d) for t, d in zip(ctx.saved_tensors, plan.saved_dims, strict=True)])
         inner.saved = ()

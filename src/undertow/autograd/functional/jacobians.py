@@ -23,6 +23,7 @@ from undertow.autograd.functional.recording import recording
 from undertow.autograd.functional.sparse.jacobians import Wanted, sparse_hessian, sparse_jacobian
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.autograd.vmap import vmap
+from undertow.backend.interface import Array
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -38,7 +39,7 @@ def jacobian(
     strategy: str | None = None,
     *,
     chunk_size: int | None = None,
-    sparsity: Any = None,
+    sparsity: Array | None = None,
     verify: bool = True,
     triplets: bool = False,
 ) -> Any:
@@ -192,7 +193,7 @@ def _rows(nr: int, output: Tensor, points: Tensors, create_graph: bool, strict: 
     ])  # fmt: skip
 
 
-def _checked(nr: int, index: int, row: Any, point: Tensor, create_graph: bool, strict: bool) -> Tensor:
+def _checked(nr: int, index: int, row: Tensor, point: Tensor, create_graph: bool, strict: bool) -> Tensor:
     if row is None:
         if strict:
             raise RuntimeError(

@@ -14,6 +14,7 @@ from undertow.autograd.functional.arguments import Tensors, as_tensors, grad_or_
 from undertow.autograd.functional.products import OUTPUTS
 from undertow.autograd.functional.recording import recording
 from undertow.autograd.vmap import vmap
+from undertow.backend.interface import Array
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -36,7 +37,7 @@ class Rows:
             found = grad_or_none(self.seeded, self.landing, seeds, self.create_graph, retain_graph=True)
         return joined([_zeros_like(p) if g is None else g for g, p in zip(found, self.landing, strict=True)])
 
-    def products(self, seeds: Any, vectorize: bool, chunk_size: int | None = None) -> Tensor:
+    def products(self, seeds: Array, vectorize: bool, chunk_size: int | None = None) -> Tensor:
         return _all(self.along, shaped(seeds, self.seeded), vectorize, chunk_size)
 
 
@@ -54,11 +55,11 @@ class Columns:
             pairs = [forward_ad.unpack_dual(o) for o in outputs]
             return joined([_zeros_like(p) if t is None else t for p, t in pairs])
 
-    def products(self, seeds: Any, vectorize: bool, chunk_size: int | None = None) -> Tensor:
+    def products(self, seeds: Array, vectorize: bool, chunk_size: int | None = None) -> Tensor:
         return _all(self.along, shaped(seeds, self.seeded), vectorize, chunk_size)
 
 
-def shaped(seeds: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+def shaped(seeds: Array, tensors: Sequence[Tensor]) -> list[Tensor]:
     """An array with a vector in each row, shared out among the tensors in their shapes; real ones get the real part."""
     start, parts = 0, []
     for tensor in tensors:

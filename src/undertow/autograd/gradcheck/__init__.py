@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.backward import grad, internal_edge
 from undertow.autograd.gradcheck.forward import ForwardComparison, check_batched_tangents, check_undefined_tangents
@@ -18,12 +18,16 @@ from undertow.autograd.gradcheck.reverse import Comparison, Settings, as_tuple, 
 from undertow.autograd.gradcheck.reverse import GradcheckError as GradcheckError
 from undertow.autograd.gradient_edge import GradientEdge
 from undertow.autograd.tensor_attributes import requires_grad_ as set_requires_grad
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.compressed import form_of
 from undertow.backend.sparse.coo import AnySparse
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.node import Node
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.saved import Freed
 
 
 def gradcheck(
@@ -281,7 +285,7 @@ def _check_batched(targets: tuple[Tensor, ...], output: Tensor, index: int) -> N
             )
 
 
-def _array_or_zeros(gradient: Tensor | None, target: Tensor) -> Any:
+def _array_or_zeros(gradient: Tensor | None, target: Tensor) -> Array:
     return target._xp.zeros_like(dense(target._array)) if gradient is None else dense(gradient._array)
 
 
@@ -299,7 +303,7 @@ def _check_zero_in_zero_out(outputs: tuple[Tensor, ...], targets: tuple[Tensor, 
                 raise GradcheckError(f"grad is incorrect {name}")
 
 
-def _check_layout(gradient: Any, target: Any) -> None:
+def _check_layout(gradient: Array, target: Array) -> None:
     """A sparse gradient is for a sparse input of the same layout, with the same sparse dimensions."""
     if not isinstance(gradient, AnySparse):
         return
@@ -321,7 +325,7 @@ class _UndefinedGrad(Node):
         array = tensor._array
         super().__init__([gradient_edge(tensor)], shape=array.shape, dtype=array.dtype, spaces=[tensor._xp])
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Freed) -> list[Any]:
         return [None]
 
 
@@ -386,7 +390,7 @@ def _expect_real(name: str, outputs: Sequence[Tensor]) -> None:
 
 
 def get_numerical_jacobian(
-    fn: Callable[[Any], Any], inputs: Any, target: Any = None, eps: float = 1e-3, grad_out: float = 1.0
+    fn: Callable[[Any], Any], inputs: Any, target: Tensor | None = None, eps: float = 1e-3, grad_out: float = 1.0
 ) -> tuple[Tensor, ...]:
     """Deprecated: the numerical Jacobian of the first output of `fn(inputs)` for each target, by default each
     input."""

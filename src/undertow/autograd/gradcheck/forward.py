@@ -104,7 +104,7 @@ def check_undefined_tangents(func: Callable[..., Any], inputs: tuple[Any, ...]) 
                 _compare_undefined(nr, *pair)
 
 
-def _compare_undefined(nr: int, one: Any, other: Any) -> None:
+def _compare_undefined(nr: int, one: Tensor, other: Any) -> None:
     if not is_float(one):
         return
     tangents = [forward_ad.unpack_dual(o).tangent for o in (one, other)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.backend.sparse.compressed import form_of, to_dense, to_form
 from undertow.backend.sparse.coo import AnySparse, SparseArray
 from undertow.backend.sparse.kernels import values_at
@@ -16,11 +17,11 @@ from undertow.backend.sparse.places import flat_places, with_sparse_dim
 from undertow.tensor import LEAF, Tensor
 
 
-def dense(array: Any) -> Any:
+def dense(array: Array) -> Array:
     return to_dense(array) if isinstance(array, AnySparse) else array
 
 
-def memory_of(tensor: Tensor) -> Any:
+def memory_of(tensor: Tensor) -> Array:
     """The array that is moved."""
     return tensor._array.values if isinstance(tensor._array, AnySparse) else tensor._array
 
@@ -32,7 +33,7 @@ def places_in(tensor: Tensor) -> Any:
     return flat_places(with_sparse_dim(tensor._array.coo(), tensor._array.ndim).indices, tensor._array.shape)
 
 
-def spread(rows: Any, places: Any, size: int) -> Any:
+def spread(rows: Array, places: Any, size: int) -> Array:
     """Rows for all elements of a tensor, from those for the elements that were moved."""
     if places is None or rows is None:
         return rows

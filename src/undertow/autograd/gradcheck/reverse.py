@@ -15,6 +15,7 @@ from typing import Any
 from undertow.autograd.backward import grad
 from undertow.autograd.gradcheck.perturbation import complete, dense, memory_of, places_in, spread
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.ops.random.generator import Generator
 from undertow.tensor import Tensor, current_edge
 
@@ -103,7 +104,7 @@ class Comparison:
                 if not self.close(found, wanted, self.settings.atol * scale * float(v.sum())):
                     raise GradcheckError(self.mismatch(o, i, wanted, found) + self.slow_report(o, i))
 
-    def close(self, found: Any, wanted: Any, atol: float) -> bool:
+    def close(self, found: Array, wanted: Array, atol: float) -> bool:
         found, wanted = cpu.take_over(found), cpu.take_over(wanted)  # an output may be on another device than the input
         return bool(cpu.allclose(found, wanted, self.settings.rtol, atol))
 
@@ -112,7 +113,7 @@ class Comparison:
     def values(self) -> list[Any]:
         return [dense(o._array).copy() for o in as_tuple(self.func(*self.moved_inputs))]
 
-    def difference(self, tensor: Tensor, delta: Any, where: str) -> list[Any]:
+    def difference(self, tensor: Tensor, delta: Array, where: str) -> list[Any]:
         """The flat change of every output when the tensor's memory moves by delta, over 2 eps.
 
         None for an output that is not of floating point.
@@ -134,7 +135,7 @@ class Comparison:
             for a, b in zip(low, high, strict=True)
         ]
 
-    def slope(self, tensor: Tensor, real: Any, imaginary: Any, where: str = "") -> list[Any]:
+    def slope(self, tensor: Tensor, real: Array, imaginary: Array, where: str = "") -> list[Any]:
         """The derivative of every output along a direction: ds/dx, for a complex input ds/dx + i ds/dy."""
         along_x = self.difference(tensor, self.settings.eps * real, where)
         if tensor._array.dtype.kind != "c":
@@ -197,7 +198,7 @@ class Comparison:
             return [self.xp.zeros((x._array.size, 0), x._array.dtype) for x in self.targets]
         return [self.xp.stack(rows, axis=1) for rows in zip(*columns, strict=True)]
 
-    def gradient(self, output: Tensor, seed: Any) -> list[Any]:
+    def gradient(self, output: Tensor, seed: Array) -> list[Any]:
         found = grad(output, self.targets, Tensor(seed, output._xp), retain_graph=True, allow_unused=True)
         flat = []
         for target, gradient in zip(self.targets, found, strict=True):
@@ -211,7 +212,7 @@ class Comparison:
 
     # ---- messages
 
-    def mismatch(self, output: int, target: int, numerical: Any, analytical: Any) -> str:
+    def mismatch(self, output: int, target: int, numerical: Array, analytical: Array) -> str:
         of_part = self.part and output in self.complex_outputs
         prefix = f"While considering the {self.part} part of complex outputs only, " if of_part else ""
         return (
@@ -239,7 +240,7 @@ def basis(output: Tensor) -> list[Any]:
     return [xp.asarray(row.reshape(array.shape), dtype=array.dtype) for row in xp.eye(array.size)]
 
 
-def _unit_vector(tensor: Tensor, chance: Generator) -> Any:
+def _unit_vector(tensor: Tensor, chance: Generator) -> Array:
     """A random vector of length one, without negative entries, as long as the tensor has elements: PyTorch's."""
     vector = chance.draw("fractions", tensor._array.size, dtypes.get_default_dtype()).astype(dtypes.float64)
     places = places_in(tensor)
@@ -254,14 +255,14 @@ def _directions(tensor: Tensor, chance: Generator) -> tuple[Any, Any]:
     return real, _unit_vector(tensor, chance) if tensor._array.dtype.kind == "c" else real
 
 
-def _product(gradient: Any, real: Any, imaginary: Any) -> tuple[Any, float]:
+def _product(gradient: Array, real: Array, imaginary: Array) -> tuple[Any, float]:
     """The gradient along a direction, and by how much errors in its elements add up in that."""
     if gradient.dtype.kind != "c":
         return gradient @ real, float(real.sum())
     return gradient.real @ real + 1j * (gradient.imag @ imaginary), float(real.sum() + imaginary.sum())
 
 
-def _check_same_metadata(a: Any, b: Any, eps: float, where: str) -> None:
+def _check_same_metadata(a: Array, b: Array, eps: float, where: str) -> None:
     for fact in ("shape", "dtype"):
         if getattr(a, fact) != getattr(b, fact):
             raise AssertionError(

@@ -16,6 +16,7 @@ from typing import Any
 
 from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, in_float32_under, under
 from undertow.backend import dtypes, namespace_of
+from undertow.backend.interface import DType
 from undertow.modes import _Switch, current, set_state
 from undertow.ops.views.clone import _to_copy
 from undertow.tensor import LEAF, Tensor, version_of
@@ -46,7 +47,7 @@ class autocast(_Switch):
     """
 
     def __init__(
-        self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+        self, device_type: str, dtype: DType | None = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
@@ -116,14 +117,20 @@ class Casting(Above):
         return under(self.below, call_op, op, args)
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         return under(self.below, change, tensor, *args, **kwargs)
 
-    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(self.below, function, *args, **kwargs)
 
-    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def in_float32(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.context.enabled:
             names = list(kwargs)
             values = self.cast_all((*args, *kwargs.values()), dtypes.float32)
@@ -132,22 +139,22 @@ class Casting(Above):
 
     # ---- casts
 
-    def cast_all(self, values: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
+    def cast_all(self, values: tuple[Any, ...], dtype: DType) -> tuple[Any, ...]:
         return tuple(under(self.below, lambda: [self.cast(value, dtype) for value in values]))
 
-    def cast(self, value: Any, dtype: Any) -> Any:
+    def cast(self, value: Any, dtype: DType) -> Any:
         if isinstance(value, Tensor):
             return self.cast_tensor(value, dtype) if self.concerns(value, dtype) else value
         return type(value)([self.cast(v, dtype) for v in value]) if type(value) in (list, tuple) else value
 
-    def concerns(self, tensor: Tensor, dtype: Any) -> bool:
+    def concerns(self, tensor: Tensor, dtype: DType) -> bool:
         own = tensor.dtype
         return dtypes.is_floating(own) and own != dtype and own != dtypes.float64 and self.is_here(tensor)
 
     def is_here(self, tensor: Tensor) -> bool:
         return bool(tensor._xp.device.type == self.context.device_type)
 
-    def cast_tensor(self, tensor: Tensor, dtype: Any) -> Tensor:
+    def cast_tensor(self, tensor: Tensor, dtype: DType) -> Tensor:
         if not self.is_kept(tensor, dtype):
             return to_dtype(tensor, dtype)
         key = id(tensor), dtype
@@ -163,7 +170,7 @@ class Casting(Above):
             self.cache[key] = weakref.ref(tensor), tensor._array, version_of(tensor), cast
         return cast
 
-    def is_kept(self, tensor: Tensor, dtype: Any) -> bool:
+    def is_kept(self, tensor: Tensor, dtype: DType) -> bool:
         """Whether the cast can be used again: that of a parameter, which no transformation sees as something else."""
         return (
             self.context.cache_enabled
@@ -182,14 +189,14 @@ def has_device(device_type: str) -> bool:
     return True
 
 
-def to_dtype(tensor: Tensor, dtype: Any) -> Tensor:
+def to_dtype(tensor: Tensor, dtype: DType) -> Tensor:
     return _to_copy(tensor, dtype)
 
 
 # ---- which autocast is on
 
 
-def found(intercept: Any, is_wanted: Callable[[Casting], bool]) -> Casting | None:
+def found(intercept: Callable[..., Any] | None, is_wanted: Callable[[Casting], bool]) -> Casting | None:
     """The first autocast of this kind among the interceptors."""
     while isinstance(intercept, Above):
         if isinstance(intercept, Casting) and is_wanted(intercept):
@@ -204,7 +211,7 @@ def without(intercept: Any, link: Above) -> Any:
     return intercept.over(without(intercept.below, link)) if isinstance(intercept, Above) else intercept
 
 
-def casting(device_type: str, intercept: Any) -> Casting | None:
+def casting(device_type: str, intercept: Callable[..., Any] | None) -> Casting | None:
     return found(intercept, lambda link: link.context.device_type == device_type)
 
 
@@ -214,7 +221,7 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
     return link is not None and link.context.enabled
 
 
-def get_autocast_dtype(device_type: str = "cpu") -> Any:
+def get_autocast_dtype(device_type: str = "cpu") -> DType:
     """The lower precision of the autocast that is on, or that one without `dtype` would have.
 
     That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
@@ -250,7 +257,7 @@ class Autocasts:
         return stack
 
 
-def lifted(intercept: Any, below: Any) -> tuple[Any, Any]:
+def lifted(intercept: Callable[..., Any] | None, below: Any) -> tuple[Any, Any]:
     """The autocasts among the interceptors, above another one instead; and the interceptors without them.
 
     Casts kept so far are not used: what `below` is shown must not depend on what was done before.
@@ -268,7 +275,9 @@ def lifted(intercept: Any, below: Any) -> tuple[Any, Any]:
 # ---- custom Functions
 
 
-def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) -> Any:
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DType | None = None
+) -> Callable[..., Any]:
     """Decorate the `forward` of a custom Function that is called under autocast.
 
     cast_inputs  a dtype: forward is given its floating tensors in it, and runs without autocast
@@ -290,7 +299,7 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) ->
     return forward
 
 
-def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.interceptors.stack import Above, under
 from undertow.modes import current, set_state
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
+    from undertow.tensor import Tensor
 
 
 class Operation(str):
@@ -31,7 +35,7 @@ class Operation(str):
         return self._function(*args, **kwargs)
 
 
-def operation_name(op: Any) -> str:
+def operation_name(op: Op) -> str:
     """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
     if not op.edges and op.kind != "variadic":
         return str(op.name).strip("_")
@@ -77,11 +81,11 @@ class OpMode:
 class Shown(Above):
     """The interceptor of an OpMode that was entered."""
 
-    def __init__(self, mode: OpMode, below: Any) -> None:
+    def __init__(self, mode: OpMode, below: Callable[..., Any] | None) -> None:
         super().__init__(below)
         self.mode = mode
 
-    def over(self, below: Any) -> Shown:
+    def over(self, below: Callable[..., Any] | None) -> Shown:
         return Shown(self.mode, below)
 
     def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -93,23 +97,29 @@ class Shown(Above):
         return self.show(Operation(operation_name(op), kind, op.function), *given(op, args))
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         return self.show(Operation(name, "in_place", change), (tensor, *args), kwargs)
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, change: Any, function: Callable[..., Any], tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return self.show(Operation(change.__name__, "in_place", change), (tensor, *args), kwargs)
 
-    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
+    def detach(self, function: Callable[..., Any], itself: Callable[..., Any], tensor: Tensor) -> Any:
         return self.show(Operation("detach", "view", function), (tensor,), {})
 
-    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.show(Operation(function.__name__, "random", function), args, kwargs)
 
 
-def without(intercept: Any, mode: OpMode) -> Any:
+def without(intercept: Any, mode: OpMode) -> Callable[..., Any] | None:
     """The interceptors that remain when a mode is left."""
     if not isinstance(intercept, Above):
         return intercept
@@ -118,7 +128,7 @@ def without(intercept: Any, mode: OpMode) -> Any:
     return intercept.over(without(intercept.below, mode))
 
 
-def given(op: Any, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def given(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments by position and by name, without those at the end that are what they would be anyway."""
     named = dict(zip(op.ordered, args, strict=True))
     kwargs = {n: named.pop(n) for n in op.ordered if n in op.keyword_only}
@@ -128,7 +138,7 @@ def given(op: Any, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, An
     return tuple([v for _, v in values]), {n: v for n, v in kwargs.items() if not is_default(op, n, v)}
 
 
-def is_default(op: Any, name: str, value: Any) -> bool:
+def is_default(op: Op, name: str, value: Any) -> bool:
     if name not in op.defaults:
         return False
     default = op.defaults[name]

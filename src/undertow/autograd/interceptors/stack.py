@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.modes import Interceptor, current, set_state
+
+if TYPE_CHECKING:
+    from undertow.autograd.forward.level import DualLevel
+    from undertow.ops.declare.op import Op
+    from undertow.tensor import Tensor
 
 
 class Above(Interceptor):
@@ -36,11 +41,11 @@ class Above(Interceptor):
         return run_function(cls, args, kwargs)
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, change: Any, function: Callable[..., Any], tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return under(beneath(self), change, tensor, *args, **kwargs)
 
-    def detach(self, function: Any, itself: Any, tensor: Any) -> Any:
+    def detach(self, function: Callable[..., Any], itself: Callable[..., Any], tensor: Tensor) -> Any:
         return under(self.below, function, tensor)
 
     def in_turn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,21 +58,21 @@ class Above(Interceptor):
         if isinstance(self.below, Interceptor):
             self.below.check_out(name, tensors)
 
-    def in_float32(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def in_float32(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def again(*args: Any, **kwargs: Any) -> Any:
             return under(self.over(current().intercept), function, *args, **kwargs)
 
         return in_float32_under(self.below, again, args, kwargs)
 
 
-def beneath(intercept: Any) -> Any:
+def beneath(intercept: Callable[..., Any] | None) -> Any:
     """What stands below all operation modes."""
     while isinstance(intercept, Above):
         intercept = intercept.below
     return intercept
 
 
-def stands_for(alias: Any, tensor: Any) -> None:
+def stands_for(alias: Tensor, tensor: Tensor) -> None:
     """Tell those above the transformations of an alias that a transformation differentiates by."""
     intercept = current().intercept
     while isinstance(intercept, Above):
@@ -75,7 +80,7 @@ def stands_for(alias: Any, tensor: Any) -> None:
         intercept = intercept.below
 
 
-def with_beneath(intercept: Any, lowest: Any) -> Any:
+def with_beneath(intercept: Callable[..., Any] | None, lowest: Callable[..., Any] | None) -> Callable[..., Any] | None:
     """The operation modes of `intercept`, above something else."""
     return intercept.over(with_beneath(intercept.below, lowest)) if isinstance(intercept, Above) else lowest
 
@@ -117,7 +122,13 @@ class Transforms(Interceptor):
         return result
 
     def in_place(
-        self, name: str, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         for level in self.levels():
             if level.concerns((tensor, *args, *kwargs.values())):
@@ -127,7 +138,12 @@ class Transforms(Interceptor):
         return under(None, change, tensor, *args, **kwargs)
 
     def in_place_view(
-        self, change: Any, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        change: Callable[..., Any],
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         for level in self.vmaps[::-1]:
             if level.is_batched(tensor):
@@ -173,7 +189,7 @@ def plainly(function: Any, args: tuple[Any, ...]) -> Any:
         set_state(state)
 
 
-def call_op(op: Any, args: tuple[Any, ...]) -> Any:
+def call_op(op: Op, args: tuple[Any, ...]) -> Any:
     """Call an operation with all its arguments in order, some of which it may want by name."""
     if not op.keyword_only:
         return op.function(*args)
@@ -182,7 +198,7 @@ def call_op(op: Any, args: tuple[Any, ...]) -> Any:
     return op.function(*positional, **{n: a for n, a in zip(names, args, strict=True) if n in op.keyword_only})
 
 
-def under(intercept: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def under(intercept: Callable[..., Any] | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function with another set of transformations, or none."""
     state = current()
     set_state(state.with_intercept(intercept))
@@ -192,7 +208,9 @@ def under(intercept: Any, function: Callable[..., Any], *args: Any, **kwargs: An
         set_state(state)
 
 
-def in_float32_under(intercept: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def in_float32_under(
+    intercept: Callable[..., Any] | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call a function that autocast computes in float32 under another interceptor, which may be a plain function."""
     if isinstance(intercept, Interceptor):
         return under(intercept, intercept.in_float32, function, args, kwargs)
@@ -215,7 +233,7 @@ def enter(level: Any, kind: str) -> None:
     _replace(Transforms(**parts))
 
 
-def leave(level: Any) -> None:
+def leave(level: DualLevel) -> None:
     _replace(active().without(level))
 
 

@@ -88,7 +88,7 @@ def are_saved_tensors_hooks_enabled() -> bool:
 
 def make_saved_tensor(tensor: Tensor, is_output: bool = False) -> SavedTensor:
     """A tensor saved as a node would save it: hooks that are on apply to it; `unpack()` gives it back."""
-    saved = SavedTensor(tensor.detach() if is_output else tensor)  # type: ignore[attr-defined]
+    saved = SavedTensor(tensor.detach() if is_output else tensor)
     state = current()
     if state.saved_hooks:
         saved.register_hooks(*state.saved_hooks[-1])

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from undertow.autograd.gradient_edge import GradientEdge
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
@@ -89,7 +90,7 @@ def _tensors_in(value: Any) -> Iterator[Any]:
 # ---- how large it is
 
 
-def storage_of(array: Any) -> Any:
+def storage_of(array: Array) -> Array:
     """The array that owns the memory which `array` shows."""
     base = array.base
     while hasattr(base, "__array_interface__") or hasattr(base, "__cuda_array_interface__"):
@@ -249,7 +250,7 @@ def nodes_below(outputs: Any) -> list[Node]:
     return sorted(seen, key=lambda node: node.sequence_nr)
 
 
-def _node_of(output: Any) -> Node:
+def _node_of(output: Tensor) -> Node:
     if isinstance(output, Node):
         return output
     edge = output if isinstance(output, GradientEdge) else gradient_edge(output)

@@ -10,6 +10,7 @@ from typing import Any
 
 from undertow.autograd.saved_tensors import saved_tensors_hooks
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import DType
 from undertow.tensor import Tensor
 
 
@@ -76,7 +77,7 @@ class SavedFile(Packed):
         self.device = tensor.device
 
     def restore(self) -> Any:
-        return Tensor(cpu.load(self.path, allow_pickle=False), cpu).to(self.device)  # type: ignore[attr-defined]
+        return Tensor(cpu.load(self.path, allow_pickle=False), cpu).to(self.device)
 
 
 def _remove(path: str, owner: int) -> None:
@@ -125,7 +126,7 @@ class Zipped(Packed):
 
     def restore(self) -> Any:
         elements = cpu.frombuffer(bytearray(zlib.decompress(self.data)), self.dtype)
-        return Tensor(elements.reshape(self.shape), cpu).to(self.device)  # type: ignore[attr-defined]
+        return Tensor(elements.reshape(self.shape), cpu).to(self.device)
 
 
 class Narrowed(Packed):
@@ -139,7 +140,7 @@ class Narrowed(Packed):
         return Tensor(self.array.astype(self.dtype), self.xp)
 
 
-def narrowed(tensor: Any, dtype: Any) -> Narrowed | None:
+def narrowed(tensor: Any, dtype: DType) -> Narrowed | None:
     """The tensor in `dtype`, or None if that is not smaller, or if a value would become infinite or zero in it."""
     array, xp = tensor._array, tensor._xp
     if not dtypes.is_floating(array.dtype) or array.dtype.itemsize <= dtype.itemsize:
@@ -165,7 +166,7 @@ class compress_saved(packing_hooks):
     2000
     """
 
-    def __init__(self, dtype: Any = dtypes.float16, min_bytes: int = 0) -> None:
+    def __init__(self, dtype: DType = dtypes.float16, min_bytes: int = 0) -> None:
         self.zipped = isinstance(dtype, str) and dtype == "zlib"
         if not self.zipped and not dtypes.is_floating(dtypes.numpy_dtype(dtype)):
             raise TypeError(f'compress_saved: expected a floating-point dtype or "zlib", got {dtype!r}')

@@ -97,7 +97,7 @@ class _Call:
             )
         return [self.checked_dim(prefix, leaf, dim) for leaf, dim in zip(self.leaves, dims, strict=True)]
 
-    def checked_dim(self, prefix: str, leaf: Any, dim: Any) -> int | None:
+    def checked_dim(self, prefix: str, leaf: Tensor, dim: Any) -> int | None:
         if dim is None:
             return None
         if not isinstance(dim, int):
@@ -154,7 +154,7 @@ class _Call:
             )
         return spec.unflatten([self.output(level, o, d) for o, d in zip(leaves, dims, strict=True)])
 
-    def output(self, level: VmapLevel, output: Any, dim: Any) -> Any:
+    def output(self, level: VmapLevel, output: Tensor, dim: Any) -> Tensor:
         """An output with all examples, the batch where it was asked for."""
         if dim is None:
             if level.holds(output):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow import pytree
 from undertow.autograd.batched_tensor import BatchedTensor, VmapError, refuse
@@ -18,6 +19,9 @@ from undertow.ops.declare.rules.apply_batching import apply_named
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 
 class VmapLevel:
@@ -65,7 +69,7 @@ class VmapLevel:
     def front(self, tensor: Tensor) -> Tensor:
         """The tensor with all examples, the batch in front, also if it is the same for every example."""
         if self.is_batched(tensor):
-            value, dim = tensor._value, tensor._dim  # type: ignore[attr-defined]
+            value, dim = tensor._value, tensor._dim
             return value if dim == 0 else under(active().without(self), REGISTRY["movedim"].function, value, dim, 0)
         if type(tensor) is BatchedTensor:
             return BatchedTensor(self.front(tensor._value), tensor._dim + 1, tensor._level)
@@ -103,7 +107,13 @@ class VmapLevel:
         return self.wrap(out, out_dim)
 
     def in_place(
-        self, name: str, function: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms
+        self,
+        name: str,
+        function: Callable[..., Any],
+        tensor: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stack: Transforms,
     ) -> Any:
         result = function(REGISTRY["clone"].function(tensor), *args, **kwargs)
         if not self.is_batched(tensor):
@@ -127,7 +137,7 @@ class VmapLevel:
     def write(self, tensor: BatchedTensor, value: Tensor) -> None:
         copy_(tensor._value, value if tensor._dim == 0 else REGISTRY["movedim"].function(value, 0, tensor._dim))
 
-    def look_again(self, tensor: BatchedTensor, view: Any) -> BatchedTensor:
+    def look_again(self, tensor: BatchedTensor, view: Tensor) -> BatchedTensor:
         """Let a batch look at its memory as a view of it does."""
         tensor._value, tensor._dim, tensor._array = view._value, view._dim, view._array
         return tensor
@@ -156,7 +166,7 @@ class VmapLevel:
         columns = zip(*[leaves for leaves, _ in rows], strict=True)
         return rows[0][1].unflatten([self.stacked(list(column), below) for column in columns])
 
-    def stacked(self, rows: list[Tensor], below: Any) -> Tensor:
+    def stacked(self, rows: list[Tensor], below: Callable[..., Any] | None) -> Tensor:
         return BatchedTensor(under(below, REGISTRY["stack"].function, rows), 0, self)
 
     # ---- random numbers
@@ -174,7 +184,7 @@ class VmapLevel:
         rows = [under(below, draw_again, function, *self.pick(args, kwargs, k)) for k in range(self.size)]
         return self.stacked(rows, below)
 
-    def without_examples(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def without_examples(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of a function that takes nothing but a shape from a batch."""
         shaped_like = op.random == "like" or (op.name == "bernoulli" and args[1] is not None)
         if not shaped_like or not self.size or self.concerns((*args[1:], *kwargs.values())):

@@ -13,13 +13,14 @@ streams     streams and events
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from undertow.backend.cpu import cpu, sum_to
-from undertow.backend.interface import ArrayNamespace, Device
+from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.backend.simulated.arrays import SimArray, has_arrays, launch, launch_planned, raise_mixed, send
 from undertow.backend.simulated.clocks import HOST, LOCK, Buffer, Clock, merge
 from undertow.backend.simulated.clocks import StreamOrderError as StreamOrderError
@@ -92,16 +93,16 @@ class SimNamespace(ArrayNamespace):
         self.ascontiguousarray = self._taker("ascontiguousarray", np.ascontiguousarray)
         self.asfortranarray = self._taker("asfortranarray", np.asfortranarray)
 
-    def _kernel(self, name: str, function: Any) -> Any:
+    def _kernel(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
             return launch(self, name, function, args, kwargs)
 
         return kernel
 
-    def _taker(self, name: str, function: Any) -> Any:
+    def _taker(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that takes anything and gives an array of this device; memory of the host is copied."""
 
-        def take(value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        def take(value: Any, dtype: DType | None = None, **kwargs: Any) -> Any:
             if not isinstance(value, SimArray):
                 if has_arrays(value):
                     return launch(self, name, np.array, (value, dtype), kwargs)
@@ -114,15 +115,15 @@ class SimNamespace(ArrayNamespace):
 
         return take
 
-    def _receive(self, name: str, array: Any) -> Any:
+    def _receive(self, name: str, array: Array) -> Any:
         """A copy of the program's array, which nobody else has, in this device's memory."""
         failure = meet_failures(self, name)
         return launch_planned(self, name, copying(np.empty_like(array), array), [], [], failure)
 
-    def _sum_to(self, array: Any, shape: tuple[int, ...]) -> Any:
+    def _sum_to(self, array: Array, shape: tuple[int, ...]) -> Any:
         return array if array.shape == shape else launch(self, "sum_to", sum_to, (array, shape), {})
 
-    def take_over(self, array: Any) -> Any:
+    def take_over(self, array: Array) -> Any:
         """A copy of an array of any device, in this one's memory."""
         if not isinstance(array, SimArray):
             return self.array(array)
@@ -154,7 +155,7 @@ class SimNamespace(ArrayNamespace):
 _namespaces: dict[int, SimNamespace] = {}
 
 
-def namespace(device: Any) -> SimNamespace:
+def namespace(device: Device | str | int) -> SimNamespace:
     """The array functions of a simulated device: "sim:1", or "sim", which is "sim:0"."""
     device = Device(device)
     index = device.index or 0
@@ -207,18 +208,22 @@ class configure:
         self._apply(self._former)
 
 
-def set_memory_limit(device: Any, nbytes: int | None) -> None:
+def set_memory_limit(device: Device | str | int, nbytes: int | None) -> None:
     """Let a device have no more than `nbytes` bytes of memory (None: any amount)."""
     namespace(device).memory.limit = nbytes
 
 
-def memory_allocated(device: Any = "sim") -> int:
+def memory_allocated(device: Device | str | int = "sim") -> int:
     """How many bytes of a device's memory are in use."""
     return namespace(device).memory.allocated()
 
 
 def inject_failure(
-    device: Any, after: int = 0, op: str | None = None, error: BaseException | None = None, sticky: bool = False
+    device: Device | str | int,
+    after: int = 0,
+    op: str | None = None,
+    error: BaseException | None = None,
+    sticky: bool = False,
 ) -> Failure:
     """Let a device fail: at the operation that follows `after` others (of NumPy's name `op`, if given).
 
@@ -240,7 +245,7 @@ def inject_failure(
 # ---- questions
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: Device | str | int | None = None) -> None:
     """Wait for all work on one device, or on all of them."""
     for space in list(_namespaces.values()) if device is None else [namespace(device)]:
         with LOCK:
@@ -252,7 +257,7 @@ def synchronize(device: Any = None) -> None:
         raise_late_failure(space)
 
 
-def default_stream(device: Any = "sim") -> Stream:
+def default_stream(device: Device | str | int = "sim") -> Stream:
     """The stream that a device's work goes to unless another is chosen."""
     return namespace(device).default_stream
 

@@ -10,13 +10,14 @@ Arrays of two devices do not mix, and NumPy does not get at the elements; `to_ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from undertow.backend.interface import DeviceArray
+from undertow.backend.interface import Array, DeviceArray, DType, Namespace
 from undertow.backend.simulated import streams
 from undertow.backend.simulated.clocks import LOCK, Buffer, order
 from undertow.backend.simulated.faults import meet_failures
@@ -81,13 +82,13 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
 
     # ---- kernels
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Callable[..., Any], method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out", ())
         written = [a for a in out if isinstance(a, SimArray)] if method != "at" else [inputs[0]]
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         return launch(self.namespace, ufunc.__name__, call, inputs, kwargs, written)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Callable[..., Any], types: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         name = function.__name__
         out = kwargs.get("out")
         written = [a for a in (out if isinstance(out, tuple) else (out,)) if isinstance(a, SimArray)]
@@ -103,7 +104,7 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
             raise AttributeError(f"an array on {self.namespace.device} has no attribute {name!r}")
         return partial(call_method, self, name, method)
 
-    def astype(self, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+    def astype(self, dtype: DType, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
         if not copy and self.dtype == dtype:
             return self
         return call_method(self, "astype", np.ndarray.astype, dtype, *args, **kwargs)
@@ -111,12 +112,12 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
     def __getitem__(self, index: Any) -> Any:
         return launch(self.namespace, "getitem", np.ndarray.__getitem__, (self, index), {})
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: Array) -> None:
         launch(self.namespace, "setitem", np.ndarray.__setitem__, (self, index, value), {}, [self])
 
     # ---- to the host, which waits for it
 
-    def to_host(self) -> Any:
+    def to_host(self) -> Array:
         """A NumPy array with the same elements, once the current stream has come to this point."""
         stream, copy = self.namespace.current_stream(), np.empty(self.shape, self.dtype)
         operation = send(
@@ -150,10 +151,10 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: Array) -> bool:
         return value in self.to_host()
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: Any = None) -> Any:
         raise TypeError(
             f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
             "to host memory first."
@@ -170,13 +171,13 @@ def restore(device: str, data: Any) -> Any:
     return streams.namespace_for(device).asarray(data)
 
 
-def call_method(array: SimArray, name: str, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+def call_method(array: SimArray, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     out = kwargs.get("out")
     written = [out] if isinstance(out, SimArray) else []
     return launch(array.namespace, name, method, (array, *args), kwargs, [array] if name in CHANGES_FIRST else written)
 
 
-def launch(space: Any, name: str, function: Any, args: Any, kwargs: Any, written: Any = ()) -> Any:
+def launch(space: Namespace, name: str, function: Callable[..., Any], args: Any, kwargs: Any, written: Any = ()) -> Any:
     """Have the device run a function of NumPy, on the current stream; results are arrays of that device.
 
     written  the arrays that it changes; results are new arrays if there are none
@@ -207,7 +208,7 @@ def launch(space: Any, name: str, function: Any, args: Any, kwargs: Any, written
     return launch_planned(space, name, planned, reads, written, failure)
 
 
-def plan_copy_like(result: Any, function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_copy_like(result: Array, function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     """The plan of a function that might have given a view, but has copied: what it read may not have been finished.
 
     So of its result nothing is taken but shape, dtype and layout.
@@ -217,7 +218,7 @@ def plan_copy_like(result: Any, function: Any, args: Any, kwargs: Any) -> Plan |
     return plan(function, args, kwargs)
 
 
-def launch_planned(space: Any, name: str, planned: Plan, reads: Any, written: Any, failure: Any) -> Any:
+def launch_planned(space: Namespace, name: str, planned: Plan, reads: list[Any], written: Any, failure: Any) -> Any:
     """Return the results of a kernel before it has run."""
     made = [space.ndarray(target, Buffer(space, target.nbytes)) for target in planned.targets]
     buffers = [array._buffer for array in made or written]
@@ -228,7 +229,9 @@ def launch_planned(space: Any, name: str, planned: Plan, reads: Any, written: An
     return (None, results[0], tuple(results))[min(planned.returns, 2)] if results else None
 
 
-def launch_and_wait(space: Any, name: str, call: Any, reads: Any, found: Any, writes: Any, failure: Any) -> Any:
+def launch_and_wait(
+    space: Any, name: str, call: Callable[..., Any], reads: list[Any], found: list[Any], writes: list[Any], failure: Any
+) -> Any:
     """Wait for a kernel, to see what it returns."""
     operation = send(space, name, call, reads, writes, failure, makes=not writes, waits=True)
     if failure is not None:
@@ -244,9 +247,9 @@ def launch_and_wait(space: Any, name: str, call: Any, reads: Any, found: Any, wr
 
 
 def send(
-    space: Any,
+    space: Namespace,
     name: str,
-    call: Any,
+    call: Callable[..., Any],
     reads: list[Buffer],
     writes: list[Buffer],
     failure: BaseException | None = None,
@@ -283,7 +286,7 @@ def count_outputs(kwargs: Any) -> int:
     return len([a for a in (out if isinstance(out, tuple) else (out,)) if a is not None])
 
 
-def raise_mixed(name: str, space: Any, other: Any) -> None:
+def raise_mixed(name: str, space: Any, other: Array) -> None:
     raise RuntimeError(
         f"{name}(): Expected all tensors to be on the same device, but found at least two devices, {space.device} and "
         f"{other.device}! Move one of them with .to(device)."
@@ -307,14 +310,14 @@ def uncovered(value: Any, found: list[SimArray]) -> Any:
     return value
 
 
-def has_arrays(value: Any) -> bool:
+def has_arrays(value: Array) -> bool:
     """Whether a list, or lists in it, hold SimArrays."""
     if type(value) in (tuple, list):
         return any(has_arrays(v) for v in value)
     return isinstance(value, SimArray)
 
 
-def covered(space: Any, result: Any, found: list[SimArray], fresh: list[Buffer]) -> Any:
+def covered(space: Namespace, result: Any, found: list[SimArray], fresh: list[Buffer]) -> Any:
     """NumPy's result as arrays of the device; the buffers of those that are no views are added to `fresh`."""
     if isinstance(result, np.ndarray):
         return cover_array(space, result, found, fresh)
@@ -326,7 +329,7 @@ def covered(space: Any, result: Any, found: list[SimArray], fresh: list[Buffer])
     return result
 
 
-def shows_arguments(result: Any, found: list[SimArray]) -> bool:
+def shows_arguments(result: Array, found: list[SimArray]) -> bool:
     """Whether all the arrays in a result lie in the memory of arguments."""
     if isinstance(result, (tuple, list)):
         return all(shows_arguments(r, found) for r in result)
@@ -335,7 +338,7 @@ def shows_arguments(result: Any, found: list[SimArray]) -> bool:
     )
 
 
-def cover_array(space: Any, array: Any, found: list[SimArray], fresh: list[Buffer]) -> SimArray:
+def cover_array(space: Namespace, array: Array, found: list[SimArray], fresh: list[Buffer]) -> SimArray:
     for source in found:
         if source._data is array:
             return source

@@ -15,6 +15,7 @@ import gc
 import threading
 from typing import Any
 
+from undertow.backend.interface import Namespace
 from undertow.backend.simulated.operations import Operation
 
 Clock = dict[int, int]
@@ -101,7 +102,7 @@ class Buffer:
 
     __slots__ = ("__weakref__", "nbytes", "read", "space", "written")
 
-    def __init__(self, space: Any, nbytes: int) -> None:
+    def __init__(self, space: Namespace, nbytes: int) -> None:
         self.nbytes = 0
         self.space = space
         space.memory.take(nbytes)

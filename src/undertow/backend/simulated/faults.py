@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from undertow.backend.interface import Namespace
 from undertow.backend.simulated.clocks import LOCK
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 class OutOfMemoryError(RuntimeError):
@@ -14,7 +18,7 @@ class OutOfMemoryError(RuntimeError):
     device, requested, allocated, limit   the facts, the last three in bytes
     """
 
-    def __init__(self, device: Any, requested: int, allocated: int, limit: int) -> None:
+    def __init__(self, device: Device | str | int, requested: int, allocated: int, limit: int) -> None:
         self.device, self.requested, self.allocated, self.limit = device, requested, allocated, limit
         super().__init__(
             f"{device} out of memory. Tried to allocate {requested} bytes; {allocated} of {limit} bytes are in use. "
@@ -28,7 +32,7 @@ class DeviceFailure(RuntimeError):
     device, operation   where, and at what
     """
 
-    def __init__(self, device: Any, operation: str) -> None:
+    def __init__(self, device: Device | str | int, operation: str) -> None:
         self.device, self.operation = device, operation
         super().__init__(f"{device} failed at {operation}, as undertow.sim.inject_failure told it to")
 
@@ -39,7 +43,7 @@ class Memory:
     Memory is given back by destructors, which must not wait for a lock: they leave a note, read at the next `take`.
     """
 
-    def __init__(self, space: Any) -> None:
+    def __init__(self, space: Namespace) -> None:
         self.space = space
         self.limit: int | None = None
         self._allocated = 0

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.backend.streams import working
 
 
@@ -114,7 +115,7 @@ class Operation:
             if self._done.acquire(timeout=1.0):  # an interrupt may keep somebody else from the next line
                 self._done.release()
 
-    def outcome(self) -> Any:
+    def outcome(self) -> Array | None:
         """Wait for what it returned, or raise what it raised."""
         self.wait()
         result, self.result = self.result, None
@@ -136,7 +137,7 @@ class Operation:
 _OWN = (str(Path(__file__).parents[2]), str(Path(np.__file__).parent))
 
 
-def launch_site() -> Any:
+def launch_site() -> tuple[Any, ...]:
     """What the engine runs on this thread, or else the code and the instruction of the nearest frame of the user's."""
     if working.node is not None:
         return working.node

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cpu import sum_to
+from undertow.backend.interface import Array, DType
 
 
 class Plan:
@@ -30,7 +31,7 @@ class Plan:
         self.targets, self.call, self.returns = targets, call, returns
 
 
-def plan(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+def plan(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
     """The plan of a call of one of NumPy's functions; None if it has to run first."""
     try:
         if isinstance(function, np.ufunc):
@@ -43,16 +44,16 @@ def plan(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan |
         return None  # the call itself will tell what is wrong, in NumPy's words
 
 
-def filling(function: Any, args: Any, kwargs: Any, shape: Any, dtype: Any) -> Plan:
+def filling(function: Callable[..., Any], args: Any, kwargs: Any, shape: Any, dtype: DType) -> Plan:
     """The plan of a function that makes an array of its own, which is then copied."""
     return into(np.empty(shape, dtype), function, args, kwargs)
 
 
-def into(target: Any, function: Any, args: Any, kwargs: Any) -> Plan:
+def into(target: Array, function: Callable[..., Any], args: Any, kwargs: Any) -> Plan:
     return Plan([target], partial(fill, target[...], function, args, kwargs))
 
 
-def fill(target: Any, function: Any, args: Any, kwargs: Any) -> None:
+def fill(target: Array, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
     found = np.asarray(function(*args, **kwargs))
     if found.shape != target.shape or found.dtype != target.dtype:
         raise RuntimeError(
@@ -109,7 +110,7 @@ def resolved_dtypes(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
     return dtypes if all(dtype.kind in "biufc" for dtype in dtypes) else None
 
 
-def fits(value: Any, dtype: Any) -> bool:
+def fits(value: Any, dtype: DType) -> bool:
     """Whether a Python number is one of the numbers that a dtype has; other values are cast, whatever they are."""
     if type(value) is complex or (type(value) is float and dtype.kind in "biu"):
         return bool(dtype.kind == "c")
@@ -118,7 +119,7 @@ def fits(value: Any, dtype: Any) -> bool:
     return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
 
 
-def empty_for(args: tuple[Any, ...], dtype: Any) -> Any:
+def empty_for(args: tuple[Any, ...], dtype: DType) -> Array:
     """The array that an elementwise function of `args` makes: NumPy keeps the order of their axes in memory."""
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     shape = arrays[0].shape if arrays else ()
@@ -129,7 +130,7 @@ def empty_for(args: tuple[Any, ...], dtype: Any) -> Any:
     return np.nditer(operands, ["zerosize_ok"], flags, [None] * len(arrays) + [dtype]).operands[-1]
 
 
-def plan_product(product: Any, args: Any, dtype: Any) -> Plan | None:
+def plan_product(product: Callable[..., Any], args: Any, dtype: DType) -> Plan | None:
     a, b = args
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim):
         return None
@@ -142,12 +143,12 @@ def plan_product(product: Any, args: Any, dtype: Any) -> Plan | None:
     return filling(product, args, {}, shape, dtype)
 
 
-def is_stack(array: Any) -> bool:
+def is_stack(array: Array) -> bool:
     """Whether it holds matrices one after the other; each may lie there as its transpose."""
     return bool(array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous))
 
 
-def plan_dot(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_dot(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     a, b = args
     if kwargs or max(a.ndim, b.ndim) > 2 or a.dtype != b.dtype or a.dtype.kind not in "fc":
         return None
@@ -166,7 +167,7 @@ def plan_ufunc_reduce(method: Any, args: Any, kwargs: dict[str, Any]) -> Plan | 
     return plan_reduction(method, args, kwargs if len(args) > 1 else {"axis": 0, **kwargs})
 
 
-def plan_reduction(function: Any, args: Any, kwargs: dict[str, Any]) -> Plan | None:
+def plan_reduction(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Plan | None:
     x, *rest = args
     if len(rest) > 1 or kwargs.keys() - {"axis", "keepdims", "dtype"} or not x.size or x.dtype.kind not in "biufc":
         return None
@@ -181,12 +182,12 @@ def plan_reduction(function: Any, args: Any, kwargs: dict[str, Any]) -> Plan | N
 
 
 @lru_cache(1024)
-def reduced_dtype(function: Any, kind: Any, dtype: Any) -> Any:
+def reduced_dtype(function: Callable[..., Any], kind: DType, dtype: Any) -> DType:
     one = np.ones(1, kind)
     return (function(one) if dtype is None else function(one, dtype=dtype)).dtype
 
 
-def plan_sum_to(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_sum_to(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, shape = args
     if x.dtype.kind not in "fc" or (len(shape) > 1 and not x.flags.c_contiguous):
         return None
@@ -196,7 +197,7 @@ def plan_sum_to(function: Any, args: Any, kwargs: Any) -> Plan | None:
 # ---- copies
 
 
-def plan_copy(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_copy(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, *rest = args
     if rest or kwargs.keys() - {"order"}:
         return None
@@ -204,23 +205,23 @@ def plan_copy(function: Any, args: Any, kwargs: Any) -> Plan | None:
     return copying(np.empty_like(x, order=order), x)
 
 
-def plan_array(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_array(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, dtype = args
     return None if kwargs else copying(np.empty_like(x, dtype=dtype), x)
 
 
-def plan_astype(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_astype(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, dtype, *rest = args
     if rest or kwargs.keys() - {"order"} or x.dtype.kind not in "biufc" or np.dtype(dtype).kind not in "biufc":
         return None
     return copying(np.empty_like(x, dtype=dtype, **kwargs), x)
 
 
-def copying(target: Any, source: Any) -> Plan:
+def copying(target: Array, source: Array) -> Plan:
     return Plan([target], partial(np.copyto, target[...], source, casting="unsafe"))
 
 
-def plan_getitem(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_getitem(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     """The single number at an index; an index that gives an array gives a view of it, or has no plan."""
     x, index = args
     if not is_basic(index):
@@ -232,22 +233,22 @@ def plan_getitem(function: Any, args: Any, kwargs: Any) -> Plan | None:
 # ---- changes
 
 
-def plan_setitem(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_setitem(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, index, value = args
     return writing(x[open_index(index)], value) if is_basic(index) else None
 
 
-def plan_fill(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_fill(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, value = args
     return writing(x, value) if np.ndim(value) == 0 else None
 
 
-def plan_copyto(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_copyto(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     x, value = args
     return writing(x, value) if not kwargs and np.can_cast(kind_of(value), x.dtype, "same_kind") else None
 
 
-def writing(target: Any, value: Any) -> Plan | None:
+def writing(target: Array, value: Array) -> Plan | None:
     kind_of(value)
     shape = np.shape(value)
     if not target.flags.writeable or len(shape) > target.ndim or not fits(value, target.dtype):
@@ -263,7 +264,7 @@ def is_basic(index: Any) -> bool:
     return all(p is None or p is Ellipsis or type(p) in (int, slice) or isinstance(p, np.integer) for p in parts)
 
 
-def open_index(index: Any) -> Any:
+def open_index(index: Any) -> tuple[Any, ...]:
     """The index with an Ellipsis, so that it gives a view even of a single number."""
     parts = index if type(index) is tuple else (index,)
     return parts if Ellipsis in parts else (*parts, Ellipsis)
@@ -283,7 +284,7 @@ FILLED: dict[Any, int | None] = {
 }
 
 
-def plan_filled(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_filled(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     """zeros, ones, empty, full; and the same `_like` another array."""
     first, *rest = args
     options = dict(kwargs)
@@ -302,7 +303,7 @@ def plan_filled(function: Any, args: Any, kwargs: Any) -> Plan | None:
 # ---- several arrays into one
 
 
-def plan_where(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_where(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     condition, x, y = args
     kinds = [kind_of(value) for value in (x, y)]
     if isinstance(kinds[0], type) and isinstance(kinds[1], type):
@@ -314,7 +315,7 @@ def plan_where(function: Any, args: Any, kwargs: Any) -> Plan | None:
     return into(empty_for(args, dtype), function, args, kwargs) if dtype.kind in "biufc" else None
 
 
-def plan_concatenate(function: Any, args: Any, kwargs: Any) -> Plan | None:
+def plan_concatenate(function: Callable[..., Any], args: Any, kwargs: Any) -> Plan | None:
     arrays, *rest = args
     if (
         len(rest) > 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from undertow.backend.interface import Device
+from undertow.backend.interface import Device, Namespace
 from undertow.backend.simulated.clocks import HOST, LOCK, Clock, merge
 from undertow.backend.simulated.faults import raise_late_failure
 from undertow.backend.simulated.operations import Operation
@@ -149,18 +149,18 @@ class Event:
         return (end.time - self.time) * 1000
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: Device | str | int | None = None) -> Stream:
     """The stream that this thread's work on a device goes to."""
     found: Stream = namespace_for("sim" if device is None else device).current_stream()
     return found
 
 
-def chosen_or_default(namespace: Any) -> Stream:
+def chosen_or_default(namespace: Namespace) -> Stream:
     found: Stream = chosen_streams().get(namespace.device, namespace.default_stream)
     return found
 
 
-def namespace_for(device: Any) -> Any:
+def namespace_for(device: Device | str | int) -> Any:
     """Set by simulated/__init__.py: the namespace of a device."""
     raise NotImplementedError("the simulated devices are not loaded")
 

@@ -174,7 +174,7 @@ class DeviceThread:
             self.space.late_failure = error
 
 
-def _postpone(phase: str, info: Any) -> None:
+def _postpone(phase: str, info: dict[str, Any]) -> None:
     """See Note [Collections]."""
     if threading.get_ident() in DeviceThread.idents:
         (gc.freeze if phase == "start" else gc.unfreeze)()

@@ -6,10 +6,12 @@ is given the methods that need those functions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.backend.sparse import kernels, shapes
 from undertow.backend.sparse.coo import SparseArray
 from undertow.backend.sparse.protocol import AnySparse, unsupported
@@ -17,7 +19,7 @@ from undertow.backend.sparse.protocol import AnySparse, unsupported
 # ---- NumPy's protocols
 
 
-def array_ufunc(self: SparseArray, ufunc: Any, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
+def array_ufunc(self: SparseArray, ufunc: Any, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Any:
     if any(isinstance(x, AnySparse) and type(x) is not SparseArray for x in (*inputs, *out)):
         return NotImplemented  # the other layout knows what to do
     if method == "reduce" and ufunc is np.add:
@@ -27,14 +29,14 @@ def array_ufunc(self: SparseArray, ufunc: Any, method: str, *inputs: Any, out: A
     return kernels.apply(ufunc, inputs, out[0] if out else None)
 
 
-def array_function(self: SparseArray, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(self: SparseArray, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
     kernel = kernels.FUNCTIONS.get(function.__name__)
     if kernel is None:
         raise unsupported(function.__name__)
     return kernel(*args, **kwargs)
 
 
-def getitem(self: SparseArray, index: Any) -> SparseArray:
+def getitem(self: SparseArray, index: Array) -> SparseArray:
     return self if index is Ellipsis else shapes.sliced(self, index)
 
 

@@ -13,10 +13,12 @@ What needs more than other values at the same places is computed in coordinate f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from undertow.backend.interface import Array, DType
 from undertow.backend.sparse.coo import SparseArray, unsupported
 from undertow.backend.sparse.kernels import LINEAR, ZERO_TO_ZERO, from_dense, is_number, store, values_at
 from undertow.backend.sparse.kernels import to_dense as coo_to_dense
@@ -42,7 +44,7 @@ class CompressedArray(AnySparse):
 
     __slots__ = ("compressed_indices", "layout", "plain_indices")
 
-    def __init__(self, layout: str, compressed_indices: Any, plain_indices: Any, values: Any, shape: Any) -> None:
+    def __init__(self, layout: str, compressed_indices: Any, plain_indices: Any, values: Array, shape: Any) -> None:
         self.layout = layout
         self.compressed_indices = compressed_indices
         self.plain_indices = plain_indices
@@ -71,14 +73,14 @@ class CompressedArray(AnySparse):
         compressed, plain = self.index_names()
         return [(compressed, self.compressed_indices), (plain, self.plain_indices), ("values", self.values)]
 
-    def with_values(self, values: Any) -> CompressedArray:
+    def with_values(self, values: Array) -> CompressedArray:
         return CompressedArray(self.layout, self.compressed_indices, self.plain_indices, values, self.shape)
 
     def coo(self) -> SparseArray:
         values = self.values.reshape(-1, *self.shape[self.batch_dim + 2 :])
         return SparseArray(places_of(self), values, self.shape, self.layout == "sparse_csr")
 
-    def same_places(self, other: Any) -> bool:
+    def same_places(self, other: Array) -> bool:
         return (
             type(other) is CompressedArray
             and (other.layout, other.shape, other.values.shape) == (self.layout, self.shape, self.values.shape)
@@ -97,20 +99,20 @@ class CompressedArray(AnySparse):
 
     # ---- NumPy's protocols
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Any:
         if method == "reduce" and ufunc is np.add:
             return sum_over(*inputs, **kwargs)
         if method != "__call__" or kwargs:
             raise unsupported(f"{ufunc.__name__}.{method}" if method != "__call__" else ufunc.__name__)
         return apply(ufunc, inputs, out[0] if out else None)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         kernel = FUNCTIONS.get(function.__name__)
         if kernel is None:
             raise unsupported(function.__name__)
         return kernel(*args, **kwargs)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Array) -> Any:
         return self if index is Ellipsis else self.coo()[index]
 
     # ---- the methods of arrays that depend on how places are kept
@@ -148,7 +150,7 @@ class CompressedArray(AnySparse):
         self.values = other.values
 
 
-def is_compressed(value: Any) -> bool:
+def is_compressed(value: Array) -> bool:
     """Whether a value, or a Tensor's array, is in one of the compressed layouts."""
     return type(getattr(value, "_array", value)) is CompressedArray
 
@@ -200,7 +202,7 @@ def compress(array: SparseArray, layout: str, blocksize: tuple[int, int] | None 
     )
 
 
-def batched(layout: str, major: Any, minor: Any, values: Any, array: Any, n: int, rows: int) -> CompressedArray:
+def batched(layout: str, major: Any, minor: Any, values: Array, array: Array, n: int, rows: int) -> CompressedArray:
     """The parts, from sorted numbers of rows that run through all batches."""
     batch = array.shape[:n]
     counts = np.bincount(major, minlength=int(np.prod(batch)) * rows).reshape(*batch, rows)
@@ -232,11 +234,11 @@ def flipped(array: CompressedArray) -> CompressedArray:
 # ---- between layouts
 
 
-def to_dense(array: AnySparse) -> Any:
+def to_dense(array: AnySparse) -> Array:
     return coo_to_dense(array.coo())
 
 
-def in_coo(array: Any) -> Any:
+def in_coo(array: Array) -> Array:
     """A sparse array in coordinate form, anything else as it is."""
     return array.coo() if isinstance(array, AnySparse) else array
 
@@ -252,7 +254,7 @@ class Form(NamedTuple):
 STRIDED = Form("strided")
 
 
-def form_of(value: Any) -> Form:
+def form_of(value: Array) -> Form:
     """The form of an array, or of a Tensor's."""
     array = getattr(value, "_array", value)
     if type(array) is SparseArray:
@@ -262,7 +264,7 @@ def form_of(value: Any) -> Form:
     return STRIDED
 
 
-def to_form(array: Any, form: Form) -> Any:
+def to_form(array: Array, form: Form) -> Array:
     """An array, dense or sparse, in another form; itself if it has that."""
     if form_of(array) == form:
         return array
@@ -276,14 +278,14 @@ def to_form(array: Any, form: Form) -> Any:
     return array if form.layout == "sparse_coo" else compress(array, form.layout, form.blocksize)
 
 
-def like(result: Any, array: CompressedArray, layout: str | None = None) -> Any:
+def like(result: Array, array: CompressedArray, layout: str | None = None) -> Any:
     """A result that was computed in coordinate form, in the layout of an operand; a dense one stays dense."""
     if type(result) is not SparseArray:
         return result
     return compress(result, layout, None) if layout else compress(result, array.layout, array.blocksize)
 
 
-def masked(array: Any, mask: AnySparse) -> Any:
+def masked(array: Array, mask: AnySparse) -> Array:
     """The elements of an array, dense or sparse, at the places of a sparse one, in the layout of that."""
     found = values_at(in_coo(array), mask.coo().indices)
     return mask.with_values(found.reshape(mask.values.shape))
@@ -292,7 +294,7 @@ def masked(array: Any, mask: AnySparse) -> Any:
 # ---- through NumPy's names
 
 
-def apply(ufunc: Any, inputs: Any, out: Any) -> Any:
+def apply(ufunc: Any, inputs: Any, out: Array) -> Array:
     """A ufunc, of which one of the operands is in a compressed layout; `out` is one of them, or None."""
     result = computed(ufunc, inputs)
     if out is None:
@@ -320,7 +322,7 @@ def computed(ufunc: Any, inputs: Any) -> Any:
     return like(ufunc(*map(in_coo, inputs)), first, layout)
 
 
-def is_scalar(value: Any) -> bool:
+def is_scalar(value: Array) -> bool:
     return not isinstance(value, AnySparse) and is_number(value)
 
 
@@ -331,7 +333,9 @@ def scaled(ufunc: Any, inputs: Any) -> Any:
     return ufunc(*[x.values if type(x) is CompressedArray else x for x in (a, b)])
 
 
-def sum_over(array: CompressedArray, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def sum_over(
+    array: CompressedArray, axis: Any = 0, dtype: DType | None = None, out: None = None, keepdims: bool = False
+) -> Any:
     """np.add.reduce: of everything; or of some dimensions, which are kept, of CSR and CSC."""
     axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if {a % array.ndim for a in axes} == set(range(array.ndim)):
@@ -345,7 +349,7 @@ def sum_over(array: CompressedArray, axis: Any = 0, dtype: Any = None, out: None
     return like(np.add.reduce(array.coo(), axis=axis, dtype=dtype, keepdims=True), array)
 
 
-def zeros_like(array: CompressedArray, dtype: Any = None, order: str = "K") -> CompressedArray:
+def zeros_like(array: CompressedArray, dtype: DType | None = None, order: str = "K") -> CompressedArray:
     """An array of the layout without any values."""
     n = array.batch_dim
     values = np.zeros((*array.shape[:n], 0, *array.values.shape[n + 1 :]), dtype or array.dtype)
@@ -353,12 +357,12 @@ def zeros_like(array: CompressedArray, dtype: Any = None, order: str = "K") -> C
     return CompressedArray(array.layout, compressed, plain, values, array.shape)
 
 
-def empty_like(array: CompressedArray, dtype: Any = None, order: str = "K") -> CompressedArray:
+def empty_like(array: CompressedArray, dtype: DType | None = None, order: str = "K") -> CompressedArray:
     """An array with values at the same places."""
     return array.with_values(np.zeros(array.values.shape, dtype or array.dtype))
 
 
-def copyto(target: Any, source: Any, casting: str = "same_kind") -> None:
+def copyto(target: Array, source: Array, casting: str = "same_kind") -> None:
     if type(target) is not type(source) or target.layout != source.layout:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors, or other layouts, is not implemented! Convert the source first."

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.backend.sparse.protocol import (
     AnySparse,
     SparseConversionError,
@@ -44,7 +45,7 @@ class SparseArray(AnySparse):
     all: Callable[..., bool]
     item: Callable[..., Any]
 
-    def __init__(self, indices: Any, values: Any, shape: tuple[int, ...], coalesced: bool = False) -> None:
+    def __init__(self, indices: Array, values: Array, shape: tuple[int, ...], coalesced: bool = False) -> None:
         self.indices = indices
         self.values = values
         self.shape = shape
@@ -62,7 +63,7 @@ class SparseArray(AnySparse):
     def coo(self) -> SparseArray:
         return self
 
-    def with_values(self, values: Any) -> SparseArray:
+    def with_values(self, values: Array) -> SparseArray:
         return SparseArray(self.indices, values, self.shape, self.coalesced)
 
     def __reduce__(self) -> Any:
@@ -75,6 +76,6 @@ class SparseArray(AnySparse):
         self.indices, self.values, self.coalesced = other.indices, other.values, other.coalesced
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: Array) -> bool:
     """Whether a value, or a Tensor's array, is sparse in coordinate form."""
     return type(getattr(value, "_array", value)) is SparseArray

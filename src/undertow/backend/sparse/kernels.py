@@ -10,6 +10,7 @@ import numpy as np
 
 from undertow.backend import kernels
 from undertow.backend.cpu import cpu
+from undertow.backend.interface import Array, DType
 from undertow.backend.sparse.coo import AnySparse, SparseArray, SparseConversionError, unsupported
 from undertow.backend.sparse.places import (
     coalesced,
@@ -24,11 +25,11 @@ from undertow.backend.sparse.shapes import concatenate, expand_dims, stack, swap
 # ---- between sparse and dense
 
 
-def to_dense(array: SparseArray) -> Any:
+def to_dense(array: SparseArray) -> Array:
     return add_into(np.zeros(array.shape, array.dtype), array)
 
 
-def add_into(out: Any, array: SparseArray) -> Any:
+def add_into(out: Array, array: SparseArray) -> Array:
     """Add a sparse array to a dense one, in place."""
     if array.sparse_dim == 1 and kernels.add_rows(cpu, out, array.indices[0], np.ascontiguousarray(array.values)):
         return out
@@ -38,7 +39,7 @@ def add_into(out: Any, array: SparseArray) -> Any:
     return out
 
 
-def from_dense(array: Any, sparse_dim: int) -> SparseArray:
+def from_dense(array: Array, sparse_dim: int) -> SparseArray:
     """The elements (blocks, for sparse_dim < ndim) of a dense array that are not zero."""
     present = (array != 0).any(axis=tuple(range(sparse_dim, array.ndim)))
     indices = np.stack(np.nonzero(present)) if sparse_dim else np.zeros((0, int(present)), np.int64)
@@ -46,7 +47,7 @@ def from_dense(array: Any, sparse_dim: int) -> SparseArray:
     return SparseArray(indices.astype(np.int64), values, array.shape, True)
 
 
-def values_at(array: Any, indices: Any) -> Any:
+def values_at(array: Array, indices: Array) -> Array:
     """What an array holds at the given places of its leading dimensions: a number, or block, for each."""
     count, nnz = indices.shape
     if type(array) is not SparseArray:
@@ -62,12 +63,12 @@ def values_at(array: Any, indices: Any) -> Any:
     return out
 
 
-def masked(array: Any, mask: SparseArray) -> SparseArray:
+def masked(array: Array, mask: SparseArray) -> SparseArray:
     """The elements of an array, dense or sparse, at the places of a sparse one."""
     return SparseArray(mask.indices, values_at(array, mask.indices), mask.shape, mask.coalesced)
 
 
-def zeros_like(array: SparseArray, dtype: Any = None, order: str = "K") -> SparseArray:
+def zeros_like(array: SparseArray, dtype: DType | None = None, order: str = "K") -> SparseArray:
     values = np.zeros((0, *array.shape[array.sparse_dim :]), dtype or array.dtype)
     return SparseArray(np.zeros((array.sparse_dim, 0), np.int64), values, array.shape, True)
 
@@ -75,11 +76,11 @@ def zeros_like(array: SparseArray, dtype: Any = None, order: str = "K") -> Spars
 # ---- sums
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Array) -> bool:
     return type(value) is not SparseArray and np.ndim(value) == 0
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a: Array, b: Array) -> Any:
     if is_number(a) or is_number(b):
         raise RuntimeError(
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead: a number added to every element "
@@ -109,12 +110,17 @@ def add_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
     return coalesced(joined) if crowded or (a.coalesced and b.coalesced) else joined
 
 
-def subtract(a: Any, b: Any) -> Any:
+def subtract(a: Array, b: Array) -> Any:
     return add(a, b if is_number(b) else np.negative(b))
 
 
 def sum_over(
-    array: SparseArray, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False, **unknown: Any
+    array: SparseArray,
+    axis: Any = 0,
+    dtype: DType | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    **unknown: Any,
 ) -> Any:
     """np.add.reduce. Dense once no sparse dimension is left."""
     if unknown or out is not None:
@@ -149,7 +155,7 @@ def sum_to(array: SparseArray, shape: tuple[int, ...]) -> Any:
 # ---- products
 
 
-def multiply(a: Any, b: Any) -> SparseArray:
+def multiply(a: Array, b: Array) -> SparseArray:
     if type(a) is not SparseArray:
         a, b = b, a
     if is_number(b):
@@ -180,7 +186,7 @@ def multiply_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
     return SparseArray(places_at(common, sizes), a.values[at_a] * b.values[at_b], a.shape, True)
 
 
-def divide(a: Any, b: Any) -> SparseArray:
+def divide(a: Array, b: Array) -> SparseArray:
     if type(a) is not SparseArray or not is_number(b):
         raise RuntimeError(
             "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
@@ -189,7 +195,7 @@ def divide(a: Any, b: Any) -> SparseArray:
     return SparseArray(a.indices, a.values / b, a.shape, a.coalesced)
 
 
-def product(a: Any, b: Any) -> Any:
+def product(a: Array, b: Array) -> Any:
     """The matrix product; dense unless both are sparse."""
     if any(isinstance(x, AnySparse) and type(x) is not SparseArray for x in (a, b)):
         return np.matmul(a, b)
@@ -207,12 +213,12 @@ def product(a: Any, b: Any) -> Any:
     return rows_times(a, b)
 
 
-def product_of_values(a: Any, b: Any, indices: Any) -> Any:
+def product_of_values(a: Array, b: Array, indices: Array) -> Array:
     """The elements of a @ b.T, for dense a and b, at the given places."""
     return np.einsum("ij,ij->i", a[indices[0]], b[indices[1]])
 
 
-def rows_times(a: SparseArray, b: Any) -> Any:
+def rows_times(a: SparseArray, b: Array) -> Array:
     """a @ b for a coalesced matrix a and a dense b."""
     rows, cols = a.indices
     values = a.values.reshape(-1, *(1,) * (b.ndim - 1))
@@ -227,7 +233,7 @@ def rows_times(a: SparseArray, b: Any) -> Any:
     return out
 
 
-def sum_by_turns(values: Any, cols: Any, starts: Any, lengths: Any, b: Any, dtype: Any) -> Any:
+def sum_by_turns(values: Array, cols: Array, starts: Any, lengths: Array, b: Array, dtype: DType) -> Array:
     """The rows of a product, longest first: the first terms of all rows, then the second ones, ...
 
     Where many rows are short, this takes half the time of writing all terms down and adding them up.
@@ -269,7 +275,7 @@ ZERO_TO_ZERO = {
 WITH_NUMBERS = {"maximum", "minimum", "fmax", "fmin", "power", "fmod", "remainder", "floor_divide"}
 
 
-def apply(ufunc: Any, inputs: Sequence[Any], out: Any) -> Any:
+def apply(ufunc: Any, inputs: Sequence[Any], out: Array) -> Array:
     """A ufunc, of which one of the operands is sparse; `out` is one of them, or None."""
     name = ufunc.__name__
     into_dense = name in ("add", "subtract") and out is inputs[0] and type(out) is not SparseArray
@@ -299,7 +305,7 @@ def with_number(ufunc: Any, inputs: Sequence[Any]) -> Any:
     return array.with_values(ufunc(*values))
 
 
-def store(target: Any, result: Any) -> Any:
+def store(target: Array, result: Array) -> Array:
     """Put a result into an array that exists; a sparse one cannot hold what is dense."""
     if type(target) is SparseArray:
         if type(result) is not SparseArray:
@@ -315,7 +321,7 @@ def store(target: Any, result: Any) -> Any:
     return target
 
 
-def copyto(target: Any, source: Any, casting: str = "same_kind") -> None:
+def copyto(target: Array, source: Array, casting: str = "same_kind") -> None:
     if is_number(source) or type(target) is not type(source):
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Call to_dense() or to_sparse() on the source."
@@ -333,7 +339,7 @@ def real_part(array: SparseArray) -> SparseArray:
     return SparseArray(array.indices, array.values.real.copy(), array.shape, array.coalesced)
 
 
-def shares_memory(a: Any, b: Any) -> bool:
+def shares_memory(a: Array, b: Array) -> bool:
     return a is b
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.backend.sparse.coo import SparseArray
 
 
-def flat_places(indices: Any, sizes: Sequence[int]) -> Any:
+def flat_places(indices: Array, sizes: Sequence[int]) -> Array:
     """One number for each column of indices, in the order of the elements in memory."""
     flat = np.zeros(indices.shape[1], np.int64)
     for row, n in zip(indices, sizes, strict=True):
@@ -19,7 +19,7 @@ def flat_places(indices: Any, sizes: Sequence[int]) -> Any:
     return flat
 
 
-def places_at(flat: Any, sizes: Sequence[int]) -> Any:
+def places_at(flat: Array, sizes: Sequence[int]) -> Array:
     """The inverse of flat_places."""
     rows = []
     for n in reversed(sizes):
@@ -40,12 +40,12 @@ def coalesced(array: SparseArray) -> SparseArray:
     return SparseArray(places_at(flat[starts], sizes), sum_runs(values, starts), array.shape, True)
 
 
-def starts_of_runs(numbers: Any) -> Any:
+def starts_of_runs(numbers: Array) -> Array:
     """Where, in a sorted vector, another number begins."""
     return np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1]))) if len(numbers) else numbers
 
 
-def sum_runs(values: Any, starts: Any) -> Any:
+def sum_runs(values: Array, starts: Array) -> Array:
     """The sums of the values from each start to the next."""
     if len(starts) == len(values):
         return values

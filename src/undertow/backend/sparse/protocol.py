@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from undertow.backend.cpu import cpu
+from undertow.backend.interface import Array, DType
 
 
 class SparseUnsupported(NotImplementedError, AttributeError):
@@ -73,7 +74,7 @@ class AnySparse(NDArrayOperatorsMixin):
     def coo(self) -> Any:
         raise NotImplementedError
 
-    def with_values(self, values: Any) -> Any:
+    def with_values(self, values: Array) -> Any:
         raise NotImplementedError
 
     @property
@@ -96,7 +97,7 @@ class AnySparse(NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"<{self.layout} array of {self.dtype} {list(self.shape)}, nnz={self.nnz}>"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: Any = None) -> Any:
         name = layout_title(self.layout)
         raise SparseConversionError(f"can't convert {name} layout tensor to numpy. Use Tensor.to_dense() first.")
 
@@ -105,18 +106,18 @@ class AnySparse(NDArrayOperatorsMixin):
 
     # ---- the methods of arrays that make sense here
 
-    def copy(self, order: str = "K") -> Any:
+    def copy(self, order: str = "K") -> Array:
         return self.with_values(self.values.copy())
 
-    def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Any:
+    def astype(self, dtype: DType, order: str = "K", copy: bool = True) -> Any:
         return self.with_values(self.values.astype(dtype))
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Array) -> None:
         if value != 0:
             raise unsupported("fill_")
         self.become(np.zeros_like(self))
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    def sum(self, axis: Any = None, dtype: DType | None = None, out: None = None, keepdims: bool = False) -> Any:
         total: Any = np.add.reduce  # whose types do not know of arrays that are not NumPy's
         return total(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
@@ -129,7 +130,7 @@ class AnySparse(NDArrayOperatorsMixin):
     def tolist(self) -> Any:
         return self.ctypes
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: Array) -> Array:
         return np.matmul(self, other)
 
 
@@ -138,7 +139,7 @@ def layout_title(layout: str) -> str:
     return "".join(word.capitalize() for word in layout.removesuffix("_coo").split("_"))
 
 
-def as_array(value: Any, dtype: Any = None, **options: Any) -> Any:
+def as_array(value: Any, dtype: DType | None = None, **options: Any) -> Array:
     """np.asarray, but sparse arrays stay what they are."""
     return value if isinstance(value, AnySparse) else np.asarray(value, dtype, **options)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.backend.sparse.coo import SparseArray, unsupported
 from undertow.backend.sparse.places import flat_places, with_sparse_dim
 
@@ -75,7 +76,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> SparseArray:
     return concatenate([expand_dims(with_sparse_dim(a, count), axis) for a in arrays], axis)
 
 
-def sliced(array: SparseArray, key: Any) -> SparseArray:
+def sliced(array: SparseArray, key: Array) -> SparseArray:
     """`array[key]`, for integers, slices of step one, None and an Ellipsis."""
     whole = complete_key(array, key if isinstance(key, tuple) else (key,))
     axis = 0
@@ -121,7 +122,7 @@ def narrowed(array: SparseArray, axis: int, start: int, stop: int) -> SparseArra
     return SparseArray(indices, array.values[inside], shape, array.coalesced)
 
 
-def selected(array: SparseArray, axis: int, index: Any) -> Any:
+def selected(array: SparseArray, axis: int, index: Array) -> Array:
     """One slice, without its dimension; at least one sparse dimension must be left."""
     n = array.shape[axis]
     if not -n <= index < n:

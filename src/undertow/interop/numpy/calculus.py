@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import counterpart, flat, ops, tensors, unwrapped
 from undertow.interop.numpy.positions import moved, pick
 from undertow.tensor import Tensor
@@ -37,15 +38,23 @@ def linspace(
 
 @counterpart(np.logspace)
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> Any:
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: DType | None = None,
+    axis: int = 0,
+) -> Array:
     base, start, stop = tensors((base, start, stop))
     values = ops.pow(base, spaced(start, stop, num, endpoint, axis)[0])
     return values if dtype is None else ops.to_dtype(values, np.dtype(dtype))
 
 
 @counterpart(np.geomspace)
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: DType | None = None, axis: int = 0
+) -> Array:
     start, stop = tensors((start, stop))
     if (np.sign(unwrapped(start)) * np.sign(unwrapped(stop)) != 1).any():
         raise ops.Missing("geomspace between numbers of different sign")
@@ -58,7 +67,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 
 
 @counterpart(np.gradient)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: Array, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     spacing: Any = varargs if len(varargs) > 1 else varargs[0] if varargs else 1
     if isinstance(spacing, Tensor) and spacing._array.ndim:
         spacing = [spacing]
@@ -68,13 +77,13 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 @counterpart(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(a: Array, n: int = 1, axis: int = -1, prepend: Any = None, append: Array | None = None) -> Array:
     axis %= a._array.ndim
     parts = [edge_of(prepend, a, axis), a, edge_of(append, a, axis)]
     return ops.diff(ops.cat([p for p in parts if p is not None], axis), n, axis)
 
 
-def edge_of(value: Any, a: Any, axis: int) -> Any:
+def edge_of(value: Any, a: Array, axis: int) -> Array | None:
     """What is put before or after the values: a number stands for a row of it."""
     if value is None:
         return None
@@ -85,14 +94,14 @@ def edge_of(value: Any, a: Any, axis: int) -> Any:
 
 
 @counterpart(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: Array, to_end: Any = None, to_begin: Array | None = None) -> Array:
     differences = ops.diff(flat(ary, 0)[0])
     parts = [p for p in (to_begin, differences, to_end) if p is not None]
     return ops.cat([flat(p, 0)[0] for p in tensors(parts)])
 
 
 @counterpart(np.interp)
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Array:
     x, xp, fp = tensors((x, xp, fp))
     if period is not None:
         x, xp, fp, left, right = *periodic(x, xp, fp, period), None, None
@@ -106,11 +115,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     return ops.where(ops.ge(x, xp[last]), right_of(x, xp[last], fp[last], right), found)
 
 
-def right_of(x: Any, end: Any, value: Any, right: Any) -> Any:
+def right_of(x: Array, end: Array, value: Array, right: Any) -> Array:
     return value if right is None else ops.where(ops.gt(x, end), right, value)
 
 
-def periodic(x: Any, xp: Any, fp: Any, period: float) -> tuple[Any, Any, Any]:
+def periodic(x: Array, xp: Array, fp: Array, period: float) -> tuple[Any, Any, Any]:
     """The curve sorted within one period, and one more point on each side."""
     period = abs(period)
     x, xp = ops.remainder(x, period), ops.remainder(xp, period)
@@ -120,7 +129,7 @@ def periodic(x: Any, xp: Any, fp: Any, period: float) -> tuple[Any, Any, Any]:
 
 
 @counterpart(np.unwrap)
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
+def unwrap(p: Array, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Array:
     bare = unwrapped(p)
     turns = np.unwrap(bare, discont, axis, period=period) - bare  # whole periods: their derivative is zero
     return ops.add(p, Tensor(turns, p._xp))
@@ -130,7 +139,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * n
 
 
 @counterpart(np.convolve)
-def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+def convolve(a: Array, v: Any, mode: str = "full") -> Array:
     a, v = tensors((a, v))
     if a._array.size < v._array.size:
         a, v = v, a
@@ -145,7 +154,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 
 
 @counterpart(np.correlate)
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+def correlate(a: Array, v: Array, mode: str = "valid") -> Array:
     a, v = tensors((a, v))
     if mode == "same" and a._array.size < v._array.size:
         return ops.conj(ops.flip(correlate(v, a, mode), (0,)))
@@ -156,7 +165,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 
 
 @counterpart(np.pad)
-def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+def pad(array: Array, pad_width: Any, mode: str = "constant", **options: Any) -> Array:
     if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
         return moved(np.pad, [array], unwrapped(pad_width), mode)
     values = options.get("constant_values", 0)
@@ -173,7 +182,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
 
 
 @counterpart(np.polyval)
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: Any, x: Array) -> Array:
     p, x = tensors((p, x))
     value = ops.zeros_like(x, dtype=np.result_type(p._array.dtype, x._array.dtype))
     for coefficient in ops.unbind(p, 0):
@@ -181,7 +190,7 @@ def polyval(p: Any, x: Any) -> Any:
     return value
 
 
-def aligned(a1: Any, a2: Any) -> list[Any]:
+def aligned(a1: Array, a2: Array) -> list[Any]:
     """Both with as many coefficients as the longer one."""
     pair = [ops.atleast_1d(t) for t in tensors((a1, a2))]
     longest = max(t._array.size for t in pair)
@@ -189,22 +198,22 @@ def aligned(a1: Any, a2: Any) -> list[Any]:
 
 
 @counterpart(np.polyadd)
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: Array, a2: Array) -> Array:
     return ops.add(*aligned(a1, a2))
 
 
 @counterpart(np.polysub)
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: Array, a2: Array) -> Array:
     return ops.sub(*aligned(a1, a2))
 
 
 @counterpart(np.polymul)
-def polymul(a1: Any, a2: Any) -> Any:
+def polymul(a1: Array, a2: Array) -> Array:
     return convolve(*[ops.atleast_1d(t) for t in tensors((a1, a2))])
 
 
 @counterpart(np.polydiv)
-def polydiv(u: Any, v: Any) -> Any:
+def polydiv(u: Array, v: Array) -> tuple[Array, Array]:
     u, v = [ops.atleast_1d(t) for t in tensors((u, v))]
     steps = u._array.size - v._array.size + 1
     rest, quotient = list(ops.unbind(u, 0)), []
@@ -221,7 +230,7 @@ def polydiv(u: Any, v: Any) -> Any:
 
 
 @counterpart(np.polyder)
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p: Array, m: int = 1) -> Array:
     for _ in range(m):
         degree = p._array.size - 1
         p = ops.mul(p[:-1], Tensor(np.arange(degree, 0, -1), p._xp))
@@ -229,7 +238,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 
 
 @counterpart(np.polyint)
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: Array, m: int = 1, k: Any = None) -> Array:
     (p,) = tensors((p,))
     constants = tensors([p, *np.broadcast_to(0.0 if k is None else unwrapped(k), (m,))])[1:]
     if isinstance(k, Tensor):
@@ -241,7 +250,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 @counterpart(np.poly)
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: Array) -> Array:
     zeros = seq_of_zeros if seq_of_zeros._array.ndim < 2 else ops.linalg_eigvals(seq_of_zeros)
     coefficients = ops.ones_like(ops.narrow(ops.atleast_1d(zeros), 0, 0, 1))
     for zero in ops.unbind(ops.atleast_1d(zeros), 0):
@@ -250,13 +259,13 @@ def poly(seq_of_zeros: Any) -> Any:
     return real_if_real(coefficients) if seq_of_zeros._array.ndim > 1 else coefficients
 
 
-def real_if_real(values: Any) -> Any:
+def real_if_real(values: Array) -> Array:
     """Complex values, as the real ones that they are."""
     return ops.real(values) if np.all(unwrapped(values).imag == 0) else values
 
 
 @counterpart(np.roots)
-def roots(p: Any) -> Any:
+def roots(p: Any) -> Array:
     (p,) = tensors((p,))
     nonzero = np.nonzero(unwrapped(p))[0]
     if not nonzero.size:
@@ -273,7 +282,9 @@ def roots(p: Any) -> Any:
 
 
 @counterpart(np.polyfit)
-def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+def polyfit(
+    x: Array, y: Array, deg: int, rcond: Any = None, full: bool = False, w: Array | None = None, cov: Any = False
+) -> Array:
     if full or cov:
         raise ops.Missing("polyfit with full or cov")
     x, y = tensors((x, y))

@@ -6,25 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.interop.numpy.functions import FUNCTIONS, ops
 
 
 def one_dimension(name: str) -> None:
-    def call(a: Any, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
+    def call(a: Array, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
         return getattr(ops, f"fft_{name}")(a, n, axis, norm)
 
     FUNCTIONS[getattr(np.fft, name)] = call
 
 
 def several_dimensions(name: str, default: Any) -> None:
-    def call(a: Any, s: Any = None, axes: Any = default, norm: Any = None) -> Any:
+    def call(a: Array, s: Array | None = None, axes: Any = default, norm: Any = None) -> Any:
         return getattr(ops, f"fft_{name}")(a, s, axes, norm)
 
     FUNCTIONS[getattr(np.fft, name)] = call
 
 
 def shift(name: str) -> None:
-    def call(x: Any, axes: Any = None) -> Any:
+    def call(x: Array, axes: Any = None) -> Any:
         return getattr(ops, f"fft_{name}")(x, axes)
 
     FUNCTIONS[getattr(np.fft, name)] = call

@@ -7,13 +7,18 @@ TypeError) and calls operations by name. Arrays among the arguments have become 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.ops.arguments.dims import Dims
 
 
 class _Operations:
@@ -27,7 +32,7 @@ class _Operations:
             raise self.Missing(name)
         return REGISTRY[name].function
 
-    def find(self, name: str | None) -> Any:
+    def find(self, name: str | None) -> Callable[..., Any] | None:
         return REGISTRY[name].function if name in REGISTRY else None
 
 
@@ -38,7 +43,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 def counterpart(*functions: Any) -> Callable[[Any], Any]:
-    def join(function: Any) -> Any:
+    def join(function: Callable[..., Any]) -> Any:
         FUNCTIONS.update(dict.fromkeys(functions, function))
         return function
 
@@ -52,7 +57,7 @@ def tensors(values: Any) -> list[Any]:
     return [v if isinstance(v, Tensor) else as_tensor_on(v, xp) for v in values]
 
 
-def as_tensor_on(value: Any, xp: Any) -> Any:
+def as_tensor_on(value: Any, xp: Namespace) -> Array:
     if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
         return ops.stack(tensors(value))
     return Tensor(np.asarray(value), xp)
@@ -65,7 +70,7 @@ def unwrapped(value: Any) -> Any:
     return value._array if isinstance(value, Tensor) else value
 
 
-def flat(a: Any, axis: int) -> tuple[Any, int]:
+def flat(a: Array, axis: int) -> tuple[Any, int]:
     """The flattened input, for functions that do so when no axis is given."""
     return ops.reshape(a, (-1,)), axis
 
@@ -73,7 +78,7 @@ def flat(a: Any, axis: int) -> tuple[Any, int]:
 # ---- the same leading arguments
 
 
-def same(function: Any, name: str) -> None:
+def same(function: Callable[..., Any], name: str) -> None:
     """Arguments as they are: for functions whose every accepted argument means the same to the operation."""
     FUNCTIONS[function] = lambda *args, **kwargs: getattr(ops, name)(*args, **kwargs)
 
@@ -85,26 +90,26 @@ for _name in ("allclose", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_t
 
 
 @counterpart(np.imag)
-def imag(val: Any) -> Any:
+def imag(val: Array) -> Array:
     return ops.imag(val) if val._array.dtype.kind == "c" else ops.zeros_like(val)
 
 
 @counterpart(np.swapaxes)
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Array, axis1: int, axis2: int) -> Array:
     return ops.swapaxes(a, axis1, axis2)
 
 
 @counterpart(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def hstack(tup: Any, *, dtype: DType | None = None, casting: str = "same_kind") -> Array:
     return _in_dtype(ops.hstack(tensors(tup)), dtype, casting)
 
 
 @counterpart(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def vstack(tup: Any, *, dtype: DType | None = None, casting: str = "same_kind") -> Array:
     return _in_dtype(ops.vstack(tensors(tup)), dtype, casting)
 
 
-def _in_dtype(found: Any, dtype: Any, casting: Any) -> Any:
+def _in_dtype(found: Array, dtype: Any, casting: Any) -> Array:
     if dtype is None:
         return found
     if not np.can_cast(found._array.dtype, dtype, casting):
@@ -113,8 +118,8 @@ def _in_dtype(found: Any, dtype: Any, casting: Any) -> Any:
     return ops.to_dtype(found, np.dtype(dtype))
 
 
-def with_diagonal(function: Any, name: str) -> None:
-    def call(v: Any, k: int = 0) -> Any:
+def with_diagonal(function: Callable[..., Any], name: str) -> None:
+    def call(v: Array, k: int = 0) -> Any:
         return getattr(ops, name)(v, k)
 
     FUNCTIONS[function] = call
@@ -128,12 +133,12 @@ for _name in ("diag", "diagflat", "tril", "triu"):
 
 
 @counterpart(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(a: Array, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Array:
     return ops.clamp(a, a_min if min is None else min, a_max if max is None else max)
 
 
 @counterpart(np.round, np.around)
-def round_(a: Any, decimals: int = 0) -> Any:
+def round_(a: Array, decimals: int = 0) -> Array:
     if a._array.dtype.kind == "c":
         return ops.complex(ops.round(ops.real(a), decimals=decimals), ops.round(ops.imag(a), decimals=decimals))
     return ops.round(a, decimals=decimals)
@@ -141,28 +146,28 @@ def round_(a: Any, decimals: int = 0) -> Any:
 
 @counterpart(np.nan_to_num)
 def nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+    x: Array, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Array:
     return ops.nan_to_num(x, nan, posinf, neginf)
 
 
 @counterpart(np.angle)
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: Array, deg: bool = False) -> Array:
     return ops.rad2deg(ops.angle(z)) if deg else ops.angle(z)
 
 
 @counterpart(np.copy)
-def copy(a: Any) -> Any:
+def copy(a: Array) -> Array:
     return ops.clone(a)
 
 
 @counterpart(np.where)
-def where(condition: Any, *choices: Any) -> Any:
+def where(condition: Array, *choices: Any) -> Array:
     return ops.where(condition, *choices)
 
 
 @counterpart(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full_like(a: Array, fill_value: Any, dtype: DType | None = None) -> Array:
     return ops.full_like(a, fill_value, dtype=dtype)
 
 
@@ -170,7 +175,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 
 @counterpart(np.select)
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     found = default
@@ -181,7 +186,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 
 @counterpart(np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
     masks = masks_of(x, condlist)
     if len(funclist) == len(masks) + 1:
         masks.append(~np.logical_or.reduce(masks))
@@ -192,7 +197,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     return found
 
 
-def masks_of(x: Any, condlist: Any) -> list[Any]:
+def masks_of(x: Array, condlist: Any) -> list[Any]:
     """One boolean array for each condition."""
     several = isinstance(condlist, (list, tuple)) and np.ndim(unwrapped(condlist[0])) == np.ndim(x._array)
     several = several or (isinstance(condlist, Tensor) and condlist._array.ndim > x._array.ndim)
@@ -200,43 +205,43 @@ def masks_of(x: Any, condlist: Any) -> list[Any]:
 
 
 @counterpart(np.real_if_close)
-def real_if_close(a: Any, tol: float = 100) -> Any:
+def real_if_close(a: Array, tol: float = 100) -> Array:
     bare = unwrapped(a)
     return ops.real(a) if bare.dtype.kind == "c" and np.isrealobj(np.real_if_close(bare, tol)) else a
 
 
 @counterpart(np.iscomplex)
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: Array) -> Array:
     return ops.logical_not(ops.isreal(x))
 
 
 @counterpart(np.fix)
-def fix(x: Any) -> Any:
+def fix(x: Array) -> Array:
     return ops.trunc(x)
 
 
 @counterpart(np.i0)
-def i0(x: Any) -> Any:
+def i0(x: Array) -> Array:
     return ops.i0(x)
 
 
 @counterpart(np.vander)
-def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+def vander(x: Array, N: Any = None, increasing: bool = False) -> Array:
     return ops.vander(x, N, increasing)
 
 
 @counterpart(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Device | str | int | None = None) -> Array:
     return ops.clone(ops.to_dtype(x, np.dtype(dtype))) if copy else ops.to_dtype(x, np.dtype(dtype))
 
 
 @counterpart(np.modf)
-def modf(x: Any) -> Any:
+def modf(x: Array) -> tuple[Array, Array]:
     return ops.sub(x, ops.trunc(x)), ops.trunc(x)
 
 
 @counterpart(np.divmod)
-def divmod_(x1: Any, x2: Any) -> Any:
+def divmod_(x1: Array, x2: Array) -> tuple[Array, Array]:
     return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
 
 
@@ -244,7 +249,7 @@ def divmod_(x1: Any, x2: Any) -> Any:
 
 
 @counterpart(np.apply_along_axis)
-def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Any, axis: int, arr: Array, *args: Any, **kwargs: Any) -> Array:
     axis %= arr._array.ndim
     rows = ops.movedim(arr, axis, -1)
     lead = rows._array.shape[:-1]
@@ -256,7 +261,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
 
 
 @counterpart(np.apply_over_axes)
-def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Any:
     for axis in np.atleast_1d(axes).tolist():
         found = func(a, axis)
         a = found if found._array.ndim == a._array.ndim else ops.unsqueeze(found, axis % a._array.ndim)
@@ -267,51 +272,51 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
 
 
 @counterpart(np.matrix_transpose, np.linalg.matrix_transpose)
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Array, /) -> Array:
     return ops.swapaxes(x, -1, -2)
 
 
 @counterpart(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+def hsplit(ary: Array, indices_or_sections: Any) -> list[Tensor]:
     return split(ary, indices_or_sections, 0 if ary._array.ndim == 1 else 1)
 
 
 @counterpart(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+def vsplit(ary: Array, indices_or_sections: Any) -> list[Tensor]:
     return split(ary, indices_or_sections, 0)
 
 
 @counterpart(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+def dsplit(ary: Array, indices_or_sections: Any) -> list[Tensor]:
     return split(ary, indices_or_sections, 2)
 
 
 @counterpart(np.meshgrid)
-def meshgrid(*xi: Any, indexing: str = "xy", copy: bool = True, sparse: bool = False) -> Any:
+def meshgrid(*xi: Any, indexing: str = "xy", copy: bool = True, sparse: bool = False) -> tuple[Any, ...]:
     if sparse:
         raise ops.Missing("meshgrid")
     return tuple(ops.meshgrid(*tensors(xi), indexing=indexing))
 
 
 @counterpart(np.ravel)
-def ravel(a: Any) -> Any:
+def ravel(a: Array) -> Array:
     return ops.reshape(a, (-1,))
 
 
 @counterpart(np.reshape)
-def reshape(a: Any, /, shape: Any, *, order: str = "C") -> Any:
+def reshape(a: Array, /, shape: Any, *, order: str = "C") -> Array:
     if order != "C":
         raise TypeError(f"np.reshape of a tensor takes order='C', not {order!r}")
     return ops.reshape(a, (shape,) if isinstance(shape, int) else shape)
 
 
 @counterpart(np.transpose)
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: Array, axes: Any = None) -> Array:
     return ops.permute(a, tuple(range(a._array.ndim))[::-1] if axes is None else tuple(axes))
 
 
 @counterpart(np.squeeze)
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Array, axis: Any = None) -> Array:
     for k in () if axis is None else np.atleast_1d(axis):
         if a._array.shape[k] != 1:
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
@@ -319,58 +324,58 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 
 @counterpart(np.flip)
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: Array, axis: Any = None) -> Array:
     axes = range(m._array.ndim) if axis is None else np.atleast_1d(axis).tolist()
     return ops.flip(m, tuple(axes))
 
 
 @counterpart(np.rot90)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+def rot90(m: Array, k: int = 1, axes: Any = (0, 1)) -> Array:
     return ops.rot90(m, k, axes)
 
 
 @counterpart(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: Array, shift: Any, axis: Any = None) -> Array:
     return ops.roll(a, shift) if axis is None else ops.roll(a, shift, axis)
 
 
 @counterpart(np.tile)
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: Array, reps: Any) -> Array:
     return ops.tile(A, (reps,) if isinstance(reps, int) else tuple(reps))
 
 
 @counterpart(np.repeat)
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
     if axis is not None and not isinstance(repeats, (int, Tensor)):
         repeats = Tensor(np.asarray(repeats), a._xp)
     return ops.repeat_interleave(a, repeats, axis)
 
 
 @counterpart(np.concatenate)
-def concatenate(arrays: Any, /, axis: Any = 0) -> Any:
+def concatenate(arrays: Any, /, axis: Any = 0) -> Array:
     arrays = tensors(arrays)
     return ops.cat([flat(a, 0)[0] for a in arrays]) if axis is None else ops.cat(arrays, axis)
 
 
 @counterpart(np.stack)
-def stack(arrays: Any, axis: int = 0) -> Any:
+def stack(arrays: Any, axis: int = 0) -> Array:
     return ops.stack(tensors(arrays), axis)
 
 
 @counterpart(np.array_split)
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     return list(ops.tensor_split(ary, indices_or_sections, axis))
 
 
 @counterpart(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     if isinstance(indices_or_sections, int) and ary._array.shape[axis] % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)
 
 
 @counterpart(np.take)
-def take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
+def take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Array:
     if axis is None:
         a, axis = flat(a, 0)
     index = inside(as_index(indices, a), a._array.shape[axis], mode)
@@ -381,7 +386,7 @@ def take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
 
 
 @counterpart(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+def take_along_axis(arr: Array, indices: Array, axis: Dims = -1) -> Array:
     return ops.take_along_dim(arr, indices, axis)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import counterpart, flat, ops, same, tensors, unwrapped
 from undertow.tensor import Tensor
 
@@ -28,12 +29,12 @@ def newer(name: str) -> list[Any]:
 
 
 @counterpart(np.matmul, np.linalg.matmul)
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Array, b: Array) -> Array:
     return ops.matmul(*promoted(a, b))
 
 
 @counterpart(np.dot)
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Array, b: Array) -> Array:
     a, b = promoted(a, b)
     if not (a.ndim and b.ndim):
         return ops.mul(a, b)
@@ -43,22 +44,22 @@ def dot(a: Any, b: Any) -> Any:
 
 
 @counterpart(np.vdot)
-def vdot(a: Any, b: Any) -> Any:
+def vdot(a: Array, b: Array) -> Array:
     return ops.vdot(*[flat(x, 0)[0] for x in promoted(a, b)])
 
 
 @counterpart(np.inner)
-def inner(a: Any, b: Any) -> Any:
+def inner(a: Array, b: Array) -> Array:
     return ops.inner(*promoted(a, b))
 
 
 @counterpart(np.outer, np.linalg.outer)
-def outer(a: Any, b: Any) -> Any:
+def outer(a: Array, b: Array) -> Array:
     return ops.outer(*[flat(x, 0)[0] for x in promoted(a, b)])
 
 
 @counterpart(np.einsum)
-def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
+def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Array:
     if not isinstance(subscripts, str):
         subscripts, operands = _as_letters((subscripts, *operands))
     return ops.einsum(subscripts, *promoted(*operands))
@@ -76,14 +77,14 @@ def _letters(indices: Any) -> str:
 
 
 @counterpart(np.tensordot, np.linalg.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
     if not isinstance(axes, int):
         axes = [[int(k) for k in np.atleast_1d(side)] for side in axes]
     return ops.tensordot(*promoted(a, b), axes)
 
 
 @counterpart(np.vecdot, np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     x1, x2 = promoted(x1, x2)
     if x1._array.shape[axis] != x2._array.shape[axis]:
         raise ValueError(f"vecdot: axis {axis} has size {x1._array.shape[axis]} and {x2._array.shape[axis]}")
@@ -92,13 +93,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 @counterpart(*newer("matvec"))
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: Array, x2: Array, /) -> Array:
     x1, x2 = promoted(x1, x2)
     return ops.squeeze(ops.matmul(x1, ops.unsqueeze(x2, -1)), -1)
 
 
 @counterpart(*newer("vecmat"))
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: Array, x2: Array, /) -> Array:
     x1, x2 = promoted(x1, x2)
     return ops.squeeze(ops.matmul(ops.unsqueeze(ops.conj(x1), -2), x2), -2)
 
@@ -112,7 +113,7 @@ same(np.linalg.matrix_power, "matrix_power")
 
 
 @counterpart(np.cross)
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+def cross(a: Array, b: Array, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = promoted(a, b)
@@ -124,16 +125,16 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 
 @counterpart(np.linalg.eigh)
-def eigh(a: Any, UPLO: str = "L") -> Any:
+def eigh(a: Array, UPLO: str = "L") -> Any:
     return ops.linalg_eigh(_mirrored(a, UPLO), UPLO)
 
 
 @counterpart(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def eigvalsh(a: Array, UPLO: str = "L") -> Array:
     return ops.linalg_eigvalsh(_mirrored(a, UPLO), UPLO)
 
 
-def _mirrored(a: Any, UPLO: str) -> Any:
+def _mirrored(a: Array, UPLO: str) -> Array:
     """The Hermitian matrix of which one triangle is read: NumPy's functions do not depend on the other."""
     triangle = ops.tril(a, -1) if UPLO.upper() == "L" else ops.triu(a, 1)
     diagonal = ops.mul(ops.real(a), np.eye(a._array.shape[-1], dtype=bool))
@@ -141,7 +142,7 @@ def _mirrored(a: Any, UPLO: str) -> Any:
 
 
 @counterpart(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     if ord is None:
         return ops.linalg_vector_norm(x, 2, axis, keepdim=keepdims)
     if axis is None and x._array.ndim > 2:
@@ -152,7 +153,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @counterpart(np.linalg.solve)
-def solve(a: Any, b: Any) -> Any:
+def solve(a: Array, b: Array) -> Array:
     a, b = promoted(a, b)
     if b._array.ndim >= 2:  # NumPy takes this for matrices, where the operation may see a batch of vectors
         b = ops.broadcast_to(b, (*a._array.shape[: max(0, a._array.ndim - b._array.ndim)], *b._array.shape))
@@ -160,39 +161,39 @@ def solve(a: Any, b: Any) -> Any:
 
 
 @counterpart(np.linalg.pinv)
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+def pinv(a: Array, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     return ops.linalg_pinv(a, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
 
 
 @counterpart(np.linalg.svd)
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return ops.linalg_svd(a, full_matrices=full_matrices) if compute_uv else ops.linalg_svdvals(a)
 
 
 @counterpart(np.linalg.qr)
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: Array, mode: str = "reduced") -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise ops.Missing(f"qr with mode={mode!r}")
     return ops.linalg_qr(a)[1] if mode == "r" else ops.linalg_qr(a, mode)
 
 
 @counterpart(np.linalg.multi_dot)
-def multi_dot(arrays: Any) -> Any:
+def multi_dot(arrays: Any) -> Array:
     return ops.linalg_multi_dot(tensors(arrays))
 
 
-def real_where_real(values: Any, like: Any) -> Any:
+def real_where_real(values: Array, like: Array) -> Array:
     """NumPy's eigenvalues of a real matrix are real arrays if all of them are real."""
     return ops.real(values) if like._array.dtype.kind != "c" and not np.any(unwrapped(values).imag) else values
 
 
 @counterpart(np.linalg.eigvals)
-def eigvals(a: Any) -> Any:
+def eigvals(a: Array) -> Array:
     return real_where_real(ops.linalg_eigvals(a), a)
 
 
 @counterpart(np.linalg.eig)
-def eig(a: Any) -> Any:
+def eig(a: Array) -> Any:
     found = ops.linalg_eig(a)
     if np.any(unwrapped(found[0]).imag):
         return found
@@ -200,47 +201,47 @@ def eig(a: Any) -> Any:
 
 
 @counterpart(np.diagonal)
-def diagonal_of_axes(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal_of_axes(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     return ops.diagonal(a, offset, axis1, axis2)
 
 
 @counterpart(np.trace)
-def trace_of_axes(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+def trace_of_axes(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DType | None = None) -> Array:
     return ops.sum(ops.diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @counterpart(np.linalg.diagonal)
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: Array, /, *, offset: int = 0) -> Array:
     return ops.diagonal(x, offset, -2, -1)
 
 
 @counterpart(np.linalg.trace)
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
     return ops.sum(ops.diagonal(x, offset, -2, -1), -1, dtype=dtype)
 
 
 @counterpart(np.linalg.matrix_norm)
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     return ops.linalg_matrix_norm(x, ord, keepdim=keepdims)
 
 
 @counterpart(np.linalg.vector_norm)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     return ops.linalg_vector_norm(x, ord, axis, keepdim=keepdims)
 
 
 @counterpart(np.linalg.tensorinv)
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: Array, ind: int = 2) -> Array:
     return ops.linalg_tensorinv(a, ind)
 
 
 @counterpart(np.linalg.tensorsolve)
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: Array, b: Array, axes: Any = None) -> Array:
     return ops.linalg_tensorsolve(*promoted(a, b), axes)
 
 
 @counterpart(np.linalg.lstsq)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(a: Array, b: Array, rcond: Any = None) -> tuple[Any, ...]:
     """The solution, the squared residuals, the rank and the singular values."""
     a, b = promoted(a, b)
     right = ops.unsqueeze(b, 1) if b._array.ndim == 1 else b
@@ -256,12 +257,12 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
 
 @counterpart(np.linalg.cross)
-def linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def linalg_cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     return ops.linalg_cross(*ops.broadcast_tensors(*promoted(x1, x2)), dim=axis)
 
 
 @counterpart(np.linalg.slogdet)
-def slogdet(a: Any) -> Any:
+def slogdet(a: Array) -> Any:
     return SlogdetResult(*ops.linalg_slogdet(a))
 
 

@@ -6,17 +6,18 @@ says which element stands where. So every such function has its gradient without
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.interop.numpy.functions import FUNCTIONS, counterpart, ops, tensors, unwrapped
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor
 
 
-def moved(function: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+def moved(function: Callable[..., Any], sources: Any, *args: Any, **kwargs: Any) -> Any:
     """`function(*sources, *args, **kwargs)` for a function that gives back elements of its sources."""
     sources = tensors(sources)
     numbered, start = [], 0
@@ -34,10 +35,10 @@ def pick(everything: Tensor, places: Any) -> Any:
     return ops.take(everything, Tensor(np.asarray(places, np.int64), everything._xp))
 
 
-def mover(function: Any) -> None:
+def mover(function: Callable[..., Any]) -> None:
     """Its first argument is the tensor; the rest says what to do."""
 
-    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(a: Array, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = tuple(map(unwrapped, args)), {name: unwrapped(v) for name, v in kwargs.items()}
         return moved(function, [a], *args, **kwargs)
 
@@ -49,33 +50,33 @@ for _function in (np.delete, np.resize, np.rollaxis, np.unstack, np.lib.stride_t
 
 
 @counterpart(np.append)
-def append(arr: Any, values: Any, axis: Any = None) -> Any:
+def append(arr: Array, values: Array, axis: Any = None) -> Array:
     return moved(np.append, (arr, values), axis=axis)
 
 
 @counterpart(np.insert)
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+def insert(arr: Array, obj: Any, values: Array, axis: Any = None) -> Array:
     return moved(lambda a, v: np.insert(a, unwrapped(obj), v, axis), (arr, values))
 
 
 @counterpart(np.compress)
-def compress(condition: Any, a: Any, axis: Any = None) -> Any:
+def compress(condition: Any, a: Array, axis: Any = None) -> Array:
     return moved(lambda numbers: np.compress(unwrapped(condition), numbers, axis), [a])
 
 
 @counterpart(np.extract)
-def extract(condition: Any, arr: Any) -> Any:
+def extract(condition: Array, arr: Array) -> Array:
     return moved(lambda numbers: np.extract(unwrapped(condition), numbers), [arr])
 
 
 @counterpart(np.choose)
-def choose(a: Any, choices: Any, *, mode: Any = "raise") -> Any:
+def choose(a: Any, choices: Any, *, mode: Any = "raise") -> Array:
     choices = ops.unbind(choices, 0) if isinstance(choices, Tensor) else choices
     return moved(lambda *numbers: np.choose(unwrapped(a), numbers, mode=mode), choices)
 
 
 @counterpart(np.block)
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     found = list(leaves_of(arrays))
     return moved(lambda *numbers: np.block(with_leaves(arrays, iter(numbers))), found)
 
@@ -95,25 +96,25 @@ def with_leaves(nested: Any, leaves: Iterator[Any]) -> Any:
 
 
 @counterpart(np.broadcast_arrays)
-def broadcast_arrays(*args: Any) -> Any:
+def broadcast_arrays(*args: Any) -> tuple[Array, Array]:
     return tuple(ops.broadcast_tensors(*tensors(args)))
 
 
 @counterpart(np.partition)
-def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Any:
+def partition(a: Array, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Array:
     order = np.argpartition(unwrapped(a), kth, axis, kind)
     return pick(a, order) if axis is None else ops.take_along_dim(a, Tensor(order, a._xp), axis)
 
 
 @counterpart(np.sort_complex)
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: Array) -> Array:
     order = Tensor(np.argsort(unwrapped(a), axis=-1), a._xp)
     found = ops.take_along_dim(a, order, -1)
     return found if found._array.dtype.kind == "c" else ops.to_dtype(found, np.dtype(complex))
 
 
 @counterpart(np.trim_zeros)
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: Array, trim: str = "fb", axis: Any = None) -> Array:
     places = np.nonzero(unwrapped(filt))[0] if axis is None and filt._array.ndim == 1 else None
     if places is None:
         raise ops.Missing("trim_zeros of more than one dimension")
@@ -138,32 +139,32 @@ def unique(
 
 
 @counterpart(np.unique_values)
-def unique_values(x: Any) -> Any:
+def unique_values(x: Array) -> Array:
     return unique(x, equal_nan=False)
 
 
 @counterpart(np.unique_counts)
-def unique_counts(x: Any) -> Any:
+def unique_counts(x: Array) -> Any:
     return type(np.unique_counts(unwrapped(x)))(*unique(x, return_counts=True, equal_nan=False))
 
 
 @counterpart(np.unique_inverse)
-def unique_inverse(x: Any) -> Any:
+def unique_inverse(x: Array) -> Any:
     return type(np.unique_inverse(unwrapped(x)))(*unique(x, return_inverse=True, equal_nan=False))
 
 
 @counterpart(np.unique_all)
-def unique_all(x: Any) -> Any:
+def unique_all(x: Array) -> Any:
     return type(np.unique_all(unwrapped(x)))(*unique(x, True, True, True, equal_nan=False))
 
 
 @counterpart(np.union1d)
-def union1d(ar1: Any, ar2: Any) -> Any:
+def union1d(ar1: Array, ar2: Array) -> Array:
     return unique(append(ar1, ar2))
 
 
 @counterpart(np.intersect1d)
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+def intersect1d(ar1: Array, ar2: Array, assume_unique: bool = False, return_indices: bool = False) -> Any:
     first, second = tensors((ar1, ar2))
     _, index, other = np.intersect1d(unwrapped(first), unwrapped(second), assume_unique, return_indices=True)
     values = pick(first, index)
@@ -171,14 +172,14 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 
 @counterpart(np.setdiff1d)
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+def setdiff1d(ar1: Array, ar2: Array, assume_unique: bool = False) -> Array:
     first, second = tensors((ar1, ar2))
     values = ops.reshape(first, (-1,)) if assume_unique else unique(first)
     return pick(values, np.nonzero(~np.isin(unwrapped(values), unwrapped(second)))[0])
 
 
 @counterpart(np.setxor1d)
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+def setxor1d(ar1: Array, ar2: Array, assume_unique: bool = False) -> Array:
     parts = tensors((ar1, ar2))
     both = append(*(parts if assume_unique else [unique(p) for p in parts]))
     _, index, counts = np.unique(unwrapped(both), return_index=True, return_counts=True)
@@ -191,7 +192,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 MUTATING = {np.copyto: 1, np.fill_diagonal: 1, np.put: 2, np.place: 2, np.putmask: 2, np.put_along_axis: 2}
 
 
-def rewrite(function: Any, target: Tensor, *args: Any, **kwargs: Any) -> None:
+def rewrite(function: Callable[..., Any], target: Tensor, *args: Any, **kwargs: Any) -> None:
     """Change a tensor in place as the NumPy function would, recorded."""
     place = MUTATING[function] - 1
     if len(args) <= place:
@@ -201,7 +202,7 @@ def rewrite(function: Any, target: Tensor, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"Cannot cast from {values._array.dtype} to {target._array.dtype} by the rule 'same_kind'")
     rest, kwargs = list(map(unwrapped, args)), {name: unwrapped(v) for name, v in kwargs.items()}
 
-    def change(numbers: Any, new: Any) -> Any:
+    def change(numbers: Array, new: Array) -> Any:
         function(numbers, *rest[:place], new, *rest[place + 1 :], **kwargs)
         return numbers
 

@@ -6,12 +6,14 @@ arrays if no argument requires grad, and refused if one does: a gradient is neve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from undertow.autograd.interceptors.stack import active
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.interop.numpy import calculus, fft, linalg, reductions  # noqa: F401  (more entries)
 from undertow.interop.numpy import positions as positions
 from undertow.interop.numpy import ufuncs as ufuncs
@@ -24,7 +26,7 @@ from undertow.tensor import Tensor, counter_of, current_edge
 # ---- ufuncs
 
 
-def array_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+def array_ufunc(ufunc: Callable[..., Any], method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
     """`__array_ufunc__`: what NumPy calls for `np.add(t, u)` and for `array + t`."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     if any(map(is_foreign, (*inputs, *(out or ())))):
@@ -79,7 +81,7 @@ def array_function(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     return store(name, evaluate(function, name, args, kwargs), targets)
 
 
-def evaluate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
+def evaluate(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
     if function in FUNCTIONS:
         try:
             return FUNCTIONS[function](*map_arrays(args, as_tensor), **map_arrays(kwargs, as_tensor))
@@ -90,7 +92,7 @@ def evaluate(function: Any, name: str, args: Any, kwargs: Any) -> Any:
     return on_arrays(function, name, args, kwargs)
 
 
-def change_first(function: Any, name: str, args: Any, kwargs: Any) -> None:
+def change_first(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> None:
     """A function that writes into its first argument, such as np.copyto."""
     if not is_followed([args, kwargs]):
         mutate(function, name, args, kwargs)
@@ -101,11 +103,11 @@ def change_first(function: Any, name: str, args: Any, kwargs: Any) -> None:
         refuse_mutation(name)
 
 
-def as_tensor(value: Any) -> Any:
+def as_tensor(value: Array) -> Array:
     return Tensor(adopt(value), cpu) if isinstance(value, np.ndarray) and dtypes.is_storable(value.dtype) else value
 
 
-def map_arrays(value: Any, change: Any) -> Any:
+def map_arrays(value: Any, change: Callable[..., Any]) -> Any:
     """`value` with every tensor or array in it, also in lists, tuples and dicts, replaced by `change` of it."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         return change(value)
@@ -125,7 +127,7 @@ def unwrap(value: Any) -> Any:
 def wrap(value: Any) -> Any:
     """Tensors in the place of arrays and NumPy numbers."""
 
-    def change(x: Any) -> Any:
+    def change(x: Array) -> Any:
         numeric = not isinstance(x, Tensor) and dtypes.is_storable(x.dtype)
         return Tensor(adopt(np.asarray(x)), cpu) if numeric else x
 
@@ -144,7 +146,7 @@ def is_followed(value: Any) -> bool:
     return any([level.concerns(found) for level in active().levels()])
 
 
-def on_arrays(function: Any, name: str, args: Any, kwargs: Any) -> Any:
+def on_arrays(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
     """A NumPy function that undertow has no operation for."""
     if is_followed([args, kwargs]):
         raise TypeError(
@@ -177,7 +179,7 @@ def checked_targets(name: str, out: Any) -> Any:
     return out
 
 
-def store(name: str, result: Any, targets: tuple[Any, ...]) -> Any:
+def store(name: str, result: Array, targets: tuple[Any, ...]) -> Array:
     """Write results into tensors, as a recorded change in place."""
     results = result if isinstance(result, tuple) else (result,)
     for target, value in zip(targets, results, strict=True):
@@ -188,7 +190,7 @@ def store(name: str, result: Any, targets: tuple[Any, ...]) -> Any:
     return targets if len(targets) > 1 else targets[0]
 
 
-def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Any:
+def write_out(function: Callable[..., Any], name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Any:
     """A NumPy function with `out=` of which no gradient is wanted: computed on the bare arrays."""
     announce_change(out, name)
     arrays = unwrap(out)
@@ -197,7 +199,7 @@ def write_out(function: Any, name: str, args: Any, out: tuple[Any, ...], kwargs:
     return out if len(out) > 1 else out[0]
 
 
-def mutate(function: Any, name: str, args: Any, kwargs: Any) -> None:
+def mutate(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> None:
     """A NumPy function that writes into its first argument, of which no gradient is wanted."""
     changed = [*args, *kwargs.values()][:1]
     announce_change(changed, name)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import FUNCTIONS, counterpart, flat, ops, tensors, unwrapped
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
 #: "not given", for arguments of which None means something
 NOTHING: Any = object()
@@ -20,29 +25,29 @@ NOTHING: Any = object()
 # ---- which elements take part
 
 
-def chosen(a: Any, where: Any, fill: Any) -> Any:
+def chosen(a: Array, where: Any, fill: Any) -> Array:
     """The elements for which `where` holds, and `fill` for the others."""
     if where is True:
         return a
     return ops.where(as_mask(where, a), a, fill)
 
 
-def as_mask(where: Any, a: Tensor) -> Tensor:
+def as_mask(where: Array, a: Tensor) -> Tensor:
     mask = where if isinstance(where, Tensor) else Tensor(np.asarray(where, bool), a._xp)
     return ops.broadcast_to(mask, np.broadcast_shapes(mask._array.shape, a._array.shape))
 
 
-def count(a: Any, axis: Any, where: Any, keepdims: bool) -> Any:
+def count(a: Array, axis: Any, where: Any, keepdims: bool) -> Array:
     """How many elements take part in each result."""
     mask = Tensor(np.ones(a._array.shape, bool), a._xp) if where is True else as_mask(where, a)
     return ops.sum(mask, axis, keepdim=keepdims)
 
 
-def cast(a: Any, dtype: Any) -> Any:
+def cast(a: Array, dtype: Any) -> Array:
     return a if dtype is None else ops.to_dtype(a, np.dtype(dtype))
 
 
-def after(result: Any, initial: Any, operation: str) -> Any:
+def after(result: Array, initial: Any, operation: str) -> Array:
     return result if initial is NOTHING or initial is None else getattr(ops, operation)(result, initial)
 
 
@@ -51,15 +56,27 @@ def after(result: Any, initial: Any, operation: str) -> Any:
 
 @counterpart(np.sum)
 def sum_(
-    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True
-) -> Any:
+    a: Array,
+    axis: Any = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = NOTHING,
+    where: Any = True,
+) -> Array:
     return after(ops.sum(chosen(cast(a, dtype), where, 0), axis, keepdim=keepdims, dtype=dtype), initial, "add")
 
 
 @counterpart(np.prod)
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True
-) -> Any:
+    a: Array,
+    axis: Any = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = NOTHING,
+    where: Any = True,
+) -> Array:
     a = chosen(cast(a, dtype), where, 1)
     if axis is None and not keepdims:
         return after(ops.prod(a, dtype=dtype), initial, "mul")
@@ -69,8 +86,8 @@ def prod(
     return after(a, initial, "mul")
 
 
-def extreme(operation: str, pair: str, empty: float) -> Any:
-    def reduce(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True) -> Any:
+def extreme(operation: str, pair: str, empty: float) -> Callable[..., Any]:
+    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True) -> Any:
         if where is not True and initial is NOTHING:
             raise ValueError(f"reduction operation {pair!r} does not have an identity, so `where` needs `initial`")
         a = chosen(a, where, empty if dtypes.is_floating(a._array.dtype) else unwrapped(initial))
@@ -86,8 +103,8 @@ amax = counterpart(np.max, np.amax)(extreme("amax", "maximum", -np.inf))
 amin = counterpart(np.min, np.amin)(extreme("amin", "minimum", np.inf))
 
 
-def truth(function: Any, name: str, fill: bool) -> None:
-    def reduce(a: Any, axis: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
+def truth(function: Callable[..., Any], name: str, fill: bool) -> None:
+    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
         return getattr(ops, name)(chosen(ops.ne(a, 0), where, fill), axis, keepdim=keepdims)
 
     FUNCTIONS[function] = reduce
@@ -97,8 +114,8 @@ truth(np.all, "all", True)
 truth(np.any, "any", False)
 
 
-def position(function: Any, name: str) -> None:
-    def reduce(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def position(function: Callable[..., Any], name: str) -> None:
+    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False) -> Any:
         return getattr(ops, name)(a, axis, keepdim=keepdims)
 
     FUNCTIONS[function] = reduce
@@ -109,12 +126,12 @@ position(np.argmin, "argmin")
 
 
 @counterpart(np.ptp)
-def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def ptp(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
     return ops.sub(amax(a, axis, keepdims=keepdims), amin(a, axis, keepdims=keepdims))
 
 
 @counterpart(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def count_nonzero(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Array:
     return ops.sum(ops.ne(a, 0), axis, keepdim=keepdims)
 
 
@@ -122,7 +139,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @counterpart(np.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
+def mean(a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bool = False, where: Any = True) -> Array:
     a = cast(a, dtype)
     if not dtypes.is_differentiable(a._array.dtype):
         a = ops.to_dtype(a, np.dtype(float))
@@ -147,7 +164,7 @@ def var(
 
 
 @counterpart(np.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+def std(a: Array, axis: Any = None, dtype: DType | None = None, **options: Any) -> Array:
     if options.get("where", True) is True and options.get("mean") is None:
         ddof = options.get("correction", options.get("ddof", 0))
         return ops.std(cast(a, dtype), axis, correction=ddof, keepdim=options.get("keepdims", False))
@@ -155,7 +172,9 @@ def std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
 
 
 @counterpart(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+def average(
+    a: Array, axis: Any = None, weights: Array | None = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
     if weights is None:
         weights = ops.ones_like(a)
     a, weights = tensors((a, weights))
@@ -172,36 +191,48 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 # ---- without NaN
 
 
-def filled(a: Any, value: Any) -> Any:
+def filled(a: Array, value: Any) -> Array:
     return ops.where(ops.isnan(a), value, a) if dtypes.is_differentiable(a._array.dtype) else a
 
 
 @counterpart(np.nansum)
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True
-) -> Any:
+    a: Array,
+    axis: Any = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = NOTHING,
+    where: Any = True,
+) -> Array:
     return sum_(filled(a, 0.0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 @counterpart(np.nanprod)
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True
-) -> Any:
+    a: Array,
+    axis: Any = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = NOTHING,
+    where: Any = True,
+) -> Array:
     return prod(filled(a, 1.0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 @counterpart(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+def nancumsum(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
     return cumsum(filled(a, 0.0), axis, dtype)
 
 
 @counterpart(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+def nancumprod(a: Array, axis: Dims = None, dtype: DType | None = None) -> Array:
     return cumprod(filled(a, 1.0), axis, dtype)
 
 
-def nan_extreme(function: Any, reduce: Any, empty: float) -> None:
-    def call(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nan_extreme(function: Callable[..., Any], reduce: Callable[..., Any], empty: float) -> None:
+    def call(a: Array, axis: Any = None, *, keepdims: bool = False) -> Any:
         found = reduce(filled(a, empty), axis, keepdims=keepdims)
         nothing = ops.all(ops.isnan(a), axis, keepdim=keepdims)
         return ops.where(nothing, np.nan, found)
@@ -213,34 +244,36 @@ nan_extreme(np.nanmax, amax, -np.inf)
 nan_extreme(np.nanmin, amin, np.inf)
 
 
-def known(a: Any, where: Any) -> Any:
+def known(a: Array, where: Any) -> Array:
     mask = ops.logical_not(ops.isnan(a))
     return mask if where is True else ops.logical_and(mask, as_mask(where, a))
 
 
 @counterpart(np.nanmean)
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
+def nanmean(
+    a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bool = False, where: Any = True
+) -> Array:
     return mean(a, axis, dtype, keepdims=keepdims, where=known(a, where))
 
 
 @counterpart(np.nanvar)
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, *, where: Any = True, **options: Any) -> Any:
+def nanvar(a: Array, axis: Any = None, dtype: DType | None = None, *, where: Any = True, **options: Any) -> Array:
     return var(a, axis, dtype, where=known(a, where), **options)
 
 
 @counterpart(np.nanstd)
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, *, where: Any = True, **options: Any) -> Any:
+def nanstd(a: Array, axis: Dims = None, dtype: DType | None = None, *, where: Any = True, **options: Any) -> Array:
     return std(a, axis, dtype, where=known(a, where), **options)
 
 
 # ---- over no axes at all
 
 
-def also_over_none(reduce: Any) -> Any:
+def also_over_none(reduce: Callable[..., Any]) -> Callable[..., Any]:
     """With axis=(), where an operation would take all dimensions, NumPy reduces nothing: here, a new axis of size 1."""
 
     @functools.wraps(reduce)
-    def call(a: Any, axis: Any = None, *args: Any, **options: Any) -> Any:
+    def call(a: Array, axis: Any = None, *args: Any, **options: Any) -> Any:
         if isinstance(axis, tuple) and not axis:
             return reduce(ops.unsqueeze(a, 0), 0, *args, **{**options, "keepdims": False})
         return reduce(a, axis, *args, **options)
@@ -259,8 +292,8 @@ for _function in [getattr(np, name) for name in REDUCTIONS]:
 # ---- quantiles
 
 
-def quantile_of(name: str) -> Any:
-    def call(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def quantile_of(name: str) -> Callable[..., Any]:
+    def call(a: Array, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
         if isinstance(axis, tuple):
             return over_several(call, a, q, axis, method, keepdims)
         return getattr(ops, name)(a, like_input(q, a), axis, keepdim=keepdims, interpolation=method)
@@ -272,7 +305,9 @@ quantile = counterpart(np.quantile)(quantile_of("quantile"))
 nanquantile = counterpart(np.nanquantile)(quantile_of("nanquantile"))
 
 
-def over_several(quantiles: Any, a: Tensor, q: Any, axis: tuple[int, ...], method: str, keepdims: bool) -> Any:
+def over_several(
+    quantiles: Callable[..., Any], a: Tensor, q: Any, axis: tuple[int, ...], method: str, keepdims: bool
+) -> Array:
     """Quantiles over several dimensions: they are made one, the last."""
     axes = {d % a.ndim for d in axis}
     gone, rest = [a.shape[d] for d in axes], [n for d, n in enumerate(a.shape) if d not in axes]
@@ -291,27 +326,27 @@ def like_input(q: Any, a: Tensor) -> Any:
 
 
 @counterpart(np.percentile)
-def percentile(a: Any, q: Any, axis: Any = None, **options: Any) -> Any:
+def percentile(a: Array, q: Any, axis: Any = None, **options: Any) -> Array:
     return quantile(a, hundredths(q), axis, **options)
 
 
 @counterpart(np.nanpercentile)
-def nanpercentile(a: Any, q: Any, axis: Any = None, **options: Any) -> Any:
+def nanpercentile(a: Array, q: Any, axis: Any = None, **options: Any) -> Array:
     return nanquantile(a, hundredths(q), axis, **options)
 
 
-def hundredths(q: Any) -> Any:
+def hundredths(q: Any) -> Array:
     return ops.true_divide(q, 100) if isinstance(q, Tensor) else np.asarray(q) / 100
 
 
 @counterpart(np.median)
-def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def median(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
     # the mean of both middle values, where the operation `median` takes the lower one
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
 @counterpart(np.nanmedian)
-def nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nanmedian(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -319,17 +354,17 @@ def nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @counterpart(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+def cumsum(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
     return ops.cumsum(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
 
 
 @counterpart(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+def cumprod(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
     return ops.cumprod(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
 
 
-def scan(function: Any, operation: str, start: int) -> None:
-    def call(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def scan(function: Callable[..., Any], operation: str, start: int) -> None:
+    def call(x: Array, /, *, axis: Any = None, dtype: DType | None = None, include_initial: bool = False) -> Any:
         if axis is None and x._array.ndim > 1:
             raise ValueError("for arrays which have more than one dimension `axis` is required")
         axis = 0 if axis is None else axis
@@ -349,12 +384,12 @@ scan(np.cumulative_prod, "cumprod", 1)
 
 
 @counterpart(np.sort)
-def sort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Any:
+def sort(a: Array, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Array:
     return ops.sort(*(flat(a, 0) if axis is None else (a, axis)))[0]
 
 
 @counterpart(np.argsort)
-def argsort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Any:
+def argsort(a: Array, axis: Dims = -1, *, kind: Any = None, stable: Any = None) -> Array:
     return ops.argsort(*(flat(a, 0) if axis is None else (a, axis)), stable=True)
 
 
@@ -373,11 +408,11 @@ def cov(
 
 
 @counterpart(np.corrcoef)
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def corrcoef(x: Array, y: Array | None = None, rowvar: bool = True, *, dtype: DType | None = None) -> Array:
     return ops.corrcoef(cast(variables(x, y, rowvar), dtype))
 
 
-def variables(m: Any, y: Any, rowvar: bool) -> Any:
+def variables(m: Array, y: Array | None, rowvar: bool) -> Array:
     """The observations, one row for each variable."""
     parts = tensors([m] if y is None else [m, y])
     turned = [p if rowvar or p._array.ndim < 2 or p._array.shape[0] == 1 else ops.swapaxes(p, 0, 1) for p in parts]
@@ -385,7 +420,7 @@ def variables(m: Any, y: Any, rowvar: bool) -> Any:
 
 
 @counterpart(np.bincount)
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: Any, /, weights: Array | None = None, minlength: int = 0) -> Array:
     counts = np.bincount(unwrapped(x), minlength=minlength)
     if weights is None:
         return Tensor(counts, x._xp)
@@ -395,7 +430,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
 
 @counterpart(np.histogram)
-def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+def histogram(
+    a: Array, bins: Any = 10, range: Any = None, density: Any = None, weights: Array | None = None
+) -> tuple[Array, Array]:
     """Counts have no derivative; edges that are made from the data have the derivatives of its extremes."""
     if density or weights is not None or isinstance(bins, str):
         raise ops.Missing("histogram with densities, weights or automatic bins")
@@ -406,7 +443,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     return Tensor(counts, a._xp), bins if isinstance(bins, Tensor) else Tensor(edges, a._xp)
 
 
-def edges_of(a: Tensor, bins: int) -> Any:
+def edges_of(a: Tensor, bins: int) -> Array:
     """From the least to the greatest value; NumPy takes a half on either side where they are the same."""
     low, high = ops.amin(a, ()), ops.amax(a, ())
     if low._array == high._array:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import FUNCTIONS, ops
 from undertow.interop.scipy import ufuncs
 from undertow.ops.arguments.nested_data import adopt
@@ -40,7 +41,7 @@ ACCUMULATIONS = {
 }  # fmt: skip
 
 
-def operation_of(ufunc: Any) -> Any:
+def operation_of(ufunc: Callable[..., Any]) -> Callable[..., Any] | None:
     """The operation that computes what the ufunc does, or None."""
     name = ufunc.__name__
     if ufunc in FUNCTIONS:
@@ -50,7 +51,7 @@ def operation_of(ufunc: Any) -> Any:
     return ufuncs.operation_of(ufunc)
 
 
-def require_operation(ufunc: Any) -> Any:
+def require_operation(ufunc: Callable[..., Any]) -> Callable[..., Any]:
     operation = operation_of(ufunc)
     if operation is None:
         raise ops.Missing(ufunc.__name__)
@@ -69,7 +70,14 @@ def as_operand(value: Any) -> Any:
 # ---- calling
 
 
-def call(ufunc: Any, *inputs: Any, base: Any = None, where: Any = True, dtype: Any = None, **options: Any) -> Any:
+def call(
+    ufunc: Callable[..., Any],
+    *inputs: Any,
+    base: Array | None = None,
+    where: Any = True,
+    dtype: DType | None = None,
+    **options: Any,
+) -> Any:
     """`ufunc(*inputs)`. With `where`, elements that are left out come from `base`, or are zero."""
     operation = require_operation(ufunc)
     inputs = tuple(map(as_operand, inputs))
@@ -90,14 +98,14 @@ def understood(ufunc: Any, options: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def cast(ufunc: Any, value: Any, dtype: Any) -> Any:
+def cast(ufunc: Callable[..., Any], value: Array, dtype: DType) -> Array:
     """An input of a ufunc that is told to compute in `dtype`."""
     if np.dtype(dtype).kind not in "fc":
         raise ops.Missing(f"{ufunc.__name__} with dtype={dtype}")
     return ops.to_dtype(value, np.dtype(dtype)) if isinstance(value, Tensor) else value
 
 
-def call_where(operation: Any, inputs: tuple[Any, ...], where: Any, base: Any) -> Any:
+def call_where(operation: Callable[..., Any], inputs: tuple[Any, ...], where: Array, base: Array) -> Array:
     """Computed on the chosen elements alone, so that the others have no part in any gradient."""
     example = next(t for t in (*inputs, where, base) if isinstance(t, Tensor))
     where = where if isinstance(where, Tensor) else ops.full((), where, dtype=np.dtype(bool))
@@ -113,7 +121,7 @@ def call_where(operation: Any, inputs: tuple[Any, ...], where: Any, base: Any) -
     return ops.masked_scatter(ops.to_dtype(base, values.dtype), where, values)
 
 
-def outer(ufunc: Any, a: Any, b: Any, **options: Any) -> Any:
+def outer(ufunc: Callable[..., Any], a: Array, b: Array, **options: Any) -> Array:
     """The ufunc of every pair of elements."""
     a, b = as_operand(a), as_operand(b)
     if isinstance(a, Tensor) and isinstance(b, Tensor):
@@ -124,7 +132,15 @@ def outer(ufunc: Any, a: Any, b: Any, **options: Any) -> Any:
 # ---- along an axis
 
 
-def reduce(ufunc: Any, a: Any, *, axis: Any = 0, keepdims: bool = False, dtype: Any = None, **options: Any) -> Any:
+def reduce(
+    ufunc: Callable[..., Any],
+    a: Array,
+    *,
+    axis: Any = 0,
+    keepdims: bool = False,
+    dtype: DType | None = None,
+    **options: Any,
+) -> Array:
     """`ufunc.reduce(a)`: by the function that it is, or one element after the other."""
     a = as_operand(a)
     if ufunc in REDUCTIONS:
@@ -148,14 +164,14 @@ def as_axes(axis: Any, ndim: int) -> list[int]:
     return [int(k) % ndim for k in chosen]
 
 
-def rows_of(a: Any, axis: int) -> Any:
+def rows_of(a: Array, axis: int) -> tuple[Any, ...]:
     rows = ops.unbind(a, axis)
     if not rows:
         raise ValueError("zero-size array to reduction operation which has no identity")
     return rows
 
 
-def accumulate(ufunc: Any, a: Any, *, axis: int = 0, dtype: Any = None) -> Any:
+def accumulate(ufunc: Callable[..., Any], a: Array, *, axis: int = 0, dtype: DType | None = None) -> Array:
     """`ufunc.accumulate(a)`: the results so far."""
     a = as_operand(a) if dtype is None else cast(ufunc, as_operand(a), dtype)
     if ufunc in ACCUMULATIONS:
@@ -164,7 +180,7 @@ def accumulate(ufunc: Any, a: Any, *, axis: int = 0, dtype: Any = None) -> Any:
     return ops.stack(list(itertools.accumulate(rows_of(a, axis), require_operation(ufunc))), axis)
 
 
-def reduceat(ufunc: Any, a: Any, indices: Any, *, axis: int = 0, dtype: Any = None) -> Any:
+def reduceat(ufunc: Callable[..., Any], a: Array, indices: Any, *, axis: int = 0, dtype: DType | None = None) -> Array:
     """`ufunc.reduceat(a, indices)`: over the parts that begin at each index; one element where the next is no later."""
     a, starts = as_operand(a), [int(k) for k in np.atleast_1d(unwrapped(indices))]
     stops = [*starts[1:], a._array.shape[axis]]
@@ -180,7 +196,7 @@ def unwrapped(value: Any) -> Any:
 # ---- in place
 
 
-def at(ufunc: Any, a: Any, indices: Any, *values: Any) -> None:
+def at(ufunc: Callable[..., Any], a: Array, indices: Any, *values: Any) -> None:
     """`ufunc.at(a, indices, values)`: in place, an element that is named twice is changed twice."""
     operation = require_operation(ufunc)
     index = indices if isinstance(indices, tuple) else (indices,)
@@ -194,7 +210,7 @@ def at(ufunc: Any, a: Any, indices: Any, *values: Any) -> None:
         a.put_(chosen, ops.to_dtype(operation(ops.take(a, chosen), *others, *numbers), a._array.dtype))
 
 
-def turns(places: Any) -> Iterator[Any]:
+def turns(places: Array) -> Iterator[Any]:
     """The numbers 0, 1, ... of the places, in groups within which no place occurs twice, in order."""
     rest = np.arange(places.size)
     while rest.size:

@@ -13,6 +13,7 @@ import numpy as np
 from undertow.autograd.backward import grad
 from undertow.autograd.functional.jacobians import jacobian
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
 from undertow.pytree import flatten
@@ -64,23 +65,23 @@ class FlatFunction:
 
     # ---- what optimizers call
 
-    def __call__(self, x: Any, *args: Any) -> tuple[Any, Any]:
+    def __call__(self, x: Array, *args: Any) -> tuple[Any, Any]:
         point, value = self.evaluate(x, args)
         return self.plain(value), self.derivative(point, value, args)
 
     def fun(self, x: Any, *args: Any) -> Any:
         return self.plain(self.evaluate(x, args)[1])
 
-    def jac(self, x: Any, *args: Any) -> Any:
+    def jac(self, x: Any, *args: Any) -> Array:
         point, value = self.evaluate(x, args)
         return self.derivative(point, value, args)
 
-    def hessp(self, x: Any, v: Any, *args: Any) -> Any:
+    def hessp(self, x: Array, v: Array, *args: Any) -> Array:
         point, value = self.evaluate(x, args)
         slope = self.recorded_gradient(point, scalar(value))
         return self.checked("the Hessian-vector product", product(slope, point, vector(v, point._array.size, "v")))
 
-    def hess(self, x: Any, *args: Any) -> Any:
+    def hess(self, x: Array, *args: Any) -> Array:
         weights = None
         if args and self.evaluate(x, args[1:])[1]._array.ndim:
             weights, args = args[0], args[1:]
@@ -93,25 +94,25 @@ class FlatFunction:
 
     # ---- parameters
 
-    def unflatten(self, x: Any) -> Any:
+    def unflatten(self, x: Any) -> dict[str, Any]:
         """The parameters in the form of the example."""
         x = vector(x, self.x0.size, "x") if self.leaves is not None else vector(x, None, "x")
         return x if self.leaves is None else self.spec.unflatten(self.parts(x, lambda part, leaf: part))
 
-    def parts(self, x: Any, make: Callable[[Any, Any], Any]) -> list[Any]:
+    def parts(self, x: Array, make: Callable[[Any, Any], Any]) -> list[Any]:
         """The pieces of the flat vector, each in the shape and dtype of its leaf."""
         ends = np.cumsum([leaf.size for leaf in self.leaves])
         pieces = [x[end - leaf.size : end] for end, leaf in zip(ends.tolist(), self.leaves, strict=True)]
         return [make(cast(p, leaf), leaf) for p, leaf in zip(pieces, self.leaves, strict=True)]
 
-    def parameters(self, point: Any) -> Any:
+    def parameters(self, point: Array) -> Any:
         if self.leaves is None:
             return point
         return self.spec.unflatten(self.parts(point, lambda part, leaf: part))
 
     # ---- values and derivatives
 
-    def evaluate(self, x: Any, args: Any) -> tuple[Any, Any]:
+    def evaluate(self, x: Array, args: Any) -> tuple[Any, Any]:
         """The flat vector as a leaf, and the recorded value of the function there."""
         x = vector(x, None if self.leaves is None else self.x0.size, "x")
         point = REGISTRY["tensor"].function(x, requires_grad=True)
@@ -119,7 +120,7 @@ class FlatFunction:
         self.check("the value", value._array)
         return point, value
 
-    def value_at(self, point: Any, args: Any) -> Any:
+    def value_at(self, point: Array, args: Any) -> Array:
         value = self.raw_value(point, args)
         if not isinstance(value, Tensor):
             raise TypeError(
@@ -138,11 +139,11 @@ class FlatFunction:
             )
         return value
 
-    def raw_value(self, point: Any, args: Any) -> Any:
+    def raw_value(self, point: Array, args: Any) -> Array:
         with enable_grad():
             return self.f(self.parameters(point), *args)
 
-    def derivative(self, point: Any, value: Any, args: Any) -> Any:
+    def derivative(self, point: Array, value: Array, args: Any) -> Array:
         if value._array.ndim == 0:
             found = grad(value, point, allow_unused=True, materialize_grads=True)[0]._array
             return self.checked("the gradient", found)
@@ -154,19 +155,19 @@ class FlatFunction:
             found = jacobian(call, point.detach(), vectorize=True, strategy="forward-mode")._array
         return self.checked("the Jacobian", found)
 
-    def recorded_gradient(self, point: Any, value: Any) -> Any:
+    def recorded_gradient(self, point: Array, value: Array) -> Array:
         return grad(value, point, create_graph=True, materialize_grads=True)[0]
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: Array) -> Any:
         array = value._array
         return float(array) if array.ndim == 0 else array.astype(np.float64)
 
-    def checked(self, what: str, array: Any) -> Any:
+    def checked(self, what: str, array: Any) -> Array:
         """An array of the caller's own: optimizers may write into it, and read it as contiguous memory."""
         self.check(what, array)
         return np.array(array, dtype=np.float64, order="C")
 
-    def check(self, what: str, array: Any) -> None:
+    def check(self, what: str, array: Array) -> None:
         if not self.allow_nan and np.isnan(array).any():
             raise FloatingPointError(
                 f"{what} is NaN at this point. Keep the optimizer away from it (bounds, a smaller first step), make "
@@ -177,9 +178,9 @@ class FlatFunction:
 # ---- small things
 
 
-def as_parameter(leaf: Any) -> Any:
+def as_parameter(leaf: Any) -> Array:
     """A leaf of the example as an array."""
-    array = np.asarray(leaf.detach() if isinstance(leaf, Tensor) else leaf)  # type: ignore[attr-defined]
+    array = np.asarray(leaf.detach() if isinstance(leaf, Tensor) else leaf)
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"a parameter has dtype {array.dtype}, but optimizers work on real numbers: give the real and the "
@@ -188,14 +189,14 @@ def as_parameter(leaf: Any) -> Any:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def cast(part: Any, leaf: Any) -> Any:
+def cast(part: Array, leaf: Array) -> Array:
     part = part.reshape(leaf.shape)
     if part.dtype == leaf.dtype:
         return part
-    return part.to(leaf.dtype) if isinstance(part, Tensor) else part.astype(leaf.dtype)  # type: ignore[attr-defined]
+    return part.to(leaf.dtype) if isinstance(part, Tensor) else part.astype(leaf.dtype)
 
 
-def vector(x: Any, size: int | None, name: str) -> Any:
+def vector(x: Any, size: int | None, name: str) -> Array:
     array = np.asarray(x, dtype=np.float64)
     if array.ndim != 1 or (size is not None and array.size != size):
         wanted = "a flat vector" if size is None else f"a flat vector of {size} elements"
@@ -203,7 +204,7 @@ def vector(x: Any, size: int | None, name: str) -> Any:
     return array
 
 
-def scalar(value: Any) -> Any:
+def scalar(value: Array) -> Array:
     if value._array.ndim:
         raise ValueError(
             f"the function returns {value._array.size} numbers: give hess(x, v) their weights v, or sum them up first"
@@ -211,12 +212,12 @@ def scalar(value: Any) -> Any:
     return value
 
 
-def product(slope: Any, point: Any, v: Any) -> Any:
+def product(slope: Array, point: Array, v: Array) -> Array:
     """The derivative of the recorded gradient along v; zero where the gradient is constant."""
     if not requires_grad(slope):
         return np.zeros_like(v)
     return grad(slope, point, Tensor(v, cpu), retain_graph=True, materialize_grads=True)[0]._array
 
 
-def np_eye(n: int, like: Any) -> Any:
+def np_eye(n: int, like: Array) -> Array:
     return Tensor(np.eye(n, dtype=like._array.dtype), cpu)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from undertow.backend.interface import Array
+
 
 def is_sparse(value: Any) -> bool:
     """Whether a value is a sparse array or matrix of SciPy."""
@@ -18,7 +20,7 @@ def coordinates(matrix: Any) -> tuple[Any, Any, tuple[int, ...]]:
     return found.row, found.col, found.shape
 
 
-def sparse_array(rows: Any, cols: Any, values: Any, shape: tuple[int, int]) -> Any:
+def sparse_array(rows: Array, cols: Array, values: Array, shape: tuple[int, int]) -> Any:
     """A `scipy.sparse.csr_array` with these entries."""
     return _scipy_sparse().csr_array((values, (rows, cols)), shape=shape)
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.autograd.function import Function
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.interop.numpy.functions import ops
 from undertow.ops.arguments.nested_data import adopt
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.autograd.function.under_vmap import VmapInfo
 
 Partial = Callable[..., Any] | None
 
@@ -44,7 +48,7 @@ def special() -> Any:
     return sys.modules["scipy.special"]
 
 
-def operation_of(ufunc: Any) -> Any:
+def operation_of(ufunc: Callable[..., Any]) -> Callable[..., Any] | None:
     """The operation that computes what a ufunc of SciPy does, or None."""
     name = ufunc.__name__
     if getattr(sys.modules.get("scipy.special"), name, None) is not ufunc:
@@ -63,7 +67,7 @@ def operation_of(ufunc: Any) -> Any:
     return choose
 
 
-def computed(ufunc: Any, inputs: Sequence[Any]) -> Tensor:
+def computed(ufunc: Callable[..., Any], inputs: Sequence[Any]) -> Tensor:
     arrays = [x._array if isinstance(x, Tensor) else x for x in inputs]
     return Tensor(adopt(np.asarray(ufunc(*arrays))), cpu)
 
@@ -74,7 +78,7 @@ class ByUfunc(Function):
     _is_tracked = False
 
     @staticmethod
-    def forward(ufunc: Any, *inputs: Any) -> Tensor:
+    def forward(ufunc: Callable[..., Any], *inputs: Any) -> Tensor:
         return computed(ufunc, inputs)
 
     @staticmethod
@@ -87,30 +91,30 @@ class ByUfunc(Function):
         ctx.set_materialize_grads(False)  # a tangent of zeros asks for a derivative that may be unknown
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Array | None) -> tuple[Any, ...]:
         places = iter(range(len(ctx.numbers)))
         wanted = [n is None and ctx.wants_gradient(next(places)) and grad is not None for n in ctx.numbers]
         return None, *[grad * np.conj(slope(ctx, nr)) if w else None for nr, w in enumerate(wanted)]
 
     @staticmethod
-    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Array:
         parts = [t * slope(ctx, nr) for nr, t in enumerate(tangents) if t is not None]
         return sum(parts[1:], parts[0])
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, ufunc: Any, *inputs: Any) -> tuple[Tensor, int]:
+    def vmap(info: VmapInfo, in_dims: Any, ufunc: Callable[..., Any], *inputs: Any) -> tuple[Tensor, int]:
         pairs = list(zip(inputs, in_dims[1:], strict=True))
         rank = max([x.ndim - (d is not None) for x, d in pairs if isinstance(x, Tensor)])
         return ByUfunc.apply(ufunc, *[x if d is None else batch_first(x, d, rank) for x, d in pairs]), 0
 
 
-def batch_first(value: Any, dim: int, rank: int) -> Any:
+def batch_first(value: Array, dim: int, rank: int) -> Array:
     """The examples in front, and dimensions of size one behind, so that all inputs broadcast as one example's do."""
     moved = ops.movedim(value, dim, 0)
     return ops.reshape(moved, (moved.shape[0], *[1] * (rank + 1 - moved.ndim), *moved.shape[1:]))
 
 
-def slope(ctx: Any, nr: int) -> Any:
+def slope(ctx: Any, nr: int) -> Array:
     """The derivative by one argument."""
     partial = PARTIALS[ctx.ufunc.__name__][nr]
     if partial is None:
@@ -128,27 +132,27 @@ def slope(ctx: Any, nr: int) -> Any:
 def of_order(lower: float, upper: float, name: str) -> tuple[Partial, ...]:
     """Bessel functions f(v, x): lower * f(v - 1, x) + upper * f(v + 1, x)."""
 
-    def partial(out: Any, v: Any, x: Any) -> Any:
+    def partial(out: Array, v: Array, x: Array) -> Any:
         function = getattr(special(), name)
         return lower * function(v - 1, x) + upper * function(v + 1, x)
 
     return None, partial
 
 
-def density_of_beta(a: Any, b: Any, x: Any) -> Any:
+def density_of_beta(a: Array, b: Array, x: Array) -> Array:
     return np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - special().betaln(a, b))
 
 
-def density_of_gamma(a: Any, x: Any) -> Any:
+def density_of_gamma(a: Array, x: Array) -> Array:
     return np.exp((a - 1) * np.log(x) - x - special().gammaln(a))
 
 
-def density_of_t(df: Any, t: Any) -> Any:
+def density_of_t(df: Any, t: Array) -> Array:
     log_scale = special().gammaln((df + 1) / 2) - special().gammaln(df / 2)
     return np.exp(log_scale - (df + 1) / 2 * np.log1p(t * t / df)) / np.sqrt(df * np.pi)
 
 
-def log_gap(x: Any, y: Any) -> Any:
+def log_gap(x: Array, y: Array) -> Array:
     return special().psi(x) - special().psi(y)
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
 from undertow.ops.network.attention import fused_attention, is_plain_attention
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
 
 def scaled_dot_product_attention(
-    query: Any,
+    query: Tensor,
     key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Tensor:
     """softmax(query @ key^T * scale + mask) @ value, over the last two dimensions.
 
     attn_mask   bool: where it is True, attention is paid; float: added to the scores. A query that may see nothing
@@ -56,13 +60,13 @@ def causal_mask(scores: Any) -> Any:
     return ops.tril(ops.ones((rows, columns), dtype=dtypes.bool_, device=scores.device))
 
 
-def additive(forbidden: Any, dtype: Any) -> Any:
+def additive(forbidden: Tensor, dtype: DType) -> Tensor:
     """-inf where a place is forbidden, else 0."""
     with no_grad():
         return ops.masked_fill(ops.zeros_like(forbidden, dtype=dtype), forbidden, -math.inf)
 
 
-def canonical_mask(mask: Any, name: str, dtype: Any) -> Any:
+def canonical_mask(mask: Tensor | None, name: str, dtype: DType) -> Tensor | None:
     """A mask as numbers to add; where a bool mask is True, no attention is paid."""
     if mask is None or dtypes.is_floating(mask.dtype):
         return mask
@@ -74,7 +78,9 @@ def canonical_mask(mask: Any, name: str, dtype: Any) -> Any:
 # ---- several heads
 
 
-def check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int) -> bool:
+def check_shapes(
+    query: Tensor, key: Any, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, num_heads: int
+) -> bool:
     """Whether the inputs have a dimension of examples."""
     if query.dim() not in (2, 3):
         raise AssertionError(
@@ -97,7 +103,7 @@ def check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, attn_m
 
 
 def projected(
-    query: Any, key: Any, value: Any, weights: Any, packed_weight: Any, packed_bias: Any
+    query: Tensor, key: Any, value: Tensor, weights: Any, packed_weight: Tensor | None, packed_bias: Tensor | None
 ) -> tuple[Any, Any, Any]:
     """Queries, keys and values through their linear layers; in one product where they are the same tensor."""
     if weights is None:
@@ -110,13 +116,13 @@ def projected(
     return q, k, v
 
 
-def heads_of(x: Any, count: int) -> Any:
+def heads_of(x: Tensor, count: int) -> Tensor:
     """(length, examples, count * size) -> (examples * count, length, size)."""
     length, examples, size = x.shape
     return ops.transpose(ops.reshape(x, (length, examples * count, size // count)), 0, 1)
 
 
-def check_mask_size(attn_mask: Any, rows: int, heads: int, columns: int) -> Any:
+def check_mask_size(attn_mask: Tensor | None, rows: int, heads: int, columns: int) -> Tensor | None:
     """The mask with a first dimension of 1 or of all heads of all examples."""
     if attn_mask is None:
         return None
@@ -128,7 +134,9 @@ def check_mask_size(attn_mask: Any, rows: int, heads: int, columns: int) -> Any:
     return ops.unsqueeze(attn_mask, 0) if attn_mask.dim() == 2 else attn_mask
 
 
-def with_padding(attn_mask: Any, key_padding_mask: Any, examples: int, num_heads: int, columns: int) -> Any:
+def with_padding(
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, examples: int, num_heads: int, columns: int
+) -> Tensor | None:
     """The two masks, as one for all heads of all examples."""
     if key_padding_mask is None:
         return attn_mask
@@ -141,34 +149,36 @@ def with_padding(attn_mask: Any, key_padding_mask: Any, examples: int, num_heads
     return wide if attn_mask is None else attn_mask + wide
 
 
-def longer_keys(k: Any, v: Any, masks: list[Any], more_k: Any, more_v: Any, dim: int) -> tuple[Any, Any, list[Any]]:
+def longer_keys(
+    k: Tensor, v: Tensor, masks: list[Any], more_k: Tensor, more_v: Tensor, dim: int
+) -> tuple[Any, Any, list[Any]]:
     """One more key and value behind the others, which every query may see."""
     masks = [None if mask is None else ops.pad(mask, (0, 1)) for mask in masks]
     return ops.cat([k, more_k], dim), ops.cat([v, more_v], dim), masks
 
 
 def multi_head_attention_forward(
-    query: Any,
+    query: Tensor,
     key: Any,
-    value: Any,
+    value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
     training: bool = True,
-    key_padding_mask: Any = None,
+    key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
-    attn_mask: Any = None,
+    attn_mask: Tensor | None = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
     static_k: Any = None,
     static_v: Any = None,
     average_attn_weights: bool = True,
@@ -219,7 +229,7 @@ def multi_head_attention_forward(
     return (out if is_batched else ops.squeeze(out, 1)), (found if need_weights else None)
 
 
-def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Any, separate: bool) -> None:
+def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Tensor, separate: bool) -> None:
     if embed_dim != expected:
         raise AssertionError(f"was expecting embedding dimension of {expected}, but got {embed_dim}")
     if embed_dim % num_heads:
@@ -230,7 +240,9 @@ def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: 
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 
 
-def weighed_values(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, need_weights: bool) -> tuple[Any, Any]:
+def weighed_values(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, need_weights: bool
+) -> tuple[Any, Any]:
     if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
         return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
     scores = ops.bmm(q * math.sqrt(1 / q.shape[-1]), ops.transpose(k, -2, -1))

@@ -7,12 +7,15 @@ pauses; `forward` probabilities of all states go from step to step, as logarithm
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
 from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 #: the logarithm of the probability of what is impossible; finite, so that no gradient is 0 / 0
 IMPOSSIBLE = -1e30
@@ -20,14 +23,14 @@ IMPOSSIBLE = -1e30
 
 @in_float32
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
+    log_probs: Tensor,
+    targets: Tensor,
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
-) -> Any:
+) -> Tensor:
     """The negative log-likelihood of target sequences.
 
     log_probs      (steps, examples, classes) or (steps, classes), of log_softmax
@@ -71,7 +74,7 @@ def lengths(given: Any, examples: int, name: str) -> list[int]:
     return found
 
 
-def check(x: Any, steps: list[int], blank: int) -> None:
+def check(x: Tensor, steps: list[int], blank: int) -> None:
     if not 0 <= blank < x.shape[2]:
         raise RuntimeError("blank must be in label range")
     if max(steps) > x.shape[0]:
@@ -80,7 +83,7 @@ def check(x: Any, steps: list[int], blank: int) -> None:
         raise RuntimeError(f"Expected input_lengths to have value at least 0, but got value {min(steps)}")
 
 
-def check_targets(targets: Any, wanted: list[int]) -> None:
+def check_targets(targets: Tensor, wanted: list[int]) -> None:
     if min(wanted) < 0:
         raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {min(wanted)}")
     if targets.dim() == 2 and targets.shape[1] < max(wanted):
@@ -95,7 +98,7 @@ def check_targets(targets: Any, wanted: list[int]) -> None:
         )
 
 
-def split_targets(targets: Any, wanted: list[int]) -> list[list[int]]:
+def split_targets(targets: Tensor, wanted: list[int]) -> list[list[int]]:
     if targets.dim() == 2:
         return [row[:n] for row, n in zip(targets.tolist(), wanted, strict=True)]
     flat, found = targets.tolist(), []
@@ -105,7 +108,7 @@ def split_targets(targets: Any, wanted: list[int]) -> list[list[int]]:
     return found
 
 
-def likelihoods(x: Any, sequences: list[list[int]], steps: list[int], blank: int) -> Any:
+def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: int) -> Tensor:
     """The log-likelihood of each sequence."""
     count, longest = len(sequences), max(map(len, sequences))
     with no_grad():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from undertow import ops
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 #: what SELU tends to for very negative inputs
 SATURATION = -1.7580993408473766
@@ -18,7 +22,7 @@ def check_probability(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Every element 0 with probability p, else over 1 - p; the input itself if not training."""
     if not inplace:
         return ops.dropout(input, p, training)
@@ -26,7 +30,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return input.mul_(factors_for(input, input.shape, p)) if training and p > 0 else input
 
 
-def factors_for(input: Any, shape: Any, p: float) -> Any:
+def factors_for(input: Tensor, shape: Sequence[int], p: float) -> Tensor:
     """Zeros with probability p, else 1 / (1 - p)."""
     with no_grad():
         if p == 1:
@@ -34,7 +38,7 @@ def factors_for(input: Any, shape: Any, p: float) -> Any:
         return ops.bernoulli(ops.empty(shape, dtype=input.dtype, device=input.device), 1.0 - p) / (1 - p)
 
 
-def drop_channels(input: Any, p: float, training: bool, inplace: bool, lead: int) -> Any:
+def drop_channels(input: Tensor, p: float, training: bool, inplace: bool, lead: int) -> Tensor:
     """One draw for each place in the first `lead` dimensions: examples and channels, or channels alone."""
     check_probability(p)
     if not training or p == 0:
@@ -48,7 +52,7 @@ def drop_channels(input: Any, p: float, training: bool, inplace: bool, lead: int
     return input.mul_(factors) if inplace else input * factors
 
 
-def warn_of_dims(name: str, input: Any, dims: int) -> None:
+def warn_of_dims(name: str, input: Tensor, dims: int) -> None:
     if input.dim() not in (dims + 1, dims + 2):
         warn_user(
             f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated: it is for inputs of {dims + 1} "
@@ -56,7 +60,7 @@ def warn_of_dims(name: str, input: Any, dims: int) -> None:
         )
 
 
-def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (examples, channels, length) 0 with probability p."""
     if input.dim() not in (2, 3):
         raise RuntimeError(
@@ -66,7 +70,7 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     return drop_channels(input, p, training, inplace, input.dim() - 1)
 
 
-def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (examples, channels, height, width) 0 with probability p."""
     warn_of_dims("dropout2d", input, 2)
     if input.dim() == 3:
@@ -77,13 +81,13 @@ def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     return drop_channels(input, p, training, inplace, 2)
 
 
-def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
     warn_of_dims("dropout3d", input, 3)
     return drop_channels(input, p, training, inplace, 2 if input.dim() == 5 else 1)
 
 
-def drop_to_saturation(input: Any, p: float, inplace: bool, shape: Any) -> Any:
+def drop_to_saturation(input: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:
     """Elements set to SELU's negative limit, then scaled and shifted so that mean and variance stay."""
     if p == 1:
         return input.mul_(0.0) if inplace else input * 0.0
@@ -95,13 +99,13 @@ def drop_to_saturation(input: Any, p: float, inplace: bool, shape: Any) -> Any:
     return input.mul_(scale).add_(shift) if inplace else input * scale + shift
 
 
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of what SELU gives."""
     check_probability(p)
     return drop_to_saturation(input, p, inplace, input.shape) if training and p > 0 else input
 
 
-def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """alpha_dropout of whole channels."""
     check_probability(p)
     if not training or p == 0:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 #: the coefficient of the cubic kernel
 CUBIC = -0.75
@@ -28,7 +31,7 @@ def chosen_corners(name: str, align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places that an affine map sends a regular grid to, for grid_sample.
 
     theta  (examples, 2, 3) for images, (examples, 3, 4) for volumes
@@ -49,7 +52,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     return ops.reshape(out, (theta.shape[0], *size[2:], dims))
 
 
-def regular(count: int, corners: bool, like: Any) -> Any:
+def regular(count: int, corners: bool, like: Tensor) -> Tensor:
     """The places of `count` elements."""
     if count <= 1:
         return ops.new_zeros(like, (count,))
@@ -58,12 +61,12 @@ def regular(count: int, corners: bool, like: Any) -> Any:
 
 
 def grid_sample(
-    input: Any,
-    grid: Any,
+    input: Tensor,
+    grid: Tensor,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """The values of images (or volumes) at the places in `grid`, (examples, height, width, 2).
 
     mode          'bilinear', 'nearest' or (images only) 'bicubic'
@@ -95,7 +98,7 @@ def grid_sample(
     return ops.reshape(out, (*input.shape[:2], *grid.shape[1:-1]))
 
 
-def to_elements(place: Any, count: int, corners: bool) -> Any:
+def to_elements(place: Tensor, count: int, corners: bool) -> Tensor:
     """From [-1, 1] to the numbers of elements."""
     return (place + 1) * ((count - 1) / 2) if corners else ((place + 1) * count - 1) / 2
 
@@ -103,11 +106,11 @@ def to_elements(place: Any, count: int, corners: bool) -> Any:
 class Image:
     """An image, and what lies outside of it."""
 
-    def __init__(self, input: Any, sizes: tuple[int, ...], padding: str, corners: bool) -> None:
+    def __init__(self, input: Tensor, sizes: tuple[int, ...], padding: str, corners: bool) -> None:
         self.values = ops.reshape(input, (*input.shape[:2], -1))
         self.sizes, self.padding, self.corners = sizes, padding, corners
 
-    def inside(self, place: Any, dim: int) -> Any:
+    def inside(self, place: Tensor, dim: int) -> Tensor:
         """A place brought into the image, if the padding says so."""
         size = self.sizes[dim]
         if self.padding == "zeros":
@@ -117,7 +120,7 @@ class Image:
             place = reflected(place, low, high) if high > low else place * 0
         return ops.clamp(place, 0, size - 1)
 
-    def at(self, indices: list[Any]) -> Any:
+    def at(self, indices: list[Any]) -> Tensor:
         """The elements with these numbers (tensors without history), 0 for those that do not exist."""
         flat: Any = 0
         exists: Any = True
@@ -128,7 +131,7 @@ class Image:
         return ops.gather(self.values, 2, flat) * ops.unsqueeze(exists, 1).to(self.values.dtype)
 
 
-def reflected(place: Any, low: float, high: float) -> Any:
+def reflected(place: Tensor, low: float, high: float) -> Tensor:
     """A place thrown back at both ends until it lies between them."""
     span = high - low
     distance = ops.abs(place - low)
@@ -138,7 +141,7 @@ def reflected(place: Any, low: float, high: float) -> Any:
     return ops.where(is_even, rest, span - rest) + low
 
 
-def linear(image: Image, places: list[Any]) -> Any:
+def linear(image: Image, places: list[Any]) -> Tensor:
     """The mean of the neighbours, by their nearness."""
     places = [image.inside(place, dim) for dim, place in enumerate(places)]
     lows = [ops.floor(place).detach() for place in places]
@@ -152,19 +155,19 @@ def linear(image: Image, places: list[Any]) -> Any:
     return total
 
 
-def nearest(image: Image, places: list[Any]) -> Any:
+def nearest(image: Image, places: list[Any]) -> Tensor:
     places = [image.inside(place, dim) for dim, place in enumerate(places)]
     return image.at([ops.round(place).detach() for place in places])
 
 
-def cubic_weights(t: Any) -> list[Any]:
+def cubic_weights(t: Tensor) -> list[Any]:
     """What four neighbours count for a place that lies t behind the second."""
     outer = lambda x: ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
     inner = lambda x: ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
     return [outer(t + 1), inner(t), inner(1 - t), outer(2 - t)]
 
 
-def cubic(image: Image, places: list[Any]) -> Any:
+def cubic(image: Image, places: list[Any]) -> Tensor:
     lows = [ops.floor(place).detach() for place in places]
     weights = [cubic_weights(place - low) for place, low in zip(places, lows, strict=True)]
     total: Any = 0

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
 
 def linear_cross_entropy(
-    input: Any,
-    linear_weight: Any,
-    target: Any,
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
     *,
-    linear_bias: Any = None,
+    linear_bias: Tensor | None = None,
     weight: Any = None,
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: None = None,
-) -> Any:
+) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target).
 
     linear_weight  (classes, features), or (classes, d_1, ..., features) for a loss with more dimensions
@@ -47,7 +50,7 @@ def linear_cross_entropy(
     )  # fmt: skip
 
 
-def check_shapes(input: Any, linear_weight: Any, linear_bias: Any) -> None:
+def check_shapes(input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None) -> None:
     if input.dim() not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:

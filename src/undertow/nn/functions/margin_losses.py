@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.ops.arguments.autocast_float32 import in_float32
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def reduced(losses: Any, reduction: str) -> Any:
+
+def reduced(losses: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return losses
     if reduction not in ("mean", "sum"):
@@ -17,7 +20,7 @@ def reduced(losses: Any, reduction: str) -> Any:
     return ops.mean(losses) if reduction == "mean" else ops.sum(losses)
 
 
-def check_classes(input: Any, target: Any, target_dims: int) -> tuple[Any, Any, bool]:
+def check_classes(input: Tensor, target: Tensor, target_dims: int) -> tuple[Any, Any, bool]:
     """Scores (N, C) and targets with a dimension of examples; whether one had to be added."""
     if input.ndim not in (1, 2) or input.shape[-1] == 0:
         raise RuntimeError(
@@ -33,8 +36,8 @@ def check_classes(input: Any, target: Any, target_dims: int) -> tuple[Any, Any, 
 
 @in_float32
 def multi_margin_loss(
-    input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
-) -> Any:
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
+) -> Tensor:
     """The mean over the other classes of max(0, margin - score of the target + score of the other) ** p."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -50,7 +53,7 @@ def multi_margin_loss(
 
 
 @in_float32
-def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """The mean over pairs of a target class and another one of max(0, 1 - score of the target + score of the other).
 
     target  class numbers, shaped as the input; those after the first -1 do not count
@@ -66,9 +69,9 @@ def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") 
 
 
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
     distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0,

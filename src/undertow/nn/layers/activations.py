@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 #: the functions are in functional's table, which is filled at import
 call: Any = F
@@ -42,7 +47,7 @@ def inplace_note(inplace: bool) -> str:
 class ReLU(MaybeInPlace):
     """max(x, 0)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return relu_(input) if self.inplace else relu(input)
 
 
@@ -57,7 +62,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.leaky_relu(input, self.negative_slope, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -71,7 +76,7 @@ class RReLU(Module):
         super().__init__()
         self.lower, self.upper, self.inplace = lower, upper, inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
@@ -81,7 +86,13 @@ class RReLU(Module):
 class PReLU(Module):
     """LeakyReLU with a slope, or one for each channel, that is learned."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
@@ -92,7 +103,7 @@ class PReLU(Module):
         """Set all slopes to `init`."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
@@ -106,7 +117,7 @@ class Threshold(Module):
         super().__init__()
         self.threshold, self.value, self.inplace = threshold, value, inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.threshold(input, self.threshold, self.value, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -122,7 +133,7 @@ class Hardtanh(Module):
         if not max_val > min_val:
             raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -135,7 +146,7 @@ class ReLU6(Hardtanh):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.relu6(input, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -145,7 +156,7 @@ class ReLU6(Hardtanh):
 class Hardsigmoid(MaybeInPlace):
     """Straight lines near the sigmoid."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.hardsigmoid(input, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -155,7 +166,7 @@ class Hardsigmoid(MaybeInPlace):
 class Hardswish(MaybeInPlace):
     """x * Hardsigmoid(x)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.hardswish(input, inplace=self.inplace)
 
     def extra_repr(self) -> str:
@@ -176,21 +187,21 @@ class Shrink(Module):
 class Hardshrink(Shrink):
     """0 within lambd of 0, else x."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.hardshrink(input, self.lambd)
 
 
 class Softshrink(Shrink):
     """0 within lambd of 0, else x moved towards 0 by lambd."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.softshrink(input, self.lambd)
 
 
 class Tanhshrink(Plain):
     """x - tanh(x)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.tanhshrink(input)
 
 
@@ -200,28 +211,28 @@ class Tanhshrink(Plain):
 class Sigmoid(Plain):
     """1 / (1 + exp(-x))."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.sigmoid(input)
 
 
 class Tanh(Plain):
     """tanh(x)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.tanh(input)
 
 
 class LogSigmoid(Plain):
     """log(sigmoid(x))."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.logsigmoid(input)
 
 
 class Softsign(Plain):
     """x / (1 + |x|)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.softsign(input)
 
 
@@ -239,21 +250,21 @@ class Exponential(Module):
 class ELU(Exponential):
     """x above 0, alpha * (exp(x) - 1) below."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.elu(input, self.alpha, inplace=self.inplace)
 
 
 class CELU(Exponential):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.celu(input, self.alpha, inplace=self.inplace)
 
 
 class SELU(MaybeInPlace):
     """ELU, scaled so that mean 0 and variance 1 stay."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.selu(input, inplace=self.inplace)
 
 
@@ -264,7 +275,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
@@ -274,14 +285,14 @@ class GELU(Module):
 class SiLU(MaybeInPlace):
     """x * sigmoid(x)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.silu(input, inplace=self.inplace)
 
 
 class Mish(MaybeInPlace):
     """x * tanh(softplus(x))."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return call.mish(input, inplace=self.inplace)
 
 
@@ -292,7 +303,7 @@ class Softplus(Module):
         super().__init__()
         self.beta, self.threshold = beta, threshold
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
@@ -306,7 +317,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.glu(input, self.dim)
 
     def extra_repr(self) -> str:
@@ -330,28 +341,28 @@ class AlongDim(Module):
 class Softmax(AlongDim):
     """exp(x) over its sum along `dim`."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)
 
 
 class Softmin(AlongDim):
     """softmax(-x)."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
 class LogSoftmax(AlongDim):
     """log(softmax(x))."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)
 
 
 class Softmax2d(Plain):
     """Softmax over the channels of every place of an image."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return ops.softmax(input, -3)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn.layers.containers import ModuleList, Sequential
 from undertow.nn.layers.linear import Linear
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class Assessment(NamedTuple):
@@ -44,8 +49,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs: Sequence[int],
         div_value: float = 4.0,
         head_bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         check_cutoffs(list(cutoffs), n_classes)
@@ -68,7 +73,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             inner.reset_parameters()
             outer.reset_parameters()
 
-    def forward(self, input_: Any, target_: Any) -> Assessment:
+    def forward(self, input_: Tensor, target_: Tensor) -> Assessment:
         check_shapes(input_, target_)
         input, target = (input_, target_) if target_.dim() else (ops.unsqueeze(input_, 0), ops.unsqueeze(target_, 0))
         lowest, highest = (target.min().item(), target.max().item()) if target.numel() else (0, 0)
@@ -90,7 +95,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = within + ops.squeeze(ops.gather(head, 1, ops.unsqueeze(in_head, 1)), 1)
         return Assessment(output if target_.dim() else ops.squeeze(output, 0), -output.mean())
 
-    def log_prob(self, input: Any) -> Any:
+    def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes."""
         head = ops.log_softmax(self.head(input), 1)
         parts = [head[:, : self.shortlist_size]]
@@ -99,7 +104,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             parts.append(ops.log_softmax(cluster(input), 1) + head[:, place : place + 1])
         return ops.cat(parts, 1)
 
-    def predict(self, input: Any) -> Any:
+    def predict(self, input: Tensor) -> Tensor:
         """The most probable class of each example."""
         head = self.head(input)
         output = ops.argmax(head, 1)
@@ -120,7 +125,7 @@ def check_cutoffs(cutoffs: list[int], n_classes: int) -> None:
         )
 
 
-def check_shapes(input: Any, target: Any) -> None:
+def check_shapes(input: Tensor, target: Tensor) -> None:
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input.dim() != target.dim() + 1:

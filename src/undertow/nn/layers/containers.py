@@ -249,7 +249,7 @@ def described(value: Any, type_name: str = "") -> str:
 
 def legacy_name(value: Any) -> str:
     """The type as a ParameterDict shows it, which in PyTorch is the old one: 'undertow.FloatTensor'."""
-    return value.type() if isinstance(value, Tensor) else ""  # type: ignore[attr-defined]
+    return value.type() if isinstance(value, Tensor) else ""
 
 
 class ParameterList(Module):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 #: padding_mode -> the mode of `pad`
 PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
@@ -32,16 +38,16 @@ class Convolution(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int],
+        padding: int | str | Sequence[int],
+        dilation: int | Sequence[int],
         groups: int,
         bias: bool,
         padding_mode: str,
         device: Any,
         dtype: Any,
-        output_padding: Any = 0,
+        output_padding: int | Sequence[int] = 0,
     ) -> None:
         super().__init__()
         dims = self.dims
@@ -102,24 +108,24 @@ class PlainConvolution(Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             input, padding = ops.pad(input, self._both_sides(), PADDING_MODES[self.padding_mode]), 0
@@ -169,16 +175,16 @@ class TransposedConvolution(Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
@@ -197,7 +203,7 @@ class TransposedConvolution(Convolution):
             output_padding,
         )
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, output_size: int | Sequence[int | None] | None = None) -> Tensor:
         extra = self.output_padding if output_size is None else self._extra_for(input, output_size)
         return self.function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from undertow import ops
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class CosineSimilarity(Module):
@@ -15,7 +18,7 @@ class CosineSimilarity(Module):
         super().__init__()
         self.dim, self.eps = dim, eps
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return ops.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
@@ -26,5 +29,5 @@ class PairwiseDistance(Module):
         super().__init__()
         self.norm, self.eps, self.keepdim = p, eps, keepdim
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return ops.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

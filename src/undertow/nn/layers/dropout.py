@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from undertow.nn.functions import dropout
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class AnyDropout(Module):
@@ -24,40 +27,40 @@ class AnyDropout(Module):
 class Dropout(AnyDropout):
     """Every element 0 with probability p, the others over 1 - p."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(AnyDropout):
     """Whole channels of (examples, channels, length) 0 with probability p."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(AnyDropout):
     """Whole channels of (examples, channels, height, width) 0 with probability p."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(AnyDropout):
     """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(AnyDropout):
     """Dropout that keeps mean and variance of what SELU gives."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(AnyDropout):
     """AlphaDropout of whole channels."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)

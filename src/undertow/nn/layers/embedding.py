@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.modes import no_grad
 from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class Table(Module):
@@ -58,7 +63,7 @@ class Table(Module):
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
-                self.weight[self.padding_idx].fill_(0)  # type: ignore[index]
+                self.weight[self.padding_idx].fill_(0)
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
@@ -92,8 +97,8 @@ class Embedding(Table):
         sparse: bool = False,
         _weight: Any = None,
         _freeze: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             num_embeddings,
@@ -109,7 +114,7 @@ class Embedding(Table):
             dtype,
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
             input,
             self.weight,
@@ -148,8 +153,8 @@ class EmbeddingBag(Table):
         _weight: Any = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             num_embeddings,
@@ -166,7 +171,7 @@ class EmbeddingBag(Table):
         )
         self.mode, self.include_last_offset = mode, include_last_offset
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Any = None) -> Tensor:
         if self.max_norm is not None:
             F.shorten_rows(self.weight, input, self.max_norm, self.norm_type)
         return ops.embedding_bag(
@@ -188,7 +193,7 @@ class EmbeddingBag(Table):
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, size = embeddings.shape
         bag = cls(rows, size, _weight=embeddings, **options)
-        bag.weight.requires_grad_(not freeze)  # type: ignore[attr-defined]
+        bag.weight.requires_grad_(not freeze)
         return bag
 
     def extra_repr(self) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 def each(value: Any, dims: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
-def starts(samples: Any, size: int, count: int, kernel: int) -> Any:
+def starts(samples: Tensor, size: int, count: int, kernel: int) -> Tensor:
     """Where `count` windows begin along a dimension, for every channel of every example; `samples` decides."""
     last = ops.full((*samples.shape, 1), size - kernel, device=samples.device)
     if count == 1:
@@ -26,7 +29,7 @@ def starts(samples: Any, size: int, count: int, kernel: int) -> Any:
     return ops.cat([places.long(), last], -1)
 
 
-def window_places(samples: Any, sizes: Sequence[int], counts: Sequence[int], kernel: Sequence[int]) -> Any:
+def window_places(samples: Tensor, sizes: Sequence[int], counts: Sequence[int], kernel: Sequence[int]) -> Tensor:
     """The places of the elements of all windows in the flat input: (examples, channels, windows, elements)."""
     dims = len(sizes)
     flat: Any = 0
@@ -42,7 +45,12 @@ def window_places(samples: Any, sizes: Sequence[int], counts: Sequence[int], ker
 
 
 def fractional_max_pool(
-    dims: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
+    dims: int,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: Any,
+    output_ratio: Any,
+    samples: Tensor | None,
 ) -> tuple[Any, Any]:
     """The largest element of every window, and its place in the flat input."""
     name = f"fractional_max_pool{dims}d"
@@ -75,14 +83,14 @@ def output_sizes(name: str, sizes: tuple[int, ...], output_size: Any, output_rat
     return tuple([int(n * ratio) for n, ratio in zip(sizes, each(output_ratio, len(sizes)), strict=True)])
 
 
-def pooling(dims: int, always_indices: bool) -> Any:
+def pooling(dims: int, always_indices: bool) -> Callable[..., Any]:
     def pool(
-        input: Any,
-        kernel_size: Any,
-        output_size: Any = None,
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int | None] | None = None,
         output_ratio: Any = None,
         return_indices: bool = False,
-        _random_samples: Any = None,
+        _random_samples: Tensor | None = None,
     ) -> Any:
         found = fractional_max_pool(dims, input, kernel_size, output_size, output_ratio, _random_samples)
         return found if return_indices or always_indices else found[0]
@@ -106,8 +114,8 @@ class FractionalMaxPool(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        output_size: Any = None,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int | None] | None = None,
         output_ratio: Any = None,
         return_indices: bool = False,
         _random_samples: Any = None,
@@ -125,7 +133,7 @@ class FractionalMaxPool(Module):
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         found = fractional_max_pool(
             self.dims, input, self.kernel_size, self.output_size, self.output_ratio, self._random_samples
         )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.nn.layers import conv, linear, normalization
 from undertow.nn.module.lazy_parameters import LazyModule, UninitializedBuffer, UninitializedParameter
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.nn.module import Module
+    from undertow.tensor import Tensor
 
 
 class LazyLinear(LazyModule, linear.Linear):
@@ -23,7 +30,9 @@ class LazyLinear(LazyModule, linear.Linear):
 
     cls_to_become = linear.Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Device | str | int | None = None, dtype: DType | None = None
+    ) -> None:
         super().__init__(0, 0, False)
         self.out_features = out_features
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -31,13 +40,13 @@ class LazyLinear(LazyModule, linear.Linear):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
         self.begin()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         waiting = self.has_uninitialized_params()
         self.in_features = input.shape[-1]
         if waiting:
-            self.weight.materialize((self.out_features, self.in_features))  # type: ignore[attr-defined]
+            self.weight.materialize((self.out_features, self.in_features))
             if self.bias is not None:
-                self.bias.materialize((self.out_features,))  # type: ignore[attr-defined]
+                self.bias.materialize((self.out_features,))
             self.reset_parameters()
 
 
@@ -52,7 +61,7 @@ class LazyConvolution(LazyModule, conv.Convolution):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
         self.begin()
 
-    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         waiting = self.has_uninitialized_params()
         self.in_channels = channels_of(self, input, self.dims)
         if not waiting:
@@ -68,7 +77,7 @@ class LazyConvolution(LazyModule, conv.Convolution):
         self.reset_parameters()
 
 
-def channels_of(module: Any, input: Any, dims: int) -> int:
+def channels_of(module: Module, input: Tensor, dims: int) -> int:
     if input.dim() not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {type(module).__name__}, but got "
@@ -83,15 +92,15 @@ class LazyPlainConvolution(LazyConvolution, conv.PlainConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         conv.PlainConvolution.__init__(self, 0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
         self.wait(out_channels, bias, device, dtype)
@@ -103,16 +112,16 @@ class LazyTransposedConvolution(LazyConvolution, conv.TransposedConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         conv.TransposedConvolution.__init__(
             self, 0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode
@@ -139,7 +148,7 @@ class LazyChannelNorm(LazyModule, normalization.ChannelNorm):
         if not self.has_uninitialized_params() and self.num_features:
             normalization.ChannelNorm.reset_parameters(self)
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         waiting = self.has_uninitialized_params()
         self.num_features = self.features_of(input)
         if waiting:
@@ -161,15 +170,15 @@ class LazyBatchNorm(LazyChannelNorm, normalization.BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         normalization.BatchNorm.__init__(self, 0, eps, momentum, False, False)
         self.wait(affine, track_running_stats, bias, device, dtype)
 
-    def features_of(self, input: Any) -> int:
+    def features_of(self, input: Tensor) -> int:
         normalization.check_dims(input, *self.allowed_dims)
         return int(input.shape[1])
 
@@ -183,15 +192,15 @@ class LazyInstanceNorm(LazyChannelNorm, normalization.InstanceNorm):
         momentum: float = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         normalization.InstanceNorm.__init__(self, 0, eps, momentum, False, False)
         self.wait(affine, track_running_stats, bias, device, dtype)
 
-    def features_of(self, input: Any) -> int:
+    def features_of(self, input: Tensor) -> int:
         normalization.check_dims(input, self.dims + 1, self.dims + 2)
         return int(input.shape[-self.dims - 1])
 

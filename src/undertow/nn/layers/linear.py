@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 #: called directly: a function of the package costs an attribute less
 linear = ops.linear
@@ -20,11 +25,11 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return input
 
 
-def fresh(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
+def fresh(*shape: int, device: Device | str | int | None = None, dtype: DType | None = None) -> Parameter:
     """A parameter that is about to be initialised."""
     return Parameter(ops.empty(shape, device=device, dtype=dtype))
 
@@ -41,7 +46,12 @@ class Linear(Module):
     bias: Parameter | None
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
@@ -57,7 +67,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -76,8 +86,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if in1_features <= 0:
@@ -96,7 +106,7 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1: Any, input2: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return ops.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import functional as F
 from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
 from undertow.nn.layers.distances import PairwiseDistance
 from undertow.nn.layers.linear import Linear
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class Loss(Module):
@@ -44,14 +49,14 @@ class WeightedLoss(Loss):
 class L1Loss(Loss):
     """|input - target|."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(Loss):
     """(input - target)^2."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.mse_loss(input, target, reduction=self.reduction)
 
 
@@ -62,7 +67,7 @@ class SmoothL1Loss(Loss):
         super().__init__(reduction=reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
@@ -73,7 +78,7 @@ class HuberLoss(Loss):
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
@@ -89,7 +94,7 @@ class PoissonNLLLoss(Loss):
         super().__init__(reduction=reduction)
         self.log_input, self.full, self.eps = log_input, full, eps
 
-    def forward(self, log_input: Any, target: Any) -> Any:
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return ops.poisson_nll_loss(
             log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
         )
@@ -102,7 +107,7 @@ class GaussianNLLLoss(Loss):
         super().__init__(reduction=reduction)
         self.full, self.eps = full, eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         return ops.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
 
@@ -113,7 +118,7 @@ class KLDivLoss(Loss):
         super().__init__(reduction=reduction)
         self.log_target = log_target
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
@@ -127,7 +132,7 @@ class NLLLoss(WeightedLoss):
         super().__init__(weight, reduction=reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
@@ -152,7 +157,7 @@ class CrossEntropyLoss(WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.cross_entropy(
             input,
             target,
@@ -166,7 +171,7 @@ class CrossEntropyLoss(WeightedLoss):
 class BCELoss(WeightedLoss):
     """Binary cross entropy, given probabilities."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
@@ -181,7 +186,7 @@ class BCEWithLogitsLoss(Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
@@ -190,7 +195,7 @@ class BCEWithLogitsLoss(Loss):
 class MultiLabelSoftMarginLoss(WeightedLoss):
     """Binary cross entropy of several classes, averaged over them."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
@@ -210,7 +215,7 @@ class CTCLoss(Loss):
         super().__init__(reduction=reduction)
         self.blank, self.zero_infinity = blank, zero_infinity
 
-    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
@@ -226,14 +231,14 @@ class HingeEmbeddingLoss(Loss):
         super().__init__(reduction=reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class SoftMarginLoss(Loss):
     """log(1 + exp(-target * input))."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.soft_margin_loss(input, target, reduction=self.reduction)
 
 
@@ -244,7 +249,7 @@ class CosineEmbeddingLoss(Loss):
         super().__init__(reduction=reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return ops.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
@@ -255,14 +260,14 @@ class MarginRankingLoss(Loss):
         super().__init__(reduction=reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return ops.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(Loss):
     """A margin between every target class and every other."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
@@ -275,7 +280,7 @@ class MultiMarginLoss(WeightedLoss):
             raise ValueError("only p == 1 and p == 2 supported")
         self.p, self.margin = p, margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
@@ -292,7 +297,7 @@ class TripletMarginLoss(Loss):
             raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return ops.triplet_margin_loss(
             anchor,
             positive,
@@ -324,7 +329,7 @@ class TripletMarginWithDistanceLoss(Loss):
         self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_with_distance_loss(
             anchor,
             positive,
@@ -350,8 +355,8 @@ class LinearCrossEntropyLoss(WeightedLoss):
         *,
         out_features: tuple[int, ...] = (),
         bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         reduction: str = "mean",
         weight: Any = None,
         ignore_index: int | None = None,
@@ -367,7 +372,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
         self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         shape = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return F.linear_cross_entropy(

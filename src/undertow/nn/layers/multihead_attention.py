@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.functions.attention import multi_head_attention_forward
 from undertow.nn.layers.linear import Linear, fresh
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class NonDynamicallyQuantizableLinear(Linear):
@@ -45,8 +50,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
@@ -89,12 +94,12 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
+        query: Tensor,
         key: Any,
-        value: Any,
-        key_padding_mask: Any = None,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Any, Any]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
-def changeable(out: Any, weight: Any) -> Any:
+
+def changeable(out: Tensor, weight: Tensor | None) -> Tensor:
     """A result that may be changed in place: without a scale it is what its own node has saved."""
     return ops.clone(out) if weight is None else out
 
@@ -46,8 +52,8 @@ class ChannelNorm(Module):
         self.register_parameter("weight", new() if affine else None)
         self.register_parameter("bias", new() if affine and bias else None)
         tracked = track_running_stats
-        self.register_buffer("running_mean", new().detach() if tracked else None)  # type: ignore[attr-defined]
-        self.register_buffer("running_var", new().detach() if tracked else None)  # type: ignore[attr-defined]
+        self.register_buffer("running_mean", new().detach() if tracked else None)
+        self.register_buffer("running_var", new().detach() if tracked else None)
         count = ops.zeros((), dtype=dtypes.int64, device=device) if tracked else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
@@ -81,7 +87,7 @@ class ChannelNorm(Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
-def check_dims(input: Any, *allowed: int) -> None:
+def check_dims(input: Tensor, *allowed: int) -> None:
     if input.dim() not in allowed:
         expected = " or ".join(f"{n}D" for n in allowed)
         raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
@@ -103,14 +109,14 @@ class BatchNorm(ChannelNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         check_dims(input, *self.allowed_dims)
         if input.shape[1] != self.num_features and (self.affine or self.track_running_stats):
             raise RuntimeError(
@@ -165,14 +171,14 @@ class InstanceNorm(ChannelNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         check_dims(input, self.dims + 1, self.dims + 2)
         channel = input.dim() - self.dims - 1
         if input.shape[channel] != self.num_features:
@@ -191,7 +197,7 @@ class InstanceNorm(ChannelNorm):
             "num_features, which is not used because affine=False"
         )
 
-    def _normalized(self, input: Any) -> Any:
+    def _normalized(self, input: Tensor) -> Tensor:
         by_input = self.training or not self.track_running_stats
         momentum = 0.0 if self.momentum is None else self.momentum
         out = ops.instance_norm(
@@ -218,7 +224,7 @@ class InstanceNorm3d(InstanceNorm):
     dims = 3
 
 
-def as_sizes(shape: Any) -> tuple[int, ...]:
+def as_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
@@ -234,8 +240,8 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = as_sizes(normalized_shape), eps
@@ -252,7 +258,7 @@ class LayerNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -275,8 +281,8 @@ class RMSNorm(Module):
         normalized_shape: Any,
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = as_sizes(normalized_shape), eps
@@ -290,7 +296,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -309,8 +315,8 @@ class GroupNorm(Module):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -330,7 +336,7 @@ class GroupNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return changeable(ops.group_norm(input, self.num_groups, self.weight, self.bias, self.eps), self.weight)
 
     def extra_repr(self) -> str:
@@ -347,7 +353,7 @@ class LocalResponseNorm(Module):
         super().__init__()
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:

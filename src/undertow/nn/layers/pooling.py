@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.nn import functional as F
 from undertow.nn.layers.conv import each_dim
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class MaxPool(Module):
@@ -17,10 +21,10 @@ class MaxPool(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -29,7 +33,7 @@ class MaxPool(Module):
         self.padding, self.dilation = padding, dilation
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return self.function(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
@@ -65,13 +69,18 @@ class MaxUnpool(Module):
     function: Any
     dims: int
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
+    ) -> None:
         super().__init__()
         self.kernel_size = each_dim(kernel_size, self.dims)
         self.stride = self.kernel_size if stride is None else each_dim(stride, self.dims)
         self.padding = each_dim(padding, self.dims)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, indices: Tensor, output_size: int | Sequence[int | None] | None = None) -> Tensor:
         return self.function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
@@ -101,9 +110,9 @@ class AvgPool1d(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -113,7 +122,7 @@ class AvgPool1d(Module):
         self.padding = each_dim(padding, 1)
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.avg_pool1d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )
@@ -129,9 +138,9 @@ class AvgPool(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -141,7 +150,7 @@ class AvgPool(Module):
         self.padding, self.ceil_mode = padding, ceil_mode
         self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self.function(
             input,
             self.kernel_size,
@@ -173,12 +182,18 @@ class LPPool(Module):
 
     function: Any
 
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
         super().__init__()
         self.norm_type, self.kernel_size = norm_type, kernel_size
         self.stride, self.ceil_mode = stride, ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self.function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
@@ -211,11 +226,11 @@ class AdaptivePool(Module):
 
     function: Any
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: int | Sequence[int | None]) -> None:
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self.function(input, self.output_size)
 
     def extra_repr(self) -> str:
@@ -243,11 +258,11 @@ class AdaptiveAvgPool3d(AdaptivePool):
 class AdaptiveMaxPool(AdaptivePool):
     """Adaptive pooling that can also give the places of the maxima."""
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: int | Sequence[int | None], return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return self.function(input, self.output_size, self.return_indices)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow import ops
 from undertow.backend import cpu
+from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import current
 from undertow.nn import init
@@ -16,6 +17,10 @@ from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step,
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 from undertow.nn.utils.rnn import PackedSequence
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 #: how many gates each kind has
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
@@ -35,7 +40,7 @@ def step_of(mode: str) -> Step:
     return {"LSTM": lstm_step, "GRU": gru_step}.get(mode) or rnn_step("tanh" if mode == "RNN_TANH" else "relu")
 
 
-def run_layer(mode: str, input: Any, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
+def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
     """One layer in one direction: outputs of all steps, and the last state."""
     if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().intercept is not None:
         gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
@@ -74,8 +79,8 @@ class RNNBase(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
@@ -113,7 +118,7 @@ class RNNBase(Module):
     def _out_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def _add_layer(self, layer: int, direction: int, device: Any, dtype: Any) -> None:
+    def _add_layer(self, layer: int, direction: int, device: Any, dtype: DType | None) -> None:
         rows = GATES[self.mode] * self.hidden_size
         columns = self.input_size if layer == 0 else self._out_size * (1 + self.bidirectional)
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, self._out_size)}
@@ -148,7 +153,7 @@ class RNNBase(Module):
 
     # ---- running
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, ...]:
         packed = input if isinstance(input, PackedSequence) else None
         sizes = None if packed is None else packed.batch_sizes.tolist()
         x = input if packed is None else packed.data
@@ -170,7 +175,7 @@ class RNNBase(Module):
             out = ops.transpose(out, 0, 1)
         return out, (tuple(last) if self.mode == "LSTM" else last[0])
 
-    def _check_input(self, x: Any, packed: bool) -> None:
+    def _check_input(self, x: Tensor, packed: bool) -> None:
         if x.dim() not in ((2,) if packed else (2, 3)):
             raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {x.dim()}D instead")
         weight = getattr(self, self._all_weights[0][0])
@@ -184,7 +189,7 @@ class RNNBase(Module):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
             )
 
-    def _first_state(self, x: Any, examples: int, hx: Any, single: bool, packed: Any) -> list[Any]:
+    def _first_state(self, x: Tensor, examples: int, hx: Any, single: bool, packed: PackedSequence | None) -> list[Any]:
         """The states that were given, with a dimension of examples, or zeros."""
         count = self.num_layers * (1 + self.bidirectional)
         sizes = [self._out_size, self.hidden_size] if self.mode == "LSTM" else [self.hidden_size]
@@ -199,7 +204,7 @@ class RNNBase(Module):
         given = [ops.unsqueeze(state, 1) for state in given] if single else given
         return given if packed is None else [in_order(state, packed.sorted_indices) for state in given]
 
-    def _run(self, x: Any, state: list[Any], sizes: Any) -> tuple[Any, list[Any]]:
+    def _run(self, x: Tensor, state: list[Any], sizes: Any) -> tuple[Any, list[Any]]:
         directions = 1 + self.bidirectional
         firsts = list(zip(*[ops.unbind(part, 0) for part in state], strict=True))
         lasts = []
@@ -225,7 +230,7 @@ class RNNBase(Module):
         return text
 
 
-def in_order(state: Any, indices: Any) -> Any:
+def in_order(state: Tensor, indices: Tensor | None) -> Tensor:
     return state if indices is None else ops.index_select(state, 1, indices)
 
 
@@ -242,8 +247,8 @@ class RNN(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
@@ -274,8 +279,8 @@ class LSTM(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             "LSTM",
@@ -304,8 +309,8 @@ class GRU(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class RNNCellBase(Module):
@@ -22,7 +27,13 @@ class RNNCellBase(Module):
     step: Step
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
@@ -39,12 +50,12 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _next(self, step: Step, input: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _next(self, step: Step, input: Tensor, states: tuple[Any, ...]) -> tuple[Any, ...]:
         self._check(input, states)
         gates = ops.linear(input, self.weight_ih, self.bias_ih)
         return step(gates, states, (self.weight_hh, self.bias_hh, None))
 
-    def _check(self, input: Any, states: tuple[Any, ...]) -> None:
+    def _check(self, input: Tensor, states: tuple[Any, ...]) -> None:
         if input.dim() not in (1, 2):
             raise ValueError(f"{self._get_name()}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
@@ -61,7 +72,7 @@ class RNNCellBase(Module):
                     "not spread over the examples"
                 )
 
-    def _zeros(self, input: Any) -> Any:
+    def _zeros(self, input: Tensor) -> Tensor:
         return ops.new_zeros(input, (*input.shape[:-1], self.hidden_size))
 
     def extra_repr(self) -> str:
@@ -80,13 +91,13 @@ class RNNCell(RNNCellBase):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         (h,) = self._next(rnn_step(self.nonlinearity), input, (self._zeros(input) if hx is None else hx,))
@@ -97,11 +108,16 @@ class LSTMCell(RNNCellBase):
     """One step of an LSTM."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
         states = (self._zeros(input), self._zeros(input)) if hx is None else tuple(hx)
         return self._next(lstm_step, input, states)
 
@@ -110,10 +126,15 @@ class GRUCell(RNNCellBase):
     """One step of a GRU."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device | str | int | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         (h,) = self._next(gru_step, input, (self._zeros(input) if hx is None else hx,))
         return h

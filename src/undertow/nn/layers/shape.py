@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.nn import functional as F
 from undertow.nn.layers.conv import each_dim
 from undertow.nn.module import Module
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class Flatten(Module):
@@ -17,7 +21,7 @@ class Flatten(Module):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -35,7 +39,7 @@ class Unflatten(Module):
             )
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.unflatten(input, self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
@@ -46,13 +50,18 @@ class Fold(Module):
     """Images as the sum of their windows, given as columns."""
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        output_size: int | Sequence[int | None],
+        kernel_size: int | Sequence[int],
+        dilation: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1,
     ) -> None:
         super().__init__()
         self.output_size, self.kernel_size = output_size, kernel_size
         self.dilation, self.padding, self.stride = dilation, padding, stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
@@ -65,11 +74,17 @@ class Fold(Module):
 class Unfold(Module):
     """The windows of images, each as a column."""
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        dilation: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1,
+    ) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
@@ -83,7 +98,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
@@ -97,7 +112,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:
@@ -111,7 +126,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:
@@ -123,7 +138,7 @@ class Upsample(Module):
 
     def __init__(
         self,
-        size: Any = None,
+        size: int | Sequence[int] | None = None,
         scale_factor: Any = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
@@ -138,7 +153,7 @@ class Upsample(Module):
         self.mode, self.align_corners = mode, align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.interpolate(
             input, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor
         )
@@ -151,14 +166,14 @@ class Upsample(Module):
 class UpsamplingNearest2d(Upsample):
     """Upsample with the nearest element."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """Upsample with mode bilinear and aligned corners."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
@@ -171,11 +186,11 @@ class Padding(Module):
     dims: int
     mode: str
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | str | Sequence[int]) -> None:
         super().__init__()
         self.padding = each_dim(padding, 2 * self.dims)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
@@ -187,11 +202,11 @@ class ConstantPadding(Padding):
 
     mode = "constant"
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: int | str | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return ops.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
@@ -203,7 +218,7 @@ class ZeroPadding:
 
     padding: Any
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | str | Sequence[int]) -> None:
         super().__init__(padding, 0.0)  # type: ignore[call-arg]
 
     def extra_repr(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.layers.containers import ModuleList
 from undertow.nn.layers.dropout import Dropout
@@ -16,14 +17,18 @@ from undertow.nn.layers.multihead_attention import MultiheadAttention
 from undertow.nn.layers.normalization import LayerNorm
 from undertow.nn.module import Module
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
+
 # named functions, because a layer that is pickled finds them by name
 
 
-def relu(input: Any) -> Any:
+def relu(input: Tensor) -> Tensor:
     return ops.relu(input)
 
 
-def gelu(input: Any) -> Any:
+def gelu(input: Tensor) -> Tensor:
     return ops.gelu(input)
 
 
@@ -53,10 +58,10 @@ class Layer(Module):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **kind)
 
-    def _feed_forward(self, x: Any) -> Any:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
-    def _joined(self, x: Any, norm: Module, dropout: Module, block: Callable[[Any], Any]) -> Any:
+    def _joined(self, x: Tensor, norm: Module, dropout: Module, block: Callable[[Any], Any]) -> Any:
         """x plus what a block makes of it; the norm comes before the block, or behind the sum."""
         if self.norm_first:
             return x + dropout(block(norm(x)))
@@ -98,8 +103,14 @@ class TransformerEncoderLayer(Layer):
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
         self.activation = activation_of(activation)
 
-    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
-        def attend(x: Any) -> Any:
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        def attend(x: Tensor) -> Any:
             return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
 
         x = self._joined(src, self.norm1, self.dropout1, attend)
@@ -137,19 +148,19 @@ class TransformerDecoderLayer(Layer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
         memory_mask: Any = None,
         tgt_key_padding_mask: Any = None,
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
-        def attend(x: Any) -> Any:
+    ) -> Tensor:
+        def attend(x: Tensor) -> Any:
             return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
 
-        def look_at_memory(x: Any) -> Any:
+        def look_at_memory(x: Tensor) -> Any:
             return self.multihead_attn(
                 x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
             )[0]
@@ -159,7 +170,7 @@ class TransformerDecoderLayer(Layer):
         return self._joined(x, self.norm3, self.dropout3, self._feed_forward)
 
 
-def is_causal_mask(mask: Any, hint: bool | None) -> bool:
+def is_causal_mask(mask: Tensor | None, hint: bool | None) -> bool:
     """Whether a mask is the causal one; the hint is believed, as in PyTorch."""
     if hint is not None or mask is None:
         return hint is True
@@ -185,8 +196,8 @@ class TransformerEncoder(Module):
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
 
     def forward(
-        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
-    ) -> Any:
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
+    ) -> Tensor:
         causal = is_causal_mask(mask, is_causal)
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
@@ -204,15 +215,15 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
         memory_mask: Any = None,
         tgt_key_padding_mask: Any = None,
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         causal = is_causal_mask(tgt_mask, tgt_is_causal)
         for layer in self.layers:
             tgt = layer(
@@ -266,8 +277,8 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: Any,
-        tgt: Any,
+        src: Tensor,
+        tgt: Tensor,
         src_mask: Any = None,
         tgt_mask: Any = None,
         memory_mask: Any = None,
@@ -277,7 +288,7 @@ class Transformer(Module):
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         self._check(src, tgt)
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(
@@ -291,7 +302,7 @@ class Transformer(Module):
             memory_is_causal,
         )
 
-    def _check(self, src: Any, tgt: Any) -> None:
+    def _check(self, src: Tensor, tgt: Tensor) -> None:
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.shape[batch] != tgt.shape[batch]:
             raise RuntimeError("the batch number of src and tgt must be equal")
@@ -299,6 +310,8 @@ class Transformer(Module):
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+    def generate_square_subsequent_mask(
+        sz: int, device: Device | str | int | None = None, dtype: DType | None = None
+    ) -> Tensor:
         """The mask that lets every place see itself and those before it: -inf above the diagonal, else 0."""
         return ops.triu(ops.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from undertow import ops
 from undertow.backend import dtypes, namespace_of
@@ -11,6 +11,10 @@ from undertow.modes import no_grad
 from undertow.nn.module.calling import Called
 from undertow.nn.parameter import Parameter
 from undertow.ops.create.to_dtype_and_device import to_arguments
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 T = TypeVar("T", bound="Module")
 
@@ -101,14 +105,14 @@ class Module(Called):
         if device is not None:
             namespace_of(device)  # a wrong device is an error before anything has moved
 
-        def convert(tensor: Any) -> Any:
+        def convert(tensor: Tensor) -> Any:
             wanted = dtype if tensor.is_floating_point() or tensor.is_complex() else None
             format = memory_format if memory_format is not None and tensor.dim() in (4, 5) else None
             return tensor.to(device=device, dtype=wanted, copy=copy, memory_format=format)
 
         return self._apply(convert)
 
-    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+    def to_empty(self: T, *, device: Device | str | int, recurse: bool = True) -> T:
         """Move to a device without the values: parameters and buffers are there, and hold anything."""
         return self._apply(lambda tensor: ops.empty_like(tensor, device=device), recurse)
 
@@ -136,7 +140,7 @@ class Module(Called):
         """Move to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())
 
-    def cuda(self: T, device: Any = None) -> T:
+    def cuda(self: T, device: Device | str | int | None = None) -> T:
         """Move to a GPU, if there is one."""
         return self.to("cuda" if device is None else device)
 

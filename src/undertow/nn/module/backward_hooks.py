@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.autograd.interceptors.stack import NONE, active
+from undertow.backend.interface import Namespace
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.history import set_edge
 from undertow.graph.hooks import add_hook, hooks_of
@@ -26,6 +27,10 @@ from undertow.modes import current, no_grad
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, share_memory, version_of
 from undertow.tensor.extra import CUSTOM_FUNCTION
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
+    from undertow.nn.module import Module
 
 
 class BackwardHookFunctionBackward(Node):
@@ -48,26 +53,26 @@ class BackwardHookFunctionBackward(Node):
         if state.record is not None:
             state.record(self, state)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         """The gradients as they come; zeros where none has come, as PyTorch's hooks see them."""
         return [
             g if g is not None or edge is None else self.zeros(xp, nr)
             for nr, (g, edge) in enumerate(zip(grad, edges, strict=True))
         ]
 
-    def zeros(self, xp: Any, nr: int) -> Any:
+    def zeros(self, xp: Namespace, nr: int) -> Any:
         arrays = space_of(self, nr)
         zeros = arrays.zeros(self._shapes[nr], self._dtypes[nr])
         return Tensor(zeros, arrays) if xp.ndarray is Tensor else zeros
 
 
-def is_plain(tensor: Any) -> bool:
+def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor was computed and owns its memory, so that an in-place change concerns it alone."""
     view = None if tensor._extra is None else tensor._extra.view
     return view is None and tensor._edge is not LEAF
 
 
-def alias_of(tensor: Any, edge: Any) -> Tensor:
+def alias_of(tensor: Tensor, edge: Edge) -> Tensor:
     """The tensor's memory with another history."""
     if not is_plain(tensor):
         return locked_view(tensor, edge)
@@ -76,7 +81,7 @@ def alias_of(tensor: Any, edge: Any) -> Tensor:
     return alias
 
 
-def locked_view(tensor: Any, edge: Any) -> Any:
+def locked_view(tensor: Tensor, edge: Edge) -> Any:
     """A view that cannot be changed in place, because others show the memory and would not learn of it."""
     with no_grad():
         view = ops.view_as(tensor, tensor)
@@ -91,7 +96,7 @@ class BackwardWatch:
     It keeps the gradients of the outputs from the moment they have come until those of the inputs are there.
     """
 
-    def __init__(self, module: Any, hooks: list[Callable[..., Any]], pre_hooks: list[Callable[..., Any]]) -> None:
+    def __init__(self, module: Module, hooks: list[Callable[..., Any]], pre_hooks: list[Callable[..., Any]]) -> None:
         self.module = module
         self.hooks = hooks
         self.pre_hooks = pre_hooks
@@ -181,7 +186,7 @@ class BackwardWatch:
         return tuple([grad_inputs[i] for i in self.input_places])
 
 
-def settled(original: Any, alias: Any) -> Any:
+def settled(original: Tensor, alias: Tensor) -> Any:
     """The original, with the history of an alias that the module changed; see the Note above.
 
     The alias becomes a view of it: somebody may keep it, and what is done to one must be known to the other.
@@ -192,7 +197,7 @@ def settled(original: Any, alias: Any) -> Any:
     return original
 
 
-def led_through(output: Any, edge: Any, unchanged: set[int]) -> Any:
+def led_through(output: Tensor, edge: Edge, unchanged: set[int]) -> Any:
     """The output with the identity node in front of its history."""
     if not is_plain(output) or id(output) in unchanged:
         return locked_view(output, edge)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.modes import no_grad
 from undertow.nn.module import Module, apply_to_parameter
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import LEAF, Tensor
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+
 
 class NoMemory:
     """What stands for the array of a tensor without a shape."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
 
 
@@ -27,7 +32,7 @@ class Uninitialized(Tensor):
     #: what it becomes
     becomes: type
 
-    def __init__(self, requires_grad: bool, device: Any, dtype: Any) -> None:
+    def __init__(self, requires_grad: bool, device: Device | None, dtype: DType | None) -> None:
         self._edge, self._extra = LEAF if requires_grad else None, None
         self.take_place(ops.empty(0, device=device, dtype=dtype))
 
@@ -56,14 +61,16 @@ class Uninitialized(Tensor):
     def dtype(self) -> Any:
         return _memory.__get__(self).dtype
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self, shape: int | Sequence[int], device: Device | str | int | None = None, dtype: DType | None = None
+    ) -> None:
         """Become a real one of this shape, with memory that is to be initialised."""
         device, dtype = self._xp.device if device is None else device, self.dtype if dtype is None else dtype
         data = ops.empty(shape if isinstance(shape, int) else tuple(shape), device=device, dtype=dtype)
         self.__class__ = self.becomes
         Tensor.__init__(self, data._array, data._xp, self._edge)
 
-    def converted(self, convert: Any) -> None:
+    def converted(self, convert: Callable[..., Any]) -> None:
         """Change device and dtype, as `convert` does with a tensor."""
         self.take_place(convert(ops.empty(0, device=self._xp.device, dtype=self.dtype)))
 
@@ -103,7 +110,7 @@ class UninitializedBuffer(Uninitialized, Buffer):
         self.persistent = persistent
 
 
-def is_lazy(tensor: Any) -> bool:
+def is_lazy(tensor: Tensor | None) -> bool:
     """Whether a parameter or buffer has no shape yet."""
     return isinstance(tensor, Uninitialized)
 
@@ -136,7 +143,7 @@ class LazyModule(Module):
         if not self.has_uninitialized_params() and weight is not None and weight.numel():
             super().reset_parameters()  # type: ignore[misc]
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
         for tensor in [*self._parameters.values(), *self._buffers.values()]:
             if is_lazy(tensor):
                 tensor.converted(fn)
@@ -181,7 +188,7 @@ class LazyModuleMixin(LazyModule):
         self.begin()
 
 
-def _initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _initialize(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Before the first call: give the parameters their shapes, and become an ordinary module."""
     with no_grad():
         module.initialize_parameters(*args, **kwargs)
@@ -194,7 +201,7 @@ def _initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         module.__class__ = module.cls_to_become
 
 
-def _take_shapes(module: Any, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+def _take_shapes(module: Module, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Before loading: parameters take the shapes of those that are loaded."""
     for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
         found = state_dict.get(prefix + name)

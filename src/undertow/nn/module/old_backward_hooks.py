@@ -8,9 +8,13 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
+    from undertow.nn.module import Module
 
 BOTH = (
     "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them: "
@@ -18,12 +22,12 @@ BOTH = (
 )
 
 
-def watch_last_node(module: Any, args: tuple[Any, ...], result: Any, hooks: list[Callable[..., Any]]) -> None:
+def watch_last_node(module: Module, args: tuple[Any, ...], result: Any, hooks: list[Callable[..., Any]]) -> None:
     """Have the hooks called when the node of the module's first output runs."""
     first = result
     while not isinstance(first, Tensor):
         first = next(iter(first.values())) if isinstance(first, Mapping) else first[0]
-    node = first.grad_fn  # type: ignore[attr-defined]
+    node = first.grad_fn
     if node is None:
         return
     for hook in hooks:
@@ -38,7 +42,7 @@ def watch_last_node(module: Any, args: tuple[Any, ...], result: Any, hooks: list
         )
 
 
-def what_is_missed(args: tuple[Any, ...], result: Any, node: Any) -> str | None:
+def what_is_missed(args: tuple[Any, ...], result: Any, node: Node) -> str | None:
     outputs = result if isinstance(result, tuple) else (result,)
     if not all(isinstance(output, Tensor) for output in outputs):
         return "Using non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors"

@@ -128,7 +128,7 @@ class Registry:
 
     # ---- registration by name
 
-    def register_parameter(self, name: str, param: Any) -> None:
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Add a parameter (or None, which says that there could be one)."""
         check_name(self, "_parameters", name, "parameter")
         if param is not None and not isinstance(param, Parameter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow import ops
 from undertow.graph.hooks import RemovableHandle, add_hook
@@ -12,6 +12,9 @@ from undertow.modes import no_grad
 from undertow.nn.module.walking import Tree
 from undertow.nn.parameter import Parameter
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 #: under this name a module keeps what `get_extra_state` returned
 EXTRA_STATE = "_extra_state"
@@ -204,7 +207,7 @@ class Stateful(Tree):
         return add_hook(self._own_state_hooks().load, hook)
 
 
-def copy_into(own: Any, found: Any) -> None:
+def copy_into(own: Tensor, found: Tensor) -> None:
     with no_grad():
         own.copy_(found if found._xp is own._xp else found.to(own.device))
 
@@ -237,7 +240,7 @@ def load_into(module: Any, state: dict[str, Any], prefix: str, metadata: Any, as
             )
 
 
-def take(module: Any, name: str, own: Any, key: str, found: Any, assign: bool) -> str | None:
+def take(module: Any, name: str, own: Tensor, key: str, found: Any, assign: bool) -> str | None:
     """Copy or assign one tensor; what went wrong, if anything did."""
     if hasattr(own, "materialize") and hasattr(found, "materialize"):
         return None  # neither has a shape yet: see lazy.py
@@ -265,10 +268,10 @@ def take(module: Any, name: str, own: Any, key: str, found: Any, assign: bool) -
     return None
 
 
-def assign_tensor(module: Any, name: str, own: Any, found: Any) -> None:
+def assign_tensor(module: Module, name: str, own: Tensor, found: Tensor) -> None:
     if isinstance(own, Parameter):
         found = Parameter(found.detach()) if not isinstance(found, Parameter) else found
-        found.requires_grad_(own.requires_grad)  # type: ignore[attr-defined]
+        found.requires_grad_(own.requires_grad)
     setattr(module, name, found)
 
 

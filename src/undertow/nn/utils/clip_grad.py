@@ -23,7 +23,7 @@ def parameters_of(parameters: Any) -> list[Any]:
 
 def get_total_norm(
     tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
-) -> Any:
+) -> Tensor:
     """The norm of all tensors, as if they were one vector."""
     tensors, norm_type = [tensors] if isinstance(tensors, Tensor) else list(tensors), float(norm_type)
     if not tensors:
@@ -44,7 +44,7 @@ def get_total_norm(
     return total
 
 
-def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
+def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Multiply all gradients with max_norm / total_norm, if that is below 1."""
     grads = [p.grad for p in parameters_of(parameters) if p.grad is not None]
     with no_grad():
@@ -59,7 +59,7 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Shorten all gradients together to max_norm, in place; returns their norm before.
 
     >>> import undertow as ut

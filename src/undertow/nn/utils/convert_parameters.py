@@ -9,7 +9,7 @@ from undertow import ops
 from undertow.tensor import Tensor
 
 
-def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
     """The parameters one after the other, as a vector that is a function of them."""
     return ops.cat([ops.reshape(parameter, (-1,)) for parameter in parameters], 0)
 

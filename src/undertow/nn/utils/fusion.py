@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING
 
 from undertow import ops
 from undertow.nn.parameter import Parameter
 
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
+    from undertow.tensor import Tensor
 
-def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+
+def fuse_conv_bn_eval(conv: Module, bn: Module, transpose: bool = False) -> Module:
     """A convolution that computes what `conv` and then `bn` do in evaluation mode.
 
     transpose  for transposed convolutions
@@ -27,7 +31,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     return fused
 
 
-def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+def fuse_linear_bn_eval(linear: Module, bn: Module) -> Module:
     """A linear layer that computes what `linear` and then `bn` do in evaluation mode."""
     if bn.num_features not in (linear.out_features, 1):
         raise AssertionError(
@@ -41,7 +45,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     return fused
 
 
-def copied(layer: Any, bn: Any) -> Any:
+def copied(layer: Module, bn: Module) -> Module:
     if layer.training or bn.training:
         raise AssertionError("Fusion only for eval! Call eval() on both layers first.")
     if bn.running_mean is None or bn.running_var is None:
@@ -50,7 +54,14 @@ def copied(layer: Any, bn: Any) -> Any:
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any, conv_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any, transpose: bool = False
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+    transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """The weight and bias of the fused convolution."""
     shape = [1] * conv_w.dim()
@@ -59,14 +70,21 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_weights(
-    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
+    linear_w: Tensor, linear_b: Tensor, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
     """The weight and bias of the fused linear layer."""
     return fused_parameters(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 
 def fused_parameters(
-    weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, shape: list[int]
+    weight: Tensor,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    shape: list[int],
 ) -> tuple[Parameter, Parameter]:
     """(weight x + bias - mean) / sqrt(var + eps) * scale + shift, as one weight and one bias."""
     factor = ops.rsqrt(var + eps) * (1.0 if scale is None else scale)

@@ -6,13 +6,17 @@ The newer form, in `parametrizations`, does the same by other means; state dicti
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module.lazy_parameters import is_lazy
 from undertow.nn.parameter import Parameter
 from undertow.nn.utils.parametrizations import norm_except
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
+    from undertow.tensor import Tensor
 
 
 class ComputedWeight:
@@ -26,17 +30,17 @@ class ComputedWeight:
     def weight(self, module: Any, inside_call: bool) -> Any:
         raise NotImplementedError("what the weight is")
 
-    def __call__(self, module: Any, args: Any) -> None:
+    def __call__(self, module: Module, args: Any) -> None:
         setattr(module, self.name, self.weight(module, True))
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         with no_grad():
             weight = self.weight(module, False)
         for suffix in ("", *self.suffixes):
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def parameter(self, module: Any) -> Any:
+    def parameter(self, module: Module) -> Any:
         """The parameter that is to be computed; it is no parameter from now on."""
         what = {"WeightNorm": "weight_norm", "SpectralNorm": "spectral_norm"}[type(self).__name__]
         if any(isinstance(h.function, type(self)) and h.function.name == self.name for h in hooks_of(module)):
@@ -53,7 +57,7 @@ class ComputedWeight:
         return weight
 
 
-def hooks_of(module: Any) -> list[Any]:
+def hooks_of(module: Module) -> list[Any]:
     return list(module._forward_pre_hooks.values())
 
 
@@ -66,7 +70,7 @@ class WeightNorm(ComputedWeight):
         super().__init__(name)
         self.dim = -1 if dim is None else dim
 
-    def weight(self, module: Any, inside_call: bool) -> Any:
+    def weight(self, module: Module, inside_call: bool) -> Any:
         length, direction = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         return direction * (length / norm_except(direction, self.dim))
 
@@ -84,10 +88,10 @@ class SpectralNorm(ComputedWeight):
             )
         self.n_power_iterations, self.dim, self.eps = n_power_iterations, dim, eps
 
-    def as_matrix(self, weight: Any) -> Any:
+    def as_matrix(self, weight: Tensor) -> Tensor:
         return ops.flatten(ops.movedim(weight, self.dim, 0), 1)
 
-    def weight(self, module: Any, inside_call: bool) -> Any:
+    def weight(self, module: Module, inside_call: bool) -> Any:
         weight, u, v = (getattr(module, self.name + suffix) for suffix in self.suffixes)
         matrix = self.as_matrix(weight)
         if inside_call and module.training:
@@ -99,7 +103,7 @@ class SpectralNorm(ComputedWeight):
         return weight / ops.dot(u, ops.mv(matrix, v))
 
 
-def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Train length (name_g) and direction (name_v) of a weight apart. The newer form is parametrizations.weight_norm.
 
     dim  the slices along it have lengths of their own; None: one length for all
@@ -119,7 +123,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def spectral_norm(
-    module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Any:
     """Divide a weight by its largest singular value. The newer form is parametrizations.spectral_norm.
 
@@ -142,17 +146,17 @@ def spectral_norm(
     return module
 
 
-def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+def remove_weight_norm(module: Module, name: str = "weight") -> Any:
     """Make the weight a parameter again."""
     return removed(module, name, WeightNorm, "weight_norm")
 
 
-def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
     """Make the weight a parameter again."""
     return removed(module, name, SpectralNorm, "spectral_norm")
 
 
-def removed(module: Any, name: str, kind: type[ComputedWeight], what: str) -> Any:
+def removed(module: Module, name: str, kind: type[ComputedWeight], what: str) -> Any:
     for number, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook.function, kind) and hook.function.name == name:
             hook.function.remove(module)

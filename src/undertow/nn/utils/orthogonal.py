@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module import Module
 from undertow.nn.utils.parametrize import register_parametrization
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 MAPS = ("matrix_exp", "cayley", "householder")
 
@@ -20,7 +23,7 @@ class _Orthogonal(Module):
 
     base: Any
 
-    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
         super().__init__()
         if orthogonal_map == "householder" and weight.is_complex():
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -32,7 +35,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Any) -> Any:
+    def forward(self, X: Tensor) -> Any:
         wide = X.shape[-2] < X.shape[-1]
         X = ops.transpose(X, -2, -1) if wide else X
         Q = self.householder(X) if self.orthogonal_map == "householder" else self.rotation(X)
@@ -40,7 +43,7 @@ class _Orthogonal(Module):
             Q = self.base @ Q
         return ops.transpose(Q, -2, -1) if wide else Q
 
-    def rotation(self, X: Any) -> Any:
+    def rotation(self, X: Tensor) -> Tensor:
         """The first columns of a rotation, made of the skew part of the lower triangle."""
         n, k = X.shape[-2:]
         X = ops.tril(X)
@@ -52,13 +55,13 @@ class _Orthogonal(Module):
         one = ops.eye(n, dtype=A.dtype, device=A.device)
         return ops.linalg_solve(one - 0.5 * A, one + 0.5 * A)[..., :k]
 
-    def householder(self, X: Any) -> Any:
+    def householder(self, X: Tensor) -> Tensor:
         A = ops.tril(X, -1)
         tau = 2.0 / (1.0 + (A * A).sum(-2))
         signs = ops.diagonal(X, 0, -2, -1).int()  # of the columns, chosen once
         return ops.orgqr(A, tau) * ops.unsqueeze(signs, -2)
 
-    def right_inverse(self, Q: Any) -> Any:
+    def right_inverse(self, Q: Tensor) -> Tensor:
         if tuple(Q.shape) != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of {Q.shape}."
@@ -75,7 +78,7 @@ class _Orthogonal(Module):
             ops.diagonal(start, 0, -2, -1).fill_(-1.0)  # no rotation; reflections of sign -1
             return start
 
-    def reflections_of(self, Q: Any) -> Any:
+    def reflections_of(self, Q: Tensor) -> Tensor:
         """The matrix whose reflections make Q; signs of the columns on its diagonal."""
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
@@ -89,18 +92,18 @@ class _Orthogonal(Module):
         return ops.transpose(A, -2, -1) if wide else A
 
 
-def is_orthogonal(Q: Any) -> bool:
+def is_orthogonal(Q: Tensor) -> bool:
     off = ops.adjoint(Q) @ Q - ops.eye(Q.shape[-1], dtype=Q.dtype, device=Q.device)
     return bool(off.abs().max().item() <= 1e-5 + 10 * Q.shape[-2] * float(Q._xp.finfo(Q.dtype).eps))
 
 
-def nearest_by_qr(A: Any) -> Any:
+def nearest_by_qr(A: Tensor) -> Tensor:
     Q, R = ops.linalg_qr(A)
     return Q * ops.unsqueeze(ops.sgn(ops.diagonal(R, 0, -2, -1)), -2)
 
 
 def orthogonal(
-    module: Any, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Any:
     """Keep the weight's columns (rows, if it has more columns than rows) orthogonal and of length 1.
 

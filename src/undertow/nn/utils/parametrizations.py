@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.modes import no_grad
@@ -11,8 +11,11 @@ from undertow.nn.utils.orthogonal import orthogonal as orthogonal
 from undertow.nn.utils.parametrize import register_parametrization
 from undertow.ops.reduce.vector_norms import vector_norm
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def norm_except(weight: Any, dim: int) -> Any:
+
+def norm_except(weight: Tensor, dim: int) -> Tensor:
     """The norm of the slices along `dim` (-1: of the whole), shaped so that it broadcasts."""
     if dim == -1:
         return ops.norm(weight)
@@ -27,14 +30,14 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: Any, weight_v: Any) -> Any:
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Any:
         return weight_v * (weight_g / norm_except(weight_v, self.dim))
 
-    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+    def right_inverse(self, weight: Tensor) -> tuple[Any, Any]:
         return norm_except(weight, self.dim), weight
 
 
-def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Train length (original0) and direction (original1) of a weight apart.
 
     dim  the slices along it have lengths of their own; None: one length for all
@@ -61,7 +64,7 @@ class _SpectralNorm(Module):
     _u: Any
     _v: Any
 
-    def __init__(self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
@@ -78,16 +81,16 @@ class _SpectralNorm(Module):
                 self.register_buffer(name, ops.normalize(start, dim=0, eps=eps))
             self._iterate(matrix, 15)
 
-    def _as_matrix(self, weight: Any) -> Any:
+    def _as_matrix(self, weight: Tensor) -> Tensor:
         return ops.flatten(ops.movedim(weight, self.dim, 0), 1)
 
-    def _iterate(self, matrix: Any, times: int) -> None:
+    def _iterate(self, matrix: Tensor, times: int) -> None:
         with no_grad():
             for _ in range(times):
                 self._u.copy_(ops.normalize(ops.mv(matrix, self._v), dim=0, eps=self.eps))
                 self._v.copy_(ops.normalize(ops.mv(ops.adjoint(matrix), self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Any) -> Any:
+    def forward(self, weight: Tensor) -> Any:
         if weight.ndim == 1:
             return ops.normalize(weight, dim=0, eps=self.eps)
         matrix = self._as_matrix(weight)
@@ -96,12 +99,12 @@ class _SpectralNorm(Module):
         u, v = self._u.clone(), self._v.clone()  # the next iteration changes the buffers
         return weight / ops.vdot(u, ops.mv(matrix, v))
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: Tensor) -> Tensor:
         return value
 
 
 def spectral_norm(
-    module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Any:
     """Divide a weight by its largest singular value.
 

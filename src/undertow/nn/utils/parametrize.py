@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from undertow.backend.interface import DType
 from undertow.modes import no_grad
 from undertow.nn.layers.containers import ModuleDict, ModuleList
 from undertow.nn.module import Module
@@ -33,7 +34,7 @@ def cached() -> Iterator[None]:
             Cache.values.clear()
 
 
-def put(module: Module, name: str, tensor: Any) -> None:
+def put(module: Module, name: str, tensor: Tensor) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -46,7 +47,7 @@ class ParametrizationList(ModuleList):
     original              the tensor that is trained; original0, original1, ... if the first module takes several
     """
 
-    def __init__(self, modules: list[Any], original: Any, unsafe: bool = False) -> None:
+    def __init__(self, modules: list[Any], original: Tensor, unsafe: bool = False) -> None:
         if not modules:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -63,7 +64,7 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             check_made(self(), shape, dtype)
 
-    def _keep_original(self, original: Any, found: Any) -> None:
+    def _keep_original(self, original: Tensor, found: Tensor) -> None:
         if found.dtype != original.dtype:
             raise ValueError(
                 f"When `right_inverse` outputs one tensor, it may not change the dtype: original is {original.dtype}, "
@@ -77,7 +78,7 @@ class ParametrizationList(ModuleList):
         """What the first module is called with."""
         return [self.original] if self.is_tensor else [getattr(self, f"original{k}") for k in range(self.ntensors)]
 
-    def right_inverse(self, value: Any) -> None:
+    def right_inverse(self, value: Tensor) -> None:
         """Set the original(s) so that the parametrized tensor becomes `value`."""
         with no_grad():
             for module in list(self)[::-1]:
@@ -91,7 +92,7 @@ class ParametrizationList(ModuleList):
                 else:
                     own.data = part.data
 
-    def _checked_parts(self, value: Any) -> list[Any]:
+    def _checked_parts(self, value: Tensor) -> list[Any]:
         """What the last right_inverse returned, as tensors for the originals."""
         if self.is_tensor and not isinstance(value, Tensor):
             raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
@@ -146,7 +147,7 @@ def inverted(modules: list[Any], original: Any) -> Any:
     return found
 
 
-def check_made(made: Any, shape: Any, dtype: Any) -> None:
+def check_made(made: Any, shape: Sequence[int], dtype: DType) -> None:
     """A tensor that is made must be like the one it stands for."""
     if not isinstance(made, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
@@ -162,7 +163,7 @@ def check_made(made: Any, shape: Any, dtype: Any) -> None:
         )
 
 
-def like(original: Any, tensor: Any) -> Any:
+def like(original: Tensor, tensor: Tensor) -> Tensor:
     """A tensor of the kind of another: a parameter if that is one."""
     tensor, wanted = tensor.detach().clone(), original.requires_grad
     return Parameter(tensor, wanted) if isinstance(original, Parameter) else tensor
@@ -174,7 +175,7 @@ def like(original: Any, tensor: Any) -> Any:
 def parametrized_class(base: Any) -> type:
     """A class for one module, which properties can be added to."""
 
-    def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+    def deep_copy(self: Module, memo: dict[int, Any]) -> Any:
         made = memo.get(id(self))
         if made is None:
             made = memo[id(self)] = object.__new__(parametrized_class(base))
@@ -183,7 +184,7 @@ def parametrized_class(base: Any) -> type:
                 add_property(made, name)
         return made
 
-    def refuse(self: Any, protocol: Any) -> Any:
+    def refuse(self: Module, protocol: Any) -> Any:
         raise RuntimeError(
             "Serialization of parametrized modules is only supported through state_dict(): save that, and "
             "parametrize again before loading it."
@@ -194,7 +195,7 @@ def parametrized_class(base: Any) -> type:
 
 
 def add_property(module: Module, name: str) -> None:
-    def read(self: Any) -> Any:
+    def read(self: Module) -> Any:
         made_by = self.parametrizations[name]
         if not Cache.depth:
             return made_by()
@@ -203,7 +204,7 @@ def add_property(module: Module, name: str) -> None:
             Cache.values[key] = made_by()
         return Cache.values[key]
 
-    def write(self: Any, value: Any) -> None:
+    def write(self: Module, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     setattr(type(module), name, property(read, write))
@@ -217,7 +218,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return len(found) > 0 if tensor_name is None else tensor_name in found
 
 
-def register_parametrization(module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
+def register_parametrization(module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
     """Let a parameter or buffer be made by a module from now on.
 
     unsafe  allow another shape or dtype
@@ -262,7 +263,7 @@ def add_to_list(modules: ParametrizationList, parametrization: Module, unsafe: b
     modules.unsafe |= unsafe
 
 
-def check_inverse(parametrization: Any, made: Any, before: Any) -> None:
+def check_inverse(parametrization: Module, made: Tensor, before: Tensor) -> None:
     if not hasattr(parametrization, "right_inverse"):
         return
     try:
@@ -283,7 +284,7 @@ def check_inverse(parametrization: Any, made: Any, before: Any) -> None:
         )
 
 
-def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Any:
     """Make a parametrized tensor a plain one again.
 
     leave_parametrized  with the value it has; otherwise with its original's
@@ -310,7 +311,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     return module
 
 
-def settled(original: Any, value: Any, is_single: bool) -> Any:
+def settled(original: Tensor, value: Tensor, is_single: bool) -> Tensor:
     if not is_single:
         return Parameter(value.detach().clone()) if isinstance(original, Parameter) else value.detach().clone()
     original.data = value.detach().clone()

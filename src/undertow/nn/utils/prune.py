@@ -7,13 +7,16 @@ their product, made anew before every call.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.modes import no_grad
 from undertow.nn.module import Module
 from undertow.nn.utils.convert_parameters import parameters_to_vector
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 
 class BasePruningMethod:
@@ -26,7 +29,7 @@ class BasePruningMethod:
     PRUNING_TYPE = "global"
     _tensor_name: str | None = None
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         """Before a call of the module: the pruned tensor of the present parameter."""
         setattr(module, str(self._tensor_name), self.apply_mask(module))
 
@@ -34,7 +37,7 @@ class BasePruningMethod:
         """The mask: zero where the tensor is pruned from now on, and where `default_mask` is."""
         raise NotImplementedError(f"{type(self).__name__} does not say what is pruned: it needs compute_mask")
 
-    def apply_mask(self, module: Any) -> Any:
+    def apply_mask(self, module: Module) -> Any:
         """The parameter times the mask."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
@@ -42,7 +45,9 @@ class BasePruningMethod:
         return getattr(module, f"{self._tensor_name}_mask").to(dtype=original.dtype) * original
 
     @classmethod
-    def apply(cls, module: Any, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any) -> Any:
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> Any:
         """Prune a parameter of the module from now on; on top of what is pruned already."""
         method = cls(*args, **kwargs)
         method._tensor_name = name
@@ -60,7 +65,7 @@ class BasePruningMethod:
         together.install(module, mask)
         return together
 
-    def start(self, module: Any, name: str, parameter: Any, scores: Any) -> None:
+    def start(self, module: Module, name: str, parameter: Tensor, scores: Tensor) -> None:
         """Put the product in the place of a parameter."""
         with no_grad():
             mask = self.compute_mask(scores, ops.ones_like(parameter))
@@ -68,7 +73,7 @@ class BasePruningMethod:
         module.register_parameter(f"{name}_orig", parameter)
         self.install(module, mask)
 
-    def install(self, module: Any, mask: Any) -> None:
+    def install(self, module: Module, mask: Tensor) -> None:
         module.register_buffer(f"{self._tensor_name}_mask", mask)
         self(module, None)
         module.register_forward_pre_hook(self)
@@ -81,7 +86,7 @@ class BasePruningMethod:
         scores = check_scores(t, importance_scores, "tensor t")
         return t * self.compute_mask(scores, ops.ones_like(t) if default_mask is None else default_mask)
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the pruned parameter a plain one again; what is zero now may change from here on."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
@@ -123,7 +128,7 @@ class PruningContainer(BasePruningMethod):
     def __getitem__(self, index: int) -> BasePruningMethod:
         return self._pruning_methods[index]
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """What the last method makes of that part of the tensor which is not pruned yet."""
         method: Any = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
@@ -133,7 +138,7 @@ class PruningContainer(BasePruningMethod):
         return new
 
 
-def part_to_prune(method: Any, t: Any, mask: Any) -> Any:
+def part_to_prune(method: Any, t: Tensor, mask: Tensor) -> Any:
     """The index of what a method may choose from."""
     kind = method.PRUNING_TYPE
     if kind == "unstructured":
@@ -182,18 +187,18 @@ class AmountMethod(BasePruningMethod):
 class RandomUnstructured(AmountMethod):
     """Elements at random."""
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         return without_smallest(ops.rand_like(t), default_mask, self.count(t.numel()))
 
 
 class L1Unstructured(AmountMethod):
     """The elements that are nearest to zero."""
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         return without_smallest(ops.abs(t), default_mask, self.count(t.numel()))
 
 
-def without_smallest(scores: Any, mask: Any, count: int) -> Any:
+def without_smallest(scores: Tensor, mask: Tensor, count: int) -> Tensor:
     mask = mask.clone()
     if count:
         flat = ops.topk(ops.reshape(scores, (-1,)), count, largest=False).indices
@@ -215,7 +220,7 @@ class ChannelMethod(AmountMethod):
         """A number for each channel."""
         raise NotImplementedError(f"{type(self).__name__} does not say which channels are pruned: it needs scores")
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         _validate_structured_pruning(t)
         _validate_pruning_dim(t, self.dim)
         size = t.shape[self.dim]
@@ -230,7 +235,7 @@ class ChannelMethod(AmountMethod):
 class RandomStructured(ChannelMethod):
     """Channels at random."""
 
-    def scores(self, t: Any) -> Any:
+    def scores(self, t: Tensor) -> Tensor:
         return ops.rand(t.shape[self.dim], device=t.device)
 
 
@@ -241,7 +246,7 @@ class LnStructured(ChannelMethod):
         super().__init__(amount, dim)
         self.n = n
 
-    def scores(self, t: Any) -> Any:
+    def scores(self, t: Tensor) -> Tensor:
         return _compute_norm(t, self.n, self.dim)
 
 
@@ -250,10 +255,10 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask: Any) -> None:
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
@@ -270,13 +275,13 @@ def identity(module: Any, name: str) -> Any:
     return module
 
 
-def random_unstructured(module: Any, name: str, amount: float) -> Any:
+def random_unstructured(module: Module, name: str, amount: float) -> Any:
     """Prune elements at random: a number of them, or (a float) a share."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
-def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Any = None) -> Any:
+def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:
     """Prune the elements nearest to zero: a number of them, or (a float) a share.
 
     >>> import undertow as ut
@@ -291,25 +296,27 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: An
     return module
 
 
-def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
+def random_structured(module: Module, name: str, amount: float, dim: int) -> Any:
     """Prune channels along `dim` at random."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
-def ln_structured(module: Any, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None) -> Any:
+def ln_structured(module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None) -> Any:
     """Prune the channels along `dim` that have the smallest n-norm."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
-def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Any:
     """Prune the elements where `mask` is zero."""
     CustomFromMask.apply(module, name, mask)
     return module
 
 
-def global_unstructured(parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: Any) -> None:
+def global_unstructured(
+    parameters: Any, pruning_method: Callable[..., Any], importance_scores: Any = None, **kwargs: Any
+) -> None:
     """Prune elements of several parameters, (module, name) each, as if they were one vector."""
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -333,7 +340,7 @@ def global_unstructured(parameters: Any, pruning_method: Any, importance_scores:
         custom_from_mask(module, name, ops.reshape(part, tensor.shape))
 
 
-def remove(module: Any, name: str) -> Any:
+def remove(module: Module, name: str) -> Any:
     """Make a pruned parameter a plain one again, with its zeros."""
     method = pruning_of(module, name)
     if method is None:
@@ -348,17 +355,17 @@ def is_pruned(module: Module) -> bool:
     return any(list(methods_on(part)) for part in module.modules())
 
 
-def methods_on(module: Any) -> Iterator[tuple[int, BasePruningMethod]]:
+def methods_on(module: Module) -> Iterator[tuple[int, BasePruningMethod]]:
     for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook.function, BasePruningMethod):
             yield number, hook.function
 
 
-def pruning_of(module: Any, name: str) -> BasePruningMethod | None:
+def pruning_of(module: Module, name: str) -> BasePruningMethod | None:
     return next((method for _, method in methods_on(module) if method._tensor_name == name), None)
 
 
-def forget(module: Any, method: BasePruningMethod) -> None:
+def forget(module: Module, method: BasePruningMethod) -> None:
     for number, found in list(methods_on(module)):
         if found is method:
             del module._forward_pre_hooks[number]
@@ -367,7 +374,7 @@ def forget(module: Any, method: BasePruningMethod) -> None:
 # ---- checks
 
 
-def check_scores(tensor: Any, scores: Any, what: str) -> Any:
+def check_scores(tensor: Tensor, scores: Tensor | None, what: str) -> Tensor:
     if scores is not None and scores.shape != tensor.shape:
         raise AssertionError(
             f"importance_scores should have the same shape as {what}, got {scores.shape} vs {tensor.shape}"
@@ -387,7 +394,7 @@ def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
-def _validate_structured_pruning(t: Any) -> None:
+def _validate_structured_pruning(t: Tensor) -> None:
     if t.dim() <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
@@ -395,7 +402,7 @@ def _validate_structured_pruning(t: Any) -> None:
         )
 
 
-def _validate_pruning_dim(t: Any, dim: int) -> None:
+def _validate_pruning_dim(t: Tensor, dim: int) -> None:
     if dim >= t.dim():
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
 
@@ -404,7 +411,7 @@ def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
     return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
-def _compute_norm(t: Any, n: Any, dim: int) -> Any:
+def _compute_norm(t: Tensor, n: Any, dim: int) -> Tensor:
     """The n-norm of each channel along `dim`."""
     dim = dim % t.dim()
     return ops.norm(t, p=n, dim=[d for d in range(t.dim()) if d != dim])

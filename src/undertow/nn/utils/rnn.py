@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow import ops
 from undertow.backend import dtypes
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.tensor import Tensor
 
 
 class PackedFields(NamedTuple):
@@ -36,7 +40,7 @@ class PackedSequence(PackedFields):
     def cpu(self) -> PackedSequence:
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> PackedSequence:
+    def cuda(self, device: Device | str | int | None = None) -> PackedSequence:
         return self.to("cuda" if device is None else device)
 
     def double(self) -> PackedSequence:
@@ -68,12 +72,12 @@ class PackedSequence(PackedFields):
         return bool(self.data.device.type == "cuda")
 
 
-def inverse_of(permutation: Any) -> Any:
+def inverse_of(permutation: Tensor | None) -> Tensor | None:
     return None if permutation is None else ops.argsort(permutation)
 
 
 def pack_padded_sequence(
-    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack padded sequences, (steps, examples, ...), of these lengths.
 
@@ -131,14 +135,14 @@ def pad_packed_sequence(
     return ops.index_select(out, 0 if batch_first else 1, back), ops.index_select(lengths, 0, back)
 
 
-def _padded(part: Any, count: int, value: float) -> Any:
+def _padded(part: Tensor, count: int, value: float) -> Tensor:
     missing = count - part.shape[0]
     return ops.pad(part, [0, 0] * (part.dim() - 1) + [0, missing], "constant", value) if missing else part
 
 
 def pad_sequence(
     sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Any:
+) -> Tensor:
     """Sequences of different lengths as one tensor, (steps, examples, ...)."""
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"padding_side should be one of 'right' or 'left', but got '{padding_side}'")
@@ -158,7 +162,7 @@ def pad_sequence(
     return ops.stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
     """The sequences without padding: the inverse of pad_sequence."""
     rows = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
     return [row[: int(n)] for row, n in zip(ops.unbind(rows, 0), lengths, strict=True)]

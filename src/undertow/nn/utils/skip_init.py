@@ -8,7 +8,7 @@ from typing import Any
 from undertow.nn.module import Module
 
 
-def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
+def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
     """A module whose parameters hold anything: for those that are loaded anyway.
 
     >>> import undertow as ut

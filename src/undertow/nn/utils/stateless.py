@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.nn.parameter import Parameter
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
+
 
 def functional_call(
-    module: Any,
+    module: Module,
     parameters_and_buffers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
@@ -41,7 +44,7 @@ def functional_call(
 
 
 @contextmanager
-def other_tensors(module: Any, given: Any, tie_weights: bool, strict: bool) -> Iterator[None]:
+def other_tensors(module: Module, given: Any, tie_weights: bool, strict: bool) -> Iterator[None]:
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     tensors = with_ties(own, given) if tie_weights else dict(given)
     if strict:
@@ -83,7 +86,7 @@ def with_ties(own: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check_names(module: Any, own: dict[str, Any], tensors: dict[str, Any]) -> None:
+def check_names(module: Module, own: dict[str, Any], tensors: dict[str, Any]) -> None:
     unknown, missing = sorted(set(tensors) - set(own)), sorted(set(own) - set(tensors))
     problems = [f"Unexpected key(s): {', '.join(map(repr, unknown))}."] if unknown else []
     problems += [f"Missing key(s): {', '.join(map(repr, missing))}."] if missing else []
@@ -92,7 +95,7 @@ def check_names(module: Any, own: dict[str, Any], tensors: dict[str, Any]) -> No
         raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{lines}")
 
 
-def place_of(module: Any, target: str, tensor: Any) -> tuple[Any, str]:
+def place_of(module: Module, target: str, tensor: Any) -> tuple[Any, str]:
     """The dictionary that a dotted name leads to, and the name in it."""
     path, _, name = target.rpartition(".")
     if not name:

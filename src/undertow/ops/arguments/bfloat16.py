@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of_array
 from undertow.backend.dtypes import NARROW
+from undertow.backend.interface import Array, DType, Namespace
 
 if TYPE_CHECKING:
     from undertow.ops.declare import Op
@@ -25,7 +26,7 @@ def is_narrow(value: Any) -> bool:
     return getattr(value, "dtype", None) is not None and value.dtype.kind == "V"
 
 
-def introduce(dtype: Any) -> None:
+def introduce(dtype: DType) -> None:
     """Note a dtype that a call asks for: it may be bfloat16, of which undertow has not heard before."""
     scalar_type = getattr(dtype, "type", dtype)  # `dtype.name` would be imported, and not at the interpreter's exit
     if not NARROW and getattr(scalar_type, "__name__", None) == "bfloat16":
@@ -44,7 +45,7 @@ def wide_dtype(dtype: Any) -> Any:
     return dtypes.float32 if any([dtype is narrow for narrow in NARROW]) else dtype
 
 
-def _round_array(array: Any) -> Any:
+def _round_array(array: Array) -> Array:
     """Real floating-point numbers as bfloat16, the nearest; what is beyond its range is infinite, without a warning."""
     return namespace_of_array(array).astype(array, NARROW[0]) if array.dtype.kind == "f" else array
 
@@ -56,7 +57,7 @@ def rounded(out: Any, exact: Sequence[int] = ()) -> Any:
     return tuple([array if k in exact else _round_array(array) for k, array in enumerate(out)])
 
 
-def widened(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str], leading: str) -> list[Any]:
+def widened(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence[str], leading: str) -> list[Any]:
     """Whether the result is to be rounded, and the arrays called `names` to compute it with.
 
     arguments  all that the forward will be given, by name
@@ -80,7 +81,7 @@ def widened(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str],
 _taken: set[Any] = set()
 
 
-def _check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
+def _check_mixture(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse bfloat16 beside another floating-point dtype where an operation wants one dtype.
 
     In float32 there might be no difference to see. So the forward is tried with another dtype in its place, once.
@@ -100,7 +101,7 @@ def _check_mixture(op: Op, xp: Any, arguments: Mapping[str, Any], names: Sequenc
         _taken.add(key)
 
 
-def _in_terms_of_bfloat16(message: str, other: Any) -> str:
+def _in_terms_of_bfloat16(message: str, other: Array) -> str:
     """The message, in which bfloat16 goes by the names of another dtype."""
     names = {"c10::Half": "c10::BFloat16", "Half": "BFloat16", "float16": "bfloat16"}
     if other is not dtypes.float16:

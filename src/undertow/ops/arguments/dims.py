@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 
 #: one dimension, several, or None for all
@@ -56,7 +57,7 @@ def kept_shape(shape: tuple[int, ...], dims: Dims) -> tuple[int, ...]:
 
 
 @twin
-def restore(xp: Any, reduced: Any, shape: tuple[int, ...], dims: Any, keepdim: bool) -> Any:
+def restore(xp: Namespace, reduced: Array, shape: tuple[int, ...], dims: Any, keepdim: bool) -> Array:
     """The result of a reduction with its dimensions put back, so that it broadcasts to `shape`."""
     if keepdim or len(reduced.shape) == 0:
         return reduced

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.errors import warn_once
 from undertow.tensor import Tensor, current_edge
 
@@ -16,7 +17,7 @@ MAX_DEPTH = 64  # NumPy's limit on dimensions
 # ---- arrays of others
 
 
-def adopt(array: Any) -> Any:
+def adopt(array: Array) -> Array:
     """The array itself, as a plain ndarray with one of undertow's dtypes; nothing is copied."""
     if type(array) is not cpu.ndarray:
         if isinstance(array, cpu.module.ma.MaskedArray):
@@ -46,7 +47,7 @@ def _is_foreign_array(data: Any) -> bool:
 # ---- Python data
 
 
-def read(data: Any, dtype: Any = None) -> Any:
+def read(data: Any, dtype: DType | None = None) -> Array:
     """A new array of the data, which is anything but a Tensor."""
     if type(data) is not list and type(data) not in NUMBERS and _is_foreign_array(data):
         return cpu.array(adopt(cpu.asarray(data)), dtype=dtype)
@@ -131,13 +132,13 @@ def _raise_ragged(expected: tuple[int, ...], got: tuple[int, ...], depth: int, e
     raise TypeError(f"must be real number, not {type(element).__name__}")
 
 
-def _infer_dtype(types: set[Any]) -> Any:
+def _infer_dtype(types: set[Any]) -> DType:
     """PyTorch's dtype for numbers of these types (and dtypes) together."""
     found = [dtypes.number_dtype(NUMBERS[t]) if t in NUMBERS else t for t in types]
     return reduce(dtypes.promote_types, found) if found else dtypes.get_default_dtype()
 
 
-def dtype_of_number(number: Any) -> Any:
+def dtype_of_number(number: Any) -> DType:
     """The dtype of a tensor made from one Python number."""
     return dtypes.number_dtype(next(NUMBERS[t] for t in NUMBERS if isinstance(number, t)))
 
@@ -149,7 +150,7 @@ def plain(data: Any) -> Any:
     return [plain(element) for element in data] if _is_sequence(data) else data
 
 
-def build(data: Any, dtype: Any, types: set[Any]) -> Any:
+def build(data: Any, dtype: DType, types: set[Any]) -> Array:
     """The array of measured data, or an error if a number does not fit the dtype."""
     if dtype.kind in "iu":
         return build_integers(data, dtype, types)
@@ -158,7 +159,7 @@ def build(data: Any, dtype: Any, types: set[Any]) -> Any:
     return cpu.array(data, dtype=dtype)
 
 
-def build_integers(data: Any, dtype: Any, types: set[Any]) -> Any:
+def build_integers(data: Any, dtype: DType, types: set[Any]) -> Array:
     if any(t is complex or getattr(t, "kind", "") == "c" for t in types):
         raise TypeError("'complex' object cannot be interpreted as an integer")
     try:
@@ -172,7 +173,7 @@ def build_integers(data: Any, dtype: Any, types: set[Any]) -> Any:
     return narrow(wide, dtype)
 
 
-def narrow(wide: Any, dtype: Any) -> Any:
+def narrow(wide: Array, dtype: DType) -> Array:
     """int64 numbers as a narrower integer dtype; negative ones wrap around in an unsigned dtype, as PyTorch's do."""
     if dtype is dtypes.int64:
         return wide

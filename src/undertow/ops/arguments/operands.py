@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.compiled import core
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.tensor import Extra, Tensor
@@ -36,7 +37,7 @@ class ForeignOperandError(TypeError):
     It has `__undertow_function__`; or, as the labelled arrays of xarray, `__array_ufunc__` and operators of its own.
     """
 
-    def __init__(self, message: str, value: Any) -> None:
+    def __init__(self, message: str, value: Array) -> None:
         super().__init__(message)
         self.value = value
 
@@ -51,14 +52,16 @@ class ForeignOperandError(TypeError):
             raise self
         return result
 
-    def reflected(self, name: str, input: Any, other: Any = None, alpha: Any = 1, exponent: Any = None) -> Any:
+    def reflected(
+        self, name: str, input: Array, other: Array | None = None, alpha: Any = 1, exponent: Any = None
+    ) -> Any:
         right = exponent if name == "pow" else other
         if right is not self.value or alpha != 1 or not isinstance(input, Tensor):
             return NotImplemented
         return getattr(type(right), REFLECTED[name])(right, input)
 
 
-def as_operand(op: str, name: str, value: Any) -> Tensor:
+def as_operand(op: str, name: str, value: Array) -> Tensor:
     """`value` as a tensor: tensors as they are, arrays without copying, Python numbers as 0-d tensors."""
     if isinstance(value, Tensor):
         return value
@@ -95,18 +98,18 @@ def same_device(op: str, tensors: tuple[Tensor, ...]) -> ArrayNamespace:
     return next(iter(spaces.values()), cpu)
 
 
-def type_name(array: Any) -> str:
+def type_name(array: Array) -> str:
     """PyTorch's name of an array's dtype: Long, ComplexFloat, ..."""
     return dtypes.SCALAR_NAMES[array.dtype]
 
 
-def require_kinds(kernel: str, array: Any, kinds: str, cure: str = "convert the input with .to(dtype)") -> None:
+def require_kinds(kernel: str, array: Array, kinds: str, cure: str = "convert the input with .to(dtype)") -> None:
     """Refuse, under the kernel's name in PyTorch, what has a dtype of another kind than `kinds`."""
     if dtypes.kind_of(array.dtype) not in kinds:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(array)}': {cure}")
 
 
-def require_order(kernel: str, array: Any) -> None:
+def require_order(kernel: str, array: Array) -> None:
     if array.dtype.kind == "c":
         require_kinds(kernel, array, "biuf", "complex numbers have no order. Take abs(), real or imag first.")
 
@@ -128,7 +131,7 @@ def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
         raise NotImplementedError(f"\"{op}\" not implemented for '{names}'") from None
 
 
-def result_type_of(operands: tuple[Any, ...]) -> Any:
+def result_type_of(operands: tuple[Any, ...]) -> DType:
     """PyTorch's result dtype for tensors and Python numbers."""
     dims: list[Any] = []
     zero_dims: list[Any] = []
@@ -143,7 +146,7 @@ def result_type_of(operands: tuple[Any, ...]) -> Any:
     return dtypes.combine(dims, zero_dims, numbers)
 
 
-def result_type(tensor1: Any, tensor2: Any) -> Any:
+def result_type(tensor1: Array, tensor2: Array) -> DType:
     """The dtype an arithmetic operation on these two tensors or Python numbers would have.
 
     >>> import undertow as ut
@@ -155,7 +158,7 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
     return result_type_of((tensor1, tensor2))
 
 
-def common_dtype(operands: tuple[Any, ...], policy: str) -> Any:
+def common_dtype(operands: tuple[Any, ...], policy: str) -> DType:
     """What tensors and Python numbers are promoted to ("float": at least the default float)."""
     dtype = result_type_of(operands)
     if policy == "float" and not dtypes.is_differentiable(dtype):
@@ -173,12 +176,12 @@ def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
     return [o._array if o._array.dtype is dtype else o._array.astype(dtype) for o in operands]
 
 
-def promote_number(array: Any, number: Any, policy: str) -> Any:
+def promote_number(array: Array, number: Any, policy: str) -> Array:
     """The array, cast to what it promotes to beside a Python number."""
     return array.astype(common_dtype((Tensor(array, cpu), number), policy))
 
 
-def float_array(array: Any) -> Any:
+def float_array(array: Array) -> Array:
     """Integers as the default float dtype; anything else as it is."""
     return array if array.dtype.kind in "fc" else array.astype(dtypes.get_default_dtype())
 

@@ -83,7 +83,7 @@ def common_shape(*shapes: Any) -> Size:
     return Size(broadcast_shapes(given))
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
+def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     try:
         return ints((shape,))
     except TypeError:

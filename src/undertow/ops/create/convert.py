@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.views.clone import to_dtype
 from undertow.tensor import Tensor
 
 
-def moved(xp: Any, input: Any, dtype: Any, source: Any, target: Any) -> Any:
+def moved(xp: Namespace, input: Array, dtype: DType, source: Array, target: Array) -> Any:
     copy = target.take_over(input)
     return copy if copy.dtype == dtype else copy.astype(dtype)
 
@@ -27,7 +28,7 @@ _to_device = primitive(
 )
 
 
-def convert(input: Tensor, dtype: Any, xp: Any) -> Tensor:
+def convert(input: Tensor, dtype: DType | None, xp: Namespace) -> Tensor:
     """The tensor in another dtype (None: its own) on another device, recorded; itself if nothing changes."""
     if xp is not input._xp:
         return _to_device(input, dtype or input._array.dtype, input._xp, xp)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
@@ -19,10 +21,13 @@ from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+
 # ---- arguments
 
 
-def leaf(array: Any, xp: Any, requires_grad: bool) -> Tensor:
+def leaf(array: Array, xp: Namespace, requires_grad: bool) -> Tensor:
     """A new tensor without history."""
     if requires_grad and not dtypes.is_differentiable(array.dtype):
         raise RuntimeError(
@@ -36,12 +41,12 @@ def leaf(array: Any, xp: Any, requires_grad: bool) -> Tensor:
     return tensor
 
 
-def float_dtype(dtype: Any, function: str) -> Any:
+def float_dtype(dtype: DType | None, function: str) -> DType:
     """The dtype asked for, or the default float."""
     return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, function)
 
 
-def as_shape(function: str, shape: Any, size: Any = None) -> tuple[int, ...]:
+def as_shape(function: str, shape: Sequence[int], size: int | Sequence[int] | None = None) -> tuple[int, ...]:
     """Sizes given one by one, as one sequence, or as `size=`."""
     if size is not None:
         shape = size if isinstance(size, (tuple, list)) else (size,)
@@ -55,7 +60,7 @@ def as_shape(function: str, shape: Any, size: Any = None) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def check_shape(function: str, shape: Any) -> tuple[int, ...]:
+def check_shape(function: str, shape: Sequence[int]) -> tuple[int, ...]:
     sizes = []
     for position, n in enumerate(shape, 1):
         if isinstance(n, bool) or not hasattr(n, "__index__"):
@@ -68,7 +73,7 @@ def check_shape(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def sequence_shape(function: str, size: Any) -> tuple[int, ...]:
+def sequence_shape(function: str, size: int | Sequence[int]) -> tuple[int, ...]:
     """A `size` that must be a sequence."""
     if not isinstance(size, (tuple, list)):
         raise TypeError(f"{function}(): argument 'size' must be tuple of ints, not {type(size).__name__}")
@@ -87,7 +92,7 @@ def as_number(function: str, name: str, value: Any) -> Any:
     raise TypeError(f"{function}(): argument '{name}' must be Number, not {type(value).__name__}{cure}")
 
 
-def fit(number: Any, dtype: Any) -> Any:
+def fit(number: Any, dtype: DType) -> Any:
     """The number, if the dtype can hold it; floats lose their fraction in an integer dtype."""
     if isinstance(number, complex) and dtype.kind not in "cb":
         if number.imag:
@@ -133,7 +138,7 @@ def tensor(
     return new_from(data, dtype, device, requires_grad)
 
 
-def new_from(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def new_from(data: Any, dtype: DType | None, device: Device | None, requires_grad: bool) -> Tensor:
     if isinstance(data, Tensor):
         xp = data._xp if device is None else namespace_of(device)
         array = data._array if xp is data._xp else xp.take_over(data._array)
@@ -163,7 +168,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return new_from(data, dtype, device, False)
 
 
-def share(array: Any) -> Tensor:
+def share(array: Array) -> Tensor:
     """A tensor on the array's own memory; a read-only array stays read-only."""
     if not array.flags.writeable:
         warnings.warn(
@@ -195,7 +200,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 def asarray(
     obj: Any,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     device: Any = None,
     copy: bool | None = None,
     requires_grad: bool | None = None,
@@ -213,7 +218,7 @@ def asarray(
     return leaf(result._array, result._xp, bool(requires_grad))
 
 
-def _check_alias(obj: Any, dtype: Any) -> None:
+def _check_alias(obj: Any, dtype: DType | None) -> None:
     """Raise unless a tensor of that dtype can share the object's memory."""
     if not isinstance(obj, (Tensor, cpu.ndarray)):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -233,7 +238,7 @@ def _asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, require
 
 
 @composite
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...)."""
     array = cpu.frombuffer(buffer, dtype=dtypes.as_dtype(dtype, "frombuffer"), count=count, offset=offset)
     shared = share(array)
@@ -242,7 +247,12 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 
 @composite
 def scalar_tensor(
-    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+    s: Any,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
+    **ignored: Any,
 ) -> Tensor:
     """A 0-d tensor of a number, in the default float dtype unless another is given."""
     return full((), s, dtype=float_dtype(dtype, "scalar_tensor"), device=device, requires_grad=requires_grad)
@@ -254,10 +264,10 @@ def scalar_tensor(
 @composite(out=True)
 def empty(
     *shape: Any,
-    size: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
@@ -270,10 +280,10 @@ def empty(
 @composite(out=True)
 def zeros(
     *shape: Any,
-    size: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -290,10 +300,10 @@ def zeros(
 @composite(out=True)
 def ones(
     *shape: Any,
-    size: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -304,12 +314,12 @@ def ones(
 
 @composite(out=True)
 def full(
-    size: Any,
+    size: int | Sequence[int],
     fill_value: Any,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -334,9 +344,9 @@ def empty_strided(
     size: Any,
     stride: Any,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -360,9 +370,9 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.create.creation import (
     as_number,
     empty,
@@ -26,8 +28,11 @@ from undertow.tensor import Size, Tensor, share_memory
 from undertow.tensor.facts import as_memory_format, made_in_order
 from undertow.tensor.tensor import requires_grad
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
-def _filled(xp: Any, input: Any, fill_value: Any, dtype: Any, order: str) -> Any:
+
+def _filled(xp: Namespace, input: Array, fill_value: Any, dtype: DType, order: str) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
     out.fill(fill_value)
     return out
@@ -46,9 +51,9 @@ def like(name: str, default_fill: Any = None) -> Any:
     def function(
         input: Tensor,
         *,
-        dtype: Any = None,
+        dtype: DType | None = None,
         layout: Any = None,
-        device: Any = None,
+        device: Device | str | int | None = None,
         requires_grad: bool = False,
         pin_memory: bool = False,
         memory_format: Any = None,
@@ -61,14 +66,20 @@ def like(name: str, default_fill: Any = None) -> Any:
 
 
 def _fill_like(
-    name: str, input: Any, fill: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+    name: str, input: Any, fill: Any, dtype: DType | None, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
     make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)
     return made_like(name, input, make, dtype, device, requires_grad, memory_format)
 
 
 def made_like(
-    name: str, input: Any, make: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+    name: str,
+    input: Any,
+    make: Callable[..., Any],
+    dtype: DType | None,
+    device: Any,
+    requires_grad: bool,
+    memory_format: Any,
 ) -> Tensor:
     """`make(dtype, order)`, with the dtype of `input` unless another is given."""
     if isinstance(input, cpu.ndarray):
@@ -95,9 +106,9 @@ def full_like(
     input: Tensor,
     fill_value: Any,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
@@ -164,13 +175,13 @@ def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
 
 
 @composite(variants="method")
-def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
+def new_full(input: Tensor, size: int | Sequence[int], fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`."""
     return _in_each_example(input, full(size, fill_value, **_options_of(input, options)))
 
 
 @composite(variants="method")
-def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+def new_empty_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], **options: Any) -> Tensor:
     """`empty_strided` with the dtype and device of `input`."""
     return empty_strided(size, stride, **_options_of(input, options))
 

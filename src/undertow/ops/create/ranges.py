@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.create.creation import as_int, as_number, leaf
 from undertow.ops.declare import composite
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 @composite(out=True)
@@ -17,9 +21,9 @@ def arange(
     end: Any = None,
     step: Any = 1,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -44,13 +48,13 @@ def arange(
     return leaf(_range_array(bounds, dtype, xp), xp, requires_grad)
 
 
-def _range_dtype(bounds: list[Any]) -> Any:
+def _range_dtype(bounds: list[Any]) -> DType:
     if any(isinstance(b, complex) for b in bounds):
         raise RuntimeError("value cannot be converted to type double without overflow: arange() takes real numbers")
     return dtypes.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
 
 
-def _range_array(bounds: list[Any], dtype: Any, xp: Any) -> Any:
+def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
     if not all(math.isfinite(b) for b in bounds[:2]):
         raise RuntimeError(f"unsupported range: {bounds[0]} -> {bounds[1]}")
     if dtype is dtypes.int64:  # numbers lose their fraction before they are counted; in other dtypes, afterwards
@@ -109,7 +113,9 @@ def logspace(
     return leaf(xp.power(base, exponents).astype(dtype, copy=False), xp, requires_grad)
 
 
-def _spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device: Any) -> tuple[Any, Any, Any]:
+def _spaced(
+    function: str, start: Any, end: Any, steps: Any, dtype: DType | None, device: Device | None
+) -> tuple[Any, Any, Any]:
     """The dtype, the numbers at equal distances in double precision, and the namespace."""
     for name, value in (("start", start), ("end", end)):
         if isinstance(value, Tensor) and value._array.ndim:
@@ -131,7 +137,7 @@ def _spaced(function: str, start: Any, end: Any, steps: Any, dtype: Any, device:
     return dtype, _equal_distances(start, end, steps, dtype, xp), xp
 
 
-def _equal_distances(start: Any, end: Any, steps: int, dtype: Any, xp: Any) -> Any:
+def _equal_distances(start: Any, end: Any, steps: int, dtype: DType, xp: Namespace) -> Array:
     """Counted from both ends towards the middle, so that both are met exactly and reversal is symmetric."""
     wide = dtypes.complex128 if dtype.kind == "c" else dtypes.float64
     if steps < 2:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
+from undertow.backend.interface import DType
 from undertow.ops.create.convert import convert
 from undertow.ops.create.typed_tensors import TensorType
 from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.splitting import unbind
 from undertow.tensor import Tensor
 from undertow.tensor.facts import is_laid_out, type_name
+
+if TYPE_CHECKING:
+    from undertow.tensor.facts import memory_format
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -61,14 +65,14 @@ def _is_device(value: Any) -> bool:
     return value is None or isinstance(value, (str, Device))
 
 
-def in_order(tensor: Tensor, format: Any) -> Tensor:
+def in_order(tensor: Tensor, format: memory_format | None) -> Tensor:
     """The tensor in the memory format asked for."""
     if is_laid_out(tensor._array, format):
         return tensor
     return contiguous(tensor, format)
 
 
-def _caster(name: str, dtype: Any) -> Callable[..., Tensor]:
+def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:
     """`tensor.float()` and its kin."""
 
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
@@ -94,7 +98,7 @@ def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
 _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
 
 
-def _type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignored: Any) -> Any:
+def _type_(self: Tensor, dtype: DType | None = None, non_blocking: bool = False, **ignored: Any) -> Any:
     """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor."""
     if dtype is None:
         return type_name(self)
@@ -105,7 +109,7 @@ def _type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **ignore
     return convert(self, dtypes.as_dtype(dtype, "type"), self._xp)
 
 
-def dtype_of_type_name(name: str) -> Any:
+def dtype_of_type_name(name: str) -> DType:
     package, _, last = name.rpartition(".")
     if package in ("undertow", "torch") and last == "BFloat16Tensor":
         return dtypes.bfloat16()
@@ -124,7 +128,9 @@ def _cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
     return in_order(convert(self, None, cpu), memory_format)
 
 
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+def cuda(
+    self: Tensor, device: Device | str | int | None = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
     """The tensor on a GPU, if there is one."""
     return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType
 from undertow.ops.create.creation import as_tensor, empty
 from undertow.tensor import Size, Tensor
 
@@ -27,11 +28,11 @@ class TensorType(type):
             raise TypeError(f"expected {cls.dtype} (got {arguments[0].dtype}): use tensor.to(undertow.{cls.dtype})")
         return as_tensor(arguments[0], dtype=cls.dtype)
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: Array) -> bool:
         return isinstance(value, Tensor) and value.dtype == cls.dtype
 
 
-def tensor_type(name: str, dtype: Any) -> Any:
+def tensor_type(name: str, dtype: DType) -> TensorType:
     about = f"Tensors of {dtype}: `{name}(2, 3)` of sizes, `{name}([1, 2])` of data. `undertow.tensor` says it better."
     return TensorType(name, (), {"dtype": dtype, "__doc__": about, "__module__": "undertow"})
 

@@ -78,7 +78,7 @@ def primitive(
 
 
 def variadic(
-    name: str, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Any, batch: Any, **options: Any
+    name: str, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Rule, batch: Any, **options: Any
 ) -> Any:
     """Declare an operation on a list of tensors, `forward(xp, tensors, ...)`; its rule: list_of_tensors.py."""
     return register(Op(name, forward, {"tensors": vjp}, kind="variadic", jvp=jvp, batch=batch, **options))
@@ -132,7 +132,7 @@ def alias(name: str, function: Any, variants: str | None = None, out: bool | Non
 def adapter(name: str) -> Callable[[Any], Any]:
     """Decorate a function on tensors that rules reach as `xp.name`, with the arguments NumPy's function takes."""
 
-    def join(function: Any) -> Any:
+    def join(function: Callable[..., Any]) -> Any:
         setattr(recorded, name, function)
         return function
 

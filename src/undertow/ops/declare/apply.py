@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
@@ -41,6 +42,9 @@ from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
+    from undertow.graph.node import Node
+    from undertow.modes import State
     from undertow.ops.declare.op import Op
 
 new = object.__new__
@@ -77,7 +81,7 @@ def function_of(op: Op) -> Any:
 # ---- a call
 
 
-def apply(form: Form, arguments: Any, state: Any) -> Any:
+def apply(form: Form, arguments: Any, state: State) -> Any:
     """The operation on all its arguments, in the order of its signature."""
     if form.number_place is not None and type(arguments[form.number_place]) in (float, int):
         form = form.number  # type: ignore[assignment]
@@ -158,7 +162,7 @@ def apply(form: Form, arguments: Any, state: Any) -> Any:
     return result
 
 
-def apply_to_others(form: Form, arguments: Any, state: Any) -> Any:
+def apply_to_others(form: Form, arguments: Any, state: State) -> Any:
     """The operation on what is no tensor: a number or an array becomes one, other classes may know what to do."""
     places, found = [form.places[i] for i in form.input_names], list(arguments)
     given = tuple([arguments[k] for k in places])
@@ -182,7 +186,7 @@ def explain_failure(form: Form, arguments: Any, error: Exception) -> None:
 # ---- dtypes and devices
 
 
-def unify(form: Form, arguments: Any, arrays: list[Any]) -> Any:
+def unify(form: Form, arguments: Any, arrays: list[Any]) -> Namespace:
     """Bring the operands to PyTorch's common dtype, if the operation promotes; the namespace of their device."""
     xp = arguments[form.first]._xp
     if any([arguments[k]._xp is not xp for k in form.required]):
@@ -209,7 +213,7 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
     return True
 
 
-def widen(form: Form, xp: Any, arrays: list[Any]) -> bool:
+def widen(form: Form, xp: Namespace, arrays: list[Any]) -> bool:
     """bfloat16 in float32 (see arguments/bfloat16.py), and whether the result has to be rounded."""
     asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     places = [form.places[i] for i in form.input_names]
@@ -237,8 +241,8 @@ def widen_again(form: Form, arrays: list[Any]) -> bool:
 
 
 def record(
-    form: Form, arguments: Any, arrays: list[Any], edges: list[Any], leaves: bool, xp: Any, out: Any, state: Any
-) -> Any:
+    form: Form, arguments: Any, arrays: list[Any], edges: list[Any], leaves: bool, xp: Namespace, out: Any, state: State
+) -> Node:
     """The Node of the operation, which keeps what its rules will need. `edges` are those of `form.edges`."""
     node = new(form.node_class)
     node.sequence_nr = next_sequence_nr()
@@ -286,7 +290,7 @@ def is_needed(users: tuple[int, ...], edges: list[Any]) -> bool:
     return False
 
 
-def set_edges(form: Form, node: Any, arguments: Any, edges: list[Any], xp: Any) -> None:
+def set_edges(form: Form, node: Node, arguments: Any, edges: list[Any], xp: Namespace) -> None:
     """The edges, with what leads to leaves (see Note [Edges to leaves]), and None for a number."""
     standing = False
     for n, k in enumerate(form.edges):
@@ -301,7 +305,7 @@ def set_edges(form: Form, node: Any, arguments: Any, edges: list[Any], xp: Any) 
         resolve_leaves(node, edges)  # a node on a device keeps the stream that is current now
 
 
-def edge_to_leaf(leaf: Tensor, node: Any) -> Any:
+def edge_to_leaf(leaf: Tensor, node: Node) -> Any:
     """The leaf's AccumulateGrad node, or the leaf itself, which may stand for that in one node at a time."""
     extra = leaf._extra or extra_of(leaf)
     made = None if extra.accumulate is None else extra.accumulate()
@@ -331,7 +335,7 @@ def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def lies_by_columns(matrix: Any) -> bool:
+def lies_by_columns(matrix: Array) -> bool:
     """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
     return bool(matrix.ndim == 2 and matrix.strides[0] == matrix.itemsize != matrix.strides[1])
 
@@ -339,7 +343,9 @@ def lies_by_columns(matrix: Any) -> bool:
 # ---- the result
 
 
-def wrap_several(form: Form, arguments: Any, xp: Any, out: Any, node: Any, state: Any) -> tuple[Tensor, ...]:
+def wrap_several(
+    form: Form, arguments: Any, xp: Namespace, out: Any, node: Node | None, state: State
+) -> tuple[Tensor, ...]:
     results = tuple([Tensor(a, xp, output_edge(form, node, nr)) for nr, a in enumerate(out)])
     if node is None:
         for tensor in results:
@@ -351,18 +357,18 @@ def wrap_several(form: Form, arguments: Any, xp: Any, out: Any, node: Any, state
     return results
 
 
-def output_edge(form: Form, node: Any, nr: int) -> Any:
+def output_edge(form: Form, node: Node | None, nr: int) -> Edge | None:
     return None if node is None or nr in form.constant else OutputEdge((node, nr))
 
 
-def watch_constants(form: Form, node: Any, results: tuple[Tensor, ...]) -> None:
+def watch_constants(form: Form, node: Node, results: tuple[Tensor, ...]) -> None:
     """No edge leads from an output without gradient (indices) to the node that saved it: it must know its counter."""
     for nr, _, slot, _ in form.kept_outputs:
         if nr in form.constant and getattr(node, slot) is not None:
             node.watch_output(nr, counter_of(results[nr]))
 
 
-def attach(form: Form, result: Any, arguments: Any, state: Any) -> None:
+def attach(form: Form, result: Any, arguments: Any, state: State) -> None:
     """Note of which tensor the result is a view, and how it was taken."""
     params = tuple([arguments[k] for k in form.params])
     attach_view(result, arguments[form.first], form.op.function, params, state)

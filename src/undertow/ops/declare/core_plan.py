@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
 from undertow.ops.declare.formula import Formula
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 # ---- operations
 
 
-def compile_operation(op: Op, function: Any) -> Any:
+def compile_operation(op: Op, function: Callable[..., Any]) -> Any:
     """The function, or a C object that passes for it and calls it in unusual cases."""
     if core is None or op.moves_to is not None or len(op.ordered) > plans.MOST_ARGUMENTS:
         return function
     return core.Operation(function, lambda: operation_plan(op))
 
 
-def compile_with_out(op: Op, function: Any) -> Any:
+def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
     return core.Operation(function, op.function) if is_compiled(op) else function
 
@@ -78,7 +79,7 @@ def input_kind(op: Op, name: str) -> Input:
     return Input.TENSOR_OR_NONE if name in op.optional else Input.TENSOR
 
 
-def form_plan(form: Form, xp: Any = cpu) -> plans.FormPlan:
+def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
     op = form.op
     any_float = op.promote == "float" and not form.numbers
     return plans.FormPlan(
@@ -110,7 +111,9 @@ def users(form: Form, name: str) -> int:
 # ---- operations in place
 
 
-def compile_in_place(op: Op, shown: str, function: Any, check_history: Any, times_alpha: Any) -> Any:
+def compile_in_place(
+    op: Op, shown: str, function: Callable[..., Any], check_history: Callable[..., Any], times_alpha: Callable[..., Any]
+) -> Any:
     """The in-place form of an operation, or a C object that passes for it."""
     if not is_compiled(op) or op.ordered[0] != "input":
         return function
@@ -173,7 +176,7 @@ def pull_plan(form: Form) -> plans.PullPlan | None:
     )
 
 
-def bound_rules(form: Form, count: int, xp: Any) -> plans.Rules:
+def bound_rules(form: Form, count: int, xp: Namespace) -> plans.Rules:
     """The rules of a node, computed with `xp`; a joint rule finds `needs` behind the `count` values."""
     if form.joint is not None:
         return plans.Rules((None,) * len(form.all_edges), bound_rule(form, "*", form.joint[0], xp, [0, count]))
@@ -183,7 +186,7 @@ def bound_rules(form: Form, count: int, xp: Any) -> plans.Rules:
     )
 
 
-def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Any, leading: list[int]) -> Tree:
+def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, leading: list[int]) -> Tree:
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
     return bound(rule, dict(zip(formula.parameters(rule).names, places, strict=True)), xp)
 
@@ -191,7 +194,9 @@ def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Any, leading
 # ---- formulas
 
 
-def bound(function: Callable[..., Any], places: Mapping[str, int], xp: Any, keyword_only: Collection[str] = ()) -> Tree:
+def bound(
+    function: Callable[..., Any], places: Mapping[str, int], xp: Namespace, keyword_only: Collection[str] = ()
+) -> Tree:
     """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
 
     keyword_only  the parameters that must be given by name
@@ -219,7 +224,7 @@ class Binding:
     #: functions of the namespace that may be replaced while the program runs (backend/sparse/coo.py)
     CHANGING = frozenset({"asarray"})
 
-    def __init__(self, places: Mapping[str, int], xp: Any) -> None:
+    def __init__(self, places: Mapping[str, int], xp: Namespace) -> None:
         self.places, self.xp = places, xp
 
     def of(self, tree: Formula) -> Tree:
@@ -228,7 +233,7 @@ class Binding:
                 return "argument", self.places[name]
             case formula.Constant(value):
                 return "constant", value
-            case formula.Namespace():
+            case formula.NamespaceItself():
                 return "constant", self.xp
             case formula.ArrayFunction(name):
                 return self.array_function(name)

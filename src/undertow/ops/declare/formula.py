@@ -36,7 +36,7 @@ class Constant(NamedTuple):
     value: Any
 
 
-class Namespace(NamedTuple):
+class NamespaceItself(NamedTuple):
     """`xp` itself, handed on to another function."""
 
 
@@ -103,7 +103,7 @@ class Several(NamedTuple):
 
 
 Formula = (
-    Argument | Constant | Namespace | ArrayFunction | Call | Conjugate | Operator | Comparison | Logic | Condition
+    Argument | Constant | NamespaceItself | ArrayFunction | Call | Conjugate | Operator | Comparison | Logic | Condition
     | Attribute | Item | Several
 )  # fmt: skip
 
@@ -192,7 +192,7 @@ ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true
 class Reader:
     """From the syntax tree of an expression to a Formula."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
         self.namespace = code.co_varnames[0]
         self.arguments = set(code.co_varnames[1:])
@@ -242,7 +242,7 @@ class Reader:
 
     def name(self, name: str) -> Formula:
         if name == self.namespace:
-            return Namespace()
+            return NamespaceItself()
         if name in self.arguments:
             return Argument(name)
         if name not in self.scope:
@@ -271,7 +271,7 @@ UFUNCS = {("+", 2): "add", ("-", 2): "subtract", ("*", 2): "multiply", ("/", 2):
 # ---- the source of a lambda
 
 
-def expression_of(function: Any) -> ast.expr | None:
+def expression_of(function: Callable[..., Any]) -> ast.expr | None:
     """The expression that a lambda is, as a syntax tree; None if it has none, or its source cannot be had.
 
     A code object knows where in its file its instructions come from. What is found there counts only if compiling it

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
@@ -24,6 +25,10 @@ from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 
+if TYPE_CHECKING:
+    from undertow.modes import State
+    from undertow.ops.declare.op import Op
+
 
 class VariadicNode(OperationNode):
     """saved: a SavedTensor each, or (); params: the values of `value_names`, in order."""
@@ -35,7 +40,7 @@ class VariadicNode(OperationNode):
     saves_tensors = False
     keeps_outputs = False
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         values = dict(zip(self.value_names, self.params, strict=True))
         if self.saves_tensors:
             values["tensors"] = self.unpack_tensors(xp)
@@ -45,7 +50,7 @@ class VariadicNode(OperationNode):
             grad, values = wide(grad), {n: wide(v) for n, v in values.items()}
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
-    def unpack_tensors(self, xp: Any) -> list[Any]:
+    def unpack_tensors(self, xp: Namespace) -> list[Any]:
         if type(self.saved) is Freed:
             raise freed_error(self, self.saved)
         tensors = [saved.unpack(self) for saved in self.saved]
@@ -68,7 +73,7 @@ def build_variadic(op: Any) -> None:
     op.function = compiled(op, function_of(op))
 
 
-def function_of(op: Any) -> Any:
+def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
 
@@ -85,9 +90,9 @@ def function_of(op: Any) -> Any:
     return function
 
 
-def compiled(op: Any, function: Any) -> Any:
+def compiled(op: Op, function: Any) -> Any:
     """The function, or a C object that passes for it and calls it in unusual cases (csrc/call/list_of_tensors.c)."""
-    node = op.node_class
+    node: Any = op.node_class
     if core is None or node.saves_tensors:
         return function
     places = tuple([-1 if n == "shapes" else op.params.index(n) for n in node.value_names])
@@ -96,7 +101,7 @@ def compiled(op: Any, function: Any) -> Any:
     return core.Variadic(function, op.forward, node, places, names, defaults)
 
 
-def run_variadic(op: Any, state: Any, given: Any, params: tuple[Any, ...]) -> Tensor:
+def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> Tensor:
     tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]
     if not tensors:
         raise RuntimeError(f"{op.name}(): expected a non-empty list of Tensors")

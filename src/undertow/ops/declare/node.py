@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import namespace_of_array
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
 from undertow.ops.arguments.bfloat16 import NARROW, wide
 from undertow.ops.declare.recorded_namespace import recorded
@@ -23,7 +24,7 @@ class PrimitiveNode(DeclaredNode):
 
     form: Any
 
-    def pull(self, xp: Any, grad: Any, edges: Any, keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Any, edges: Any, keep: Any) -> list[Any]:
         form = self.form
         if form.only_gradient is not None:
             grad = grad[form.only_gradient]
@@ -49,7 +50,7 @@ class PrimitiveNode(DeclaredNode):
                 gradients.append(rule(xp, grad, *arguments(kept)))
         return gradients
 
-    def unpack(self, form: Form, xp: Any) -> list[Any]:
+    def unpack(self, form: Form, xp: Namespace) -> list[Any]:
         """The saved tensors (arrays, unless the rules are recorded), if they are still what they were."""
         found = []
         for _, name, slot, version, _ in form.kept_inputs:
@@ -71,7 +72,7 @@ class PrimitiveNode(DeclaredNode):
             found.append(value)
         return found
 
-    def output_as_tensor(self, form: Form, nr: int, array: Any, xp: Any) -> Tensor:
+    def output_as_tensor(self, form: Form, nr: int, array: Array, xp: Namespace) -> Tensor:
         if nr in form.constant:
             return Tensor(array, namespace_of_array(array))
         return self.output_tensor(nr, array, xp.arrays)

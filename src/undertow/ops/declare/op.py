@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Namespace
 from undertow.graph.node import Node
 from undertow.ops.declare import core_plan, formula
 from undertow.ops.declare.binder import SPELLINGS, Binder
@@ -120,7 +121,12 @@ class Op:
 
     @classmethod
     def of_composite(
-        cls, function: Any, *, variants: str | None = None, out: bool | None = None, random: str | None = None
+        cls,
+        function: Callable[..., Any],
+        *,
+        variants: str | None = None,
+        out: bool | None = None,
+        random: str | None = None,
     ) -> Op:
         """What is known of a function made of other operations."""
         op = cls.__new__(cls)
@@ -161,7 +167,7 @@ class Op:
         )
         return f"{text}\n\nDifferentiable in {' and '.join(self.edges)}. {recorded}"
 
-    def compute(self, xp: Any, values: Mapping[str, Any]) -> Any:
+    def compute(self, xp: Namespace, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""
         given = {n: values[n] for n in self.ordered if n in values}
         named = {n: given.pop(n) for n in self.keyword_only if n in given}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.tensor import Tensor
 
 
@@ -21,7 +22,7 @@ class RecordedNamespace:
     #: what values are in this namespace, as `ndarray` and `asarray` say it for a backend
     ndarray = Tensor
 
-    def asarray(self, value: Any) -> Any:
+    def asarray(self, value: Array) -> Array:
         return value
 
     def __getattr__(self, name: str) -> Any:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.graph.node import freed_error
 from undertow.graph.saved import Freed
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
 
 Reader = Callable[[Any], Any]
 #: PyTorch's name -> how it is read, or another name of the same value
@@ -42,7 +45,7 @@ def number_of_elements(sizes: tuple[int, ...]) -> int:
     return count
 
 
-def sizes_of(node: Any, argument: str) -> tuple[int, ...]:
+def sizes_of(node: Node, argument: str) -> tuple[int, ...]:
     """The sizes of an input or saved output: kept as such, known to the node the gradient goes to, or the tensor's."""
     kept = node.saved_names.get(f"{argument}_sym_sizes")
     if kept is not None:
@@ -55,7 +58,7 @@ def sizes_of(node: Any, argument: str) -> tuple[int, ...]:
     return tuple(getattr(node, f"_saved_{argument}").shape)
 
 
-def edge_of(node: Any, argument: str) -> Any:
+def edge_of(node: Node, argument: str) -> Node | None:
     """Where the gradient of an input goes; None if nowhere."""
     edges = node.op.edges
     name = "input" if argument == "self" and "self" not in edges else argument
@@ -65,7 +68,7 @@ def edge_of(node: Any, argument: str) -> Any:
 # ---- other readers
 
 
-def kept_value(node: Any, name: str) -> Any:
+def kept_value(node: Node, name: str) -> Any:
     return node.params[node.saved_names[name][1]]
 
 
@@ -76,7 +79,7 @@ def always(constant: Any) -> Reader:
 def as_tuple(name: str) -> Reader:
     """Dimensions, as a tuple also if there is one."""
 
-    def read(node: Any) -> Any:
+    def read(node: Node) -> tuple[Any, ...] | None:
         given = kept_value(node, name)
         return (given,) if isinstance(given, int) else given
 
@@ -97,7 +100,7 @@ def scales(dims: int) -> Names:
     return {f"scales_{axis}" if dims > 1 else "scales": part("scales", k) for k, axis in enumerate("dhw"[-dims:])}
 
 
-def output_padding(node: Any) -> tuple[int, ...]:
+def output_padding(node: Node) -> tuple[int, ...]:
     """By how much the output of a transposed convolution is larger than its windows need."""
     numbers = [kept_value(node, n) for n in ("self_sym_sizes", "weight_sym_sizes", "stride", "padding", "dilation")]
     input, kernel = numbers[0][2:], numbers[1][2:]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.dims import numpy_spelling
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import as_int, as_number, check_shape, leaf
@@ -12,6 +13,9 @@ from undertow.ops.declare import composite
 from undertow.ops.fourier.transforms import as_tuple, one_dim
 from undertow.ops.shape.flip_roll import roll
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 def _frequencies(
@@ -31,7 +35,13 @@ def _frequencies(
 
 @composite
 def fft_fftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies that the elements of `fft` stand for, of `n` samples that lie `d` apart.
 
@@ -45,21 +55,27 @@ def fft_fftfreq(
 
 @composite
 def fft_rfftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies that the elements of `rfft` stand for."""
     n, d = as_int("fft_rfftfreq", "n", n), as_number("fft_rfftfreq", "d", d)
     return _frequencies("rfftfreq", n, d, dtype, device, requires_grad, 0, n // 2 + 1)
 
 
-def _shifts(input: Any, dim: Any, sign: int) -> Tensor:
+def _shifts(input: Array, dim: Any, sign: int) -> Tensor:
     dims = range(input.ndim) if dim is None else [one_dim(input, d) for d in as_tuple(dim) or ()]
     return roll(input, tuple([(input.shape[d] + (sign < 0)) // 2 for d in dims]), tuple(dims))
 
 
 @composite(out=False)
 @numpy_spelling
-def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
+def fft_fftshift(input: Array, dim: Any = None) -> Tensor:
     """The elements of a spectrum by frequency, from the most negative to the most positive.
 
     >>> import undertow as ut
@@ -71,6 +87,6 @@ def fft_fftshift(input: Any, dim: Any = None) -> Tensor:
 
 @composite(out=False)
 @numpy_spelling
-def fft_ifftshift(input: Any, dim: Any = None) -> Tensor:
+def fft_ifftshift(input: Array, dim: Any = None) -> Tensor:
     """The inverse of `fftshift`."""
     return _shifts(as_operand("ifftshift", "input", input), dim, -1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -20,10 +21,15 @@ from undertow.ops.views.reshape import reshape
 from undertow.ops.views.slices import slice_, unfold
 from undertow.tensor import LEAF, Tensor
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+
 # ---- windows
 
 
-def window(name: str, length: int, periodic: bool, options: tuple[Any, Any, bool], shape: Callable[[Any], Any]) -> Any:
+def window(
+    name: str, length: int, periodic: bool, options: tuple[Any, Any, bool], shape: Callable[[Any], Any]
+) -> Array:
     """A window of `length` numbers: `shape` of positions from 0 to 1; a periodic one leaves the last position out."""
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
@@ -38,7 +44,12 @@ def window(name: str, length: int, periodic: bool, options: tuple[Any, Any, bool
 
 @composite
 def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A triangle."""
     triangle = lambda t: 1 - cpu.abs(2 * t - 1)
@@ -52,8 +63,8 @@ def hamming_window(
     alpha: float = 0.54,
     beta: float = 0.46,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """alpha - beta * cos(2 pi t)"""
@@ -63,7 +74,12 @@ def hamming_window(
 
 @composite
 def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """(1 - cos(2 pi t)) / 2
 
@@ -77,7 +93,12 @@ def hann_window(
 
 @composite
 def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """0.42 - cos(2 pi t) / 2 + 0.08 cos(4 pi t)"""
     waves = lambda t: 0.42 - 0.5 * cpu.cos(2 * math.pi * t) + 0.08 * cpu.cos(4 * math.pi * t)
@@ -90,8 +111,8 @@ def kaiser_window(
     periodic: bool = True,
     beta: float = 12.0,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """i0(beta * sqrt(1 - (2 t - 1) ** 2)) / i0(beta)"""
@@ -102,7 +123,7 @@ def kaiser_window(
 # ---- transforms
 
 
-def _full_window(name: str, n_fft: int, win_length: int | None, window: Any, like: Tensor) -> Any:
+def _full_window(name: str, n_fft: int, win_length: int | None, window: Array | None, like: Tensor) -> Array:
     """The window, of ones if there is none, with zeros on both sides up to n_fft."""
     length = n_fft if win_length is None else win_length
     if not 0 < length <= n_fft:
@@ -121,17 +142,17 @@ def _full_window(name: str, n_fft: int, win_length: int | None, window: Any, lik
 @composite(variants="function method")
 @in_float32
 def stft(
-    input: Any,
+    input: Array,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Array | None = None,
     center: bool = True,
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
     return_complex: bool | None = None,
-) -> Any:
+) -> Array:
     """Fourier transforms of overlapping stretches of a signal, (time) or (batch, time): frequencies by stretches.
 
     hop_length  how far apart they are (n_fft // 4); center: they are centred, on a signal that is padded
@@ -158,7 +179,7 @@ def stft(
     return view_as_real(out) if return_complex is False else out
 
 
-def _overlapped(frames: Any, hop: int) -> Any:
+def _overlapped(frames: Array, hop: int) -> Array:
     """(batch, n_fft, stretches), laid out in time and added up."""
     n_fft, count = frames.shape[1:]
     length = n_fft + hop * (count - 1)
@@ -166,7 +187,7 @@ def _overlapped(frames: Any, hop: int) -> Any:
     return reshape(image, (frames.shape[0], length))
 
 
-def _check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
+def _check_rows(input: Array, n_fft: int, one_sided: bool) -> None:
     expected = n_fft // 2 + 1 if one_sided else n_fft
     if input.ndim not in (2, 3) or input.shape[-2] != expected:
         raise RuntimeError(
@@ -178,17 +199,17 @@ def _check_rows(input: Any, n_fft: int, one_sided: bool) -> None:
 @composite(variants="function method")
 @example_by_example
 def istft(
-    input: Any,
+    input: Array,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Array | None = None,
     center: bool = True,
     normalized: bool = False,
     onesided: bool | None = None,
     length: int | None = None,
     return_complex: bool = False,
-) -> Any:
+) -> Array:
     """The signal with these short-time Fourier transforms, by least squares.
 
     >>> import undertow as ut

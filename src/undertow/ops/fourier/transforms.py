@@ -12,9 +12,10 @@ All of them are made of three kernels, which are each other's derivatives:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand, type_name
@@ -28,6 +29,9 @@ from undertow.ops.views.dimensions import at
 from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
+
 NONE, BY_ROOT_N, BY_N = 0, 1, 2
 
 #: the three normalizations as NumPy's functions name them
@@ -38,7 +42,7 @@ OF_INVERSE = ("forward", "ortho", "backward")
 # ---- the kernels
 
 
-def _complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, inverse: bool) -> Any:
+def _complex_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, inverse: bool) -> Array:
     if not dim:
         return input.copy()
     if inverse:
@@ -46,19 +50,21 @@ def _complex_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization:
     return xp.module.fft.fftn(input, axes=dim, norm=OF_FORWARD[normalization])
 
 
-def _real_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
+def _real_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, onesided: bool) -> Array:
     transform = xp.module.fft.rfft if onesided else xp.module.fft.fft
     out = transform(input, axis=dim[-1], norm=OF_FORWARD[normalization])
     return _complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
 
 
-def _hermitian_transform(xp: Any, input: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
+def _hermitian_transform(
+    xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, last_dim_size: int
+) -> Array:
     if dim[:-1]:
         input = _complex_transform(xp, input, dim[:-1], normalization, True)
     return xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
 
 
-def _scale_pairs(xp: Any, input: Any, dim: int, size: int, factor: float) -> Any:
+def _scale_pairs(xp: Namespace, input: Array, dim: int, size: int, factor: float) -> Array:
     """Half a spectrum with the elements that stand for two (of `size` along `dim`) multiplied by `factor`."""
     out = input.copy()
     out[at(dim, slice(1, (size + 1) // 2))] *= factor
@@ -84,7 +90,7 @@ fft_c2c = primitive(
 )
 
 
-def _real_gradient(xp: Any, g: Any, input_shape: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+def _real_gradient(xp: Namespace, g: Array, input_shape: Any, dim: Any, normalization: int, onesided: bool) -> Array:
     if not onesided:
         return xp.real(xp._fft_c2c(g, dim, normalization, True))
     size = input_shape[dim[-1]]
@@ -102,7 +108,7 @@ fft_r2c = primitive(
 )
 
 
-def _hermitian_gradient(xp: Any, g: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
+def _hermitian_gradient(xp: Any, g: Array, dim: Any, normalization: int, last_dim_size: int) -> Array:
     half = xp._fft_r2c(g, dim, normalization, True)
     return xp._scale_spectrum_pairs(half, dim[-1], last_dim_size, 2.0)
 
@@ -122,7 +128,7 @@ fft_c2r = primitive(
 
 
 @in_float32
-def signal(name: str, input: Any, to_complex: bool = False) -> Any:
+def signal(name: str, input: Array, to_complex: bool = False) -> Array:
     """The input as a tensor of floats or, if asked for, of complex numbers."""
     input = as_operand(name, "input", input)
     dtype = input.dtype
@@ -136,7 +142,7 @@ def signal(name: str, input: Any, to_complex: bool = False) -> Any:
     return to_dtype(input, dtypes.complex_of(dtype) if to_complex else dtype)
 
 
-def _refuse_complex(name: str, input: Any, real: str) -> None:
+def _refuse_complex(name: str, input: Array, real: str) -> None:
     if input.dtype.kind == "c":
         raise RuntimeError(
             f"{name} expects a {real} input tensor, but got {type_name(input)}. Take its real part, "
@@ -155,7 +161,7 @@ def _check_length(n: int) -> None:
         raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
 
-def one_dim(input: Any, dim: int) -> int:
+def one_dim(input: Array, dim: int) -> int:
     if input.ndim == 0:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(dim, input.ndim)
@@ -165,7 +171,7 @@ def as_tuple(sizes: Any) -> tuple[int, ...] | None:
     return None if sizes is None else tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
 
 
-def _shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+def _shape_and_dims(input: Array, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
     """The sizes of the signal, and the dimensions that it has them in."""
     s, dim = as_tuple(s), as_tuple(dim)
     if dim is not None:
@@ -185,7 +191,7 @@ def _shape_and_dims(input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int,
     return sizes, dim
 
 
-def _resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+def _resized(input: Array, dims: Sequence[int], sizes: Sequence[int]) -> Array:
     """The input cut, or filled up with zeros behind, to have these sizes along these dimensions."""
     more = [0] * (2 * input.ndim)
     for d, n in zip(dims, sizes, strict=True):
@@ -198,7 +204,7 @@ def _resized(input: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
 # ---- one dimension
 
 
-def _complex_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _complex_1d(name: str, input: Array, n: int | None, dim: int, norm: str | None, forward: bool) -> Array:
     input = signal(name, input)
     if input.dtype.kind != "c":
         return _real_1d(name, input, n, dim, norm, forward, False)
@@ -208,7 +214,9 @@ def _complex_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None
     return fft_c2c(_resized(input, [dim], [n]), (dim,), _scaling(norm, forward), not forward)
 
 
-def _real_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
+def _real_1d(
+    name: str, input: Array, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
+) -> Array:
     input = signal(name, input)
     _refuse_complex(name, input, "real")
     dim = one_dim(input, dim)
@@ -218,7 +226,7 @@ def _real_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, f
     return out if forward else conj(out)
 
 
-def _hermitian_1d(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _hermitian_1d(name: str, input: Array, n: int | None, dim: int, norm: str | None, forward: bool) -> Array:
     input = signal(name, input, to_complex=True)
     dim = one_dim(input, dim)
     n = 2 * (input.shape[dim] - 1) if n is None else n
@@ -229,7 +237,7 @@ def _hermitian_1d(name: str, input: Any, n: int | None, dim: int, norm: str | No
 
 @composite
 @numpy_spelling
-def fft_fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The Fourier transform along `dim`, of the input cut or zero-padded to `n` elements.
 
     norm   "backward" (default): the inverse is divided by n; "forward": this one is; "ortho": both by sqrt(n)
@@ -243,21 +251,21 @@ def fft_fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = 
 
 @composite
 @numpy_spelling
-def fft_ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`."""
     return _complex_1d("ifft", input, n, dim, norm, False)
 
 
 @composite
 @numpy_spelling
-def fft_rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 elements of the Fourier transform of a real signal; the rest mirrors them."""
     return _real_1d("rfft", input, n, dim, norm, True, True)
 
 
 @composite
 @numpy_spelling
-def fft_irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: a real signal of `n` elements, by default an even number of them.
 
     >>> import undertow as ut
@@ -269,14 +277,14 @@ def fft_irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None 
 
 @composite
 @numpy_spelling
-def fft_hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The (real) Fourier transform of a signal with Hermitian symmetry, of which the input is the first half."""
     return _hermitian_1d("hfft", input, n, dim, norm, True)
 
 
 @composite
 @numpy_spelling
-def fft_ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of a signal with Hermitian symmetry."""
     return _real_1d("ihfft", input, n, dim, norm, False, True)
 
@@ -284,20 +292,20 @@ def fft_ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None 
 # ---- several dimensions
 
 
-def _complex_nd(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _complex_nd(name: str, input: Array, s: Any, dim: Any, norm: str | None, forward: bool) -> Array:
     input = signal(name, input, to_complex=True)
     sizes, dims = _shape_and_dims(input, s, dim)
     return fft_c2c(_resized(input, dims, sizes), dims, _scaling(norm, forward), not forward)
 
 
-def _real_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+def _real_shape(name: str, input: Array, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
     sizes, dims = _shape_and_dims(input, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
     return sizes, dims
 
 
-def _half_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...], int]:
+def _half_shape(name: str, input: Array, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...], int]:
     """The sizes of half a spectrum, its dimensions, and the size of the whole along the last of them."""
     sizes, dims = _real_shape(name, input, s, dim)
     given = as_tuple(s)
@@ -307,20 +315,20 @@ def _half_shape(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tup
     return [*sizes[:-1], sizes[-1] // 2 + 1], dims, sizes[-1]
 
 
-def _real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _real_nd(input: Array, s: Any, dim: Any, norm: str | None) -> Array:
     input = signal("rfftn", input)
     _refuse_complex("rfftn", input, "real-valued")
     sizes, dims = _real_shape("rfftn", input, s, dim)
     return fft_r2c(_resized(input, dims, sizes), dims, _scaling(norm, True), True)
 
 
-def _inverse_real_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _inverse_real_nd(input: Array, s: Any, dim: Any, norm: str | None) -> Array:
     input = signal("irfftn", input, to_complex=True)
     sizes, dims, last = _half_shape("irfftn", input, s, dim)
     return fft_c2r(_resized(input, dims, sizes), dims, _scaling(norm, False), last)
 
 
-def _hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _hermitian_nd(input: Array, s: Any, dim: Any, norm: str | None) -> Array:
     input = signal("hfftn", input, to_complex=True)
     sizes, dims, last = _half_shape("hfftn", input, s, dim)
     input, normalization = _resized(input, dims, sizes), _scaling(norm, True)
@@ -329,7 +337,7 @@ def _hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     return fft_c2r(conj(input), dims[-1:], normalization, last)
 
 
-def _inverse_hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def _inverse_hermitian_nd(input: Array, s: Any, dim: Any, norm: str | None) -> Array:
     input = signal("ihfftn", input)
     if input.dtype.kind == "c":
         raise RuntimeError(f"Only supports floating-point dtypes, but found: {type_name(input)}")
@@ -341,7 +349,7 @@ def _inverse_hermitian_nd(input: Any, s: Any, dim: Any, norm: str | None) -> Any
 
 @composite
 @numpy_spelling
-def fft_fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_fftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The Fourier transform along several dimensions (all, by default), of the input cut or padded to the sizes `s`.
 
     >>> import undertow as ut
@@ -353,76 +361,76 @@ def fft_fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None
 
 @composite
 @numpy_spelling
-def fft_ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_ifftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`."""
     return _complex_nd("ifftn", input, s, dim, norm, False)
 
 
 @composite
 @numpy_spelling
-def fft_rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_rfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """`fftn` of a real signal: of the last dimension, only the half that decides the other."""
     return _real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_irfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`."""
     return _inverse_real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_hfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The (real) `fftn` of a signal with Hermitian symmetry, of which the input is half."""
     return _hermitian_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fft_ihfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`."""
     return _inverse_hermitian_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_fft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_fft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`fftn` along the last two dimensions."""
     return fft_fftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_ifft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_ifft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`ifftn` along the last two dimensions."""
     return fft_ifftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_rfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`rfftn` along the last two dimensions."""
     return fft_rfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_irfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_irfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`irfftn` along the last two dimensions."""
     return fft_irfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_hfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`hfftn` along the last two dimensions."""
     return fft_hfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
-def fft_ihfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_ihfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
     """`ihfftn` along the last two dimensions."""
     return fft_ihfftn(input, s, dim, norm)

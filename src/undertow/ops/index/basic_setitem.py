@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
@@ -26,6 +27,11 @@ from undertow.tensor.extra import DEFAULT
 from undertow.tensor.memory import unlocked
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
+    from undertow.graph.node import Node
+    from undertow.graph.saved import Freed
 
 getframe = sys._getframe
 getrefcount = sys.getrefcount
@@ -52,7 +58,7 @@ class Assignment(CopySlices):
     params = ()
 
     @property
-    def node(self) -> Any:  # type: ignore[override]
+    def node(self) -> Node:  # type: ignore[override]
         """A CopyBackwards whose first edge, to what was there before, is never needed: nothing of it is left."""
         node = new(copy.op.node_class)
         node.next_edges = (None, self.next_edges[1])
@@ -66,17 +72,17 @@ class Assignment(CopySlices):
     def replay(self) -> Replay:
         return Replay(self.outer, part, (self.key,), None)
 
-    def release(self, freed: Any) -> None:
+    def release(self, freed: Freed) -> None:
         self.saved = freed
 
-    def part_of(self, xp: Any, whole: Any) -> Any:
+    def part_of(self, xp: Namespace, whole: Array) -> Array:
         """The part of an array shaped as the base that was assigned to, to be written to."""
         if self.outer is None:
             return whole[self.key]
         found = self.outer.of_array(xp, whole)[self.key]
         return found if found.flags.writeable else unlocked(xp, found, whole)
 
-    def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if type(self.saved) is not tuple:
             raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):
@@ -97,7 +103,7 @@ class Assignment(CopySlices):
 Assignment.__name__ = Assignment.__qualname__ = "CopySlices"
 
 
-def part(tensor: Any, key: Any) -> Any:
+def part(tensor: Array, key: Any) -> Array:
     """`tensor[key]`, as a view operation."""
     return tensor[key]
 
@@ -108,7 +114,7 @@ part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key]
 # ---- making it
 
 
-def assign(tensor: Tensor, index: Any, value: Any) -> bool:
+def assign(tensor: Tensor, index: Any, value: Array) -> bool:
     """The short way to `tensor[index] = value`; it says whether it could be gone."""
     state = current()
     key = (index, Ellipsis) if type(index) is int else _basic_key(index)
@@ -145,7 +151,7 @@ def _basic_key(index: Any) -> tuple[Any, ...] | None:
     return items if Ellipsis in items else (*items, Ellipsis)
 
 
-def _is_simple(value: Any, tensor: Tensor) -> bool:
+def _is_simple(value: Array, tensor: Tensor) -> bool:
     """Whether the value needs no cast."""
     dtype = tensor._array.dtype
     if type(value) is Tensor:
@@ -155,7 +161,7 @@ def _is_simple(value: Any, tensor: Tensor) -> bool:
     return type(value) is int and (dtypes.is_floating(dtype) or (dtype.kind == "i" and 0 <= value < 128))
 
 
-def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Any, is_tensor: bool) -> bool:
+def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_tensor: bool) -> bool:
     extra, array = tensor._extra, tensor._array
     base, outer = tensor, None
     if extra is not None and extra.view is not None:
@@ -195,7 +201,7 @@ def _may_be_rebased(tensor: Tensor, view: Any) -> bool:
     return followed and (tensor._edge is None or view.base._edge is not None)
 
 
-def _value_edge(value: Tensor) -> Any:
+def _value_edge(value: Tensor) -> Edge:
     extra = value._extra
     edge = value._edge if extra is None or extra.view is None else recorded_edge(value)
     return leaf_edge(value) if edge is LEAF else edge

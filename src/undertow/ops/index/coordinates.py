@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 # ---- where the true elements are
 
@@ -22,7 +26,7 @@ _nonzero = nondifferentiable(
 
 
 @composite(variants="function method", out=True)
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Array, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or one vector for each dimension.
 
     >>> import undertow as ut
@@ -37,12 +41,12 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
 
 @adapter("nonzero")
-def _nonzero_as_tuple(input: Any) -> Any:
+def _nonzero_as_tuple(input: Array) -> tuple[Array, Array]:
     return nonzero(input, as_tuple=True)
 
 
 @composite(variants="function method")
-def argwhere(input: Any) -> Any:
+def argwhere(input: Array) -> Array:
     """The indices of the elements that are not zero, one row each."""
     return _nonzero(input)
 
@@ -50,7 +54,7 @@ def argwhere(input: Any) -> Any:
 # ---- indices without a tensor
 
 
-def _triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tensor:
+def _triangle(row: int, col: int, dtype: Any, device: Any, chosen: Callable[..., Any]) -> Tensor:
     for name, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name} must be non-negative, got{n}")
@@ -59,7 +63,9 @@ def _triangle(row: int, col: int, dtype: Any, device: Any, chosen: Any) -> Tenso
 
 
 @composite
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | str | int | None = None
+) -> Array:
     """The indices (rows, then columns) of the lower triangle of a matrix.
 
     >>> import undertow as ut
@@ -71,14 +77,16 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
 
 
 @composite
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | str | int | None = None
+) -> Array:
     """The indices (rows, then columns) of the upper triangle of a matrix."""
     return _triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
 
 
 @composite
 @example_by_example
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Array, shape: int | Sequence[int]) -> tuple[Any, ...]:
     """Flat positions as one index tensor for each dimension of `shape`.
 
     >>> import undertow as ut
@@ -92,7 +100,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     return tuple([Tensor(xp.asarray(i), xp) for i in xp.unravel_index(array, sizes_of(shape))])
 
 
-def sizes_of(shape: Any) -> tuple[int, ...]:
+def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes that unravel_index was given."""
     if isinstance(shape, Tensor) or not isinstance(shape, int | Sequence):
         raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
@@ -107,7 +115,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
 
 @composite(variants="function method")
 @example_by_example
-def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
+def nonzero_static(input: Array, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up where there are fewer.
 
     >>> import undertow as ut

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes, kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import NUMBERS, as_operand, type_name
 from undertow.ops.arguments.sizes import broadcast_shapes
@@ -27,19 +28,21 @@ from undertow.tensor import Tensor
 # ---- gather
 
 
-def _gather_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _gather_array(xp: Namespace, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Any:
     found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
     return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
 
 
-def _gather_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+def _gather_gradient(xp: Namespace, grad: Array, input_sizes: tuple[int, ...], dim: int, index: Array) -> Array:
     out = xp.zeros(input_sizes, grad.dtype)
     if kernels.scatter_add(xp, out, wrap_dim(dim, out.ndim), index, xp.ascontiguousarray(grad)):
         return out
     return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
 
 
-def _gather_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+def _gather_rule(
+    xp: Namespace, g: Array, input_shape: tuple[int, ...], dim: int, index: Array, sparse_grad: bool
+) -> Array:
     if not sparse_grad:
         return xp.gather_backward(g, input_shape, dim, index)
     places = xp._gather_places(index, input_shape, wrap_dim(dim, len(input_shape)))
@@ -66,7 +69,7 @@ gather_backward = primitive(
 
 
 @composite(variants="function method", out=True)
-def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: int | None = None) -> Any:
+def take_along_dim(input: Array, indices: Array, dim: int | None = None, *, axis: int | None = None) -> Array:
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
     dim = axis if dim is None else dim
     input, indices = [as_operand("take_along_dim", "input", t) for t in (input, indices)]
@@ -88,7 +91,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, axis: in
     return gather(expanded[0], dim, _wrapped_index(expanded[1], input.shape[dim], dim))
 
 
-def _wrapped_index_array(xp: Any, index: Any, size: int, dim: int) -> Any:
+def _wrapped_index_array(xp: Namespace, index: Array, size: int, dim: int) -> Array:
     check_wrapping_range(index, size, dim)
     return from_front(xp, index, size)
 
@@ -97,28 +100,28 @@ _wrapped_index = nondifferentiable("_wrapped_index", forward=_wrapped_index_arra
 
 
 @adapter("take_along_axis")
-def numpy_take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+def numpy_take_along_axis(x: Array, indices: Array, axis: int | None = -1) -> Array:
     return take_along_dim(x, indices, axis)
 
 
 # ---- scatter
 
 
-def _scatter_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_array(xp: Namespace, input: Array, dim: int, index: Array, src: Array) -> Array:
     positions = positions_of(xp, "scatter", input, dim, index)
     out = xp.array(input, order="C")
     out.reshape(-1)[positions.reshape(-1)] = src.reshape(-1)
     return out
 
 
-def _gather_written_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+def _gather_written_array(xp: Namespace, input: Array, dim: int, index: Array) -> Array:
     """gather, with zeros where a later index names the same element: the transpose of scatter into zeros."""
     positions = positions_of(xp, "scatter", input, dim, index)
     last = last_at(xp, input.size, positions)
     return xp.where(last, input.reshape(-1).take(positions), xp.zeros((), input.dtype))
 
 
-def _scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+def _scatter_number_array(xp: Namespace, input: Array, dim: int, index: Array, value: Any) -> Array:
     positions = positions_of(xp, "scatter", input, dim, index)
     value = cast_number("scatter", value, input.dtype)
     out = xp.array(input, order="C")
@@ -126,7 +129,7 @@ def _scatter_number_array(xp: Any, input: Any, dim: int, index: Any, value: Any)
     return out
 
 
-def scatter_add_array(xp: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add_array(xp: Namespace, input: Array, dim: int, index: Array, src: Array) -> Array:
     out = xp.array(input, order="C")
     if kernels.scatter_add(xp, out, wrap_dim(dim, input.ndim), index, src):
         return out
@@ -179,7 +182,15 @@ _scatter_add = primitive(
 
 
 @composite(variants="function method in_place", out=True)
-def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+def scatter(
+    input: Array,
+    dim: int,
+    index: Array,
+    src: Array | None = None,
+    *,
+    value: Array | None = None,
+    reduce: str | None = None,
+) -> Array:
     """The tensor with `src` (a tensor, or a number) at the places that `index` names along `dim`.
 
     Of several writes to a place the last remains, and only that one has a gradient. `reduce` "add" or
@@ -208,7 +219,7 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
 
 
 @composite(variants="function method in_place", out=True)
-def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):
         raise TypeError(f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}")

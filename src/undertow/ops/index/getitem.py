@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
@@ -30,7 +31,7 @@ WRONG_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
 
 @composite(variants="")
 @shortcut(select, slice_, unsqueeze, alias)
-def getitem(input: Any, index: Any) -> Any:
+def getitem(input: Array, index: Any) -> Array:
     """`input[index]`.
 
     >>> import undertow as ut
@@ -68,7 +69,7 @@ def beside(input: Tensor, indices: Sequence[Tensor]) -> Sequence[Tensor]:
     return indices if xp is cpu else [Tensor(xp.take_over(i._array), xp) if i._xp is cpu else i for i in indices]
 
 
-def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
+def split(input: Array, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
     """The basic part of an index, applied to the tensor as views; the index tensors; and where they stand."""
     if type(index) is Tensor and index._array.ndim and index._array.dtype.kind == "i" and input._array.ndim:
         return input, (index,), (0,)
@@ -99,7 +100,7 @@ def split(input: Any, index: Any) -> tuple[Any, Sequence[Tensor], Places]:
     return result, indices, tuple(places)
 
 
-def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
+def seen_through(tensor: Array, dim: int, item: Any, position: int) -> Array:
     """The view of a tensor that one item of an index makes; index tensors make none."""
     kind = type(item)
     if kind is int:
@@ -112,14 +113,14 @@ def seen_through(tensor: Any, dim: int, item: Any, position: int) -> Any:
     return tensor
 
 
-def sliced(tensor: Any, dim: int, start: int, stop: int, step: int) -> Any:
+def sliced(tensor: Array, dim: int, start: int, stop: int, step: int) -> Array:
     """A slice, or the tensor itself where that would be all of it."""
     if start == 0 and step == 1 and stop >= tensor._array.shape[dim]:
         return tensor
     return slice_(tensor, dim, start, stop, step)
 
 
-def _check_select(input: Any, dim: int, index: int, position: int) -> None:
+def _check_select(input: Array, dim: int, index: int, position: int) -> None:
     shape = input._array.shape
     if not shape and index == 0:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
@@ -148,7 +149,7 @@ def _is_backwards(item: slice) -> bool:
     return hasattr(item.step, "__index__") and operator.index(item.step) < 0
 
 
-def backwards(tensor: Any, dim: int, item: slice) -> Any:
+def backwards(tensor: Array, dim: int, item: slice) -> Any:
     """A slice with a negative step, which PyTorch refuses: as in NumPy a view, of the reversed dimension."""
     shape = tensor._array.shape
     if not shape:
@@ -214,7 +215,7 @@ def _index_tensor(data: Any) -> Tensor:
     return Tensor(array if keep else array.astype(dtypes.int64, copy=False), cpu)
 
 
-def _checked_tensor(index: Tensor) -> Any:
+def _checked_tensor(index: Tensor) -> Array:
     """An index tensor; one of no dimensions as the int or bool it holds."""
     array = index._array
     if array.dtype == dtypes.uint8:
@@ -246,7 +247,7 @@ def dimensions_taken(item: Any) -> int:
 
 
 @composite(variants="")
-def index(input: Any, indices: Sequence[Any]) -> Any:
+def index(input: Array, indices: Sequence[Any]) -> Array:
     """What `indices` (tensors, or None for a whole dimension) select."""
     tensors, places = _family_arguments(indices)
     if not tensors:
@@ -255,7 +256,7 @@ def index(input: Any, indices: Sequence[Any]) -> Any:
 
 
 @composite(variants="function method in_place in_place_function")
-def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def index_put(input: Array, indices: Sequence[Any], values: Array, accumulate: bool = False) -> Array:
     """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
 
     With `accumulate` they are added, as often as a place is selected; without, the last of several writes
@@ -289,7 +290,7 @@ def _family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
     return tensors, tuple(places)
 
 
-def _as_index(item: Any) -> Tensor:
+def _as_index(item: Array) -> Tensor:
     tensor = item if isinstance(item, Tensor) else _index_tensor(item)
     if tensor._array.dtype == dtypes.uint8:
         return _mask_of_bytes(tensor)
@@ -302,7 +303,7 @@ def _as_index(item: Any) -> Tensor:
 
 
 @shortcut()
-def setitem(self: Tensor, index: Any, value: Any) -> None:
+def setitem(self: Tensor, index: Any, value: Array) -> None:
     """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
     if assign(self, index, value):
         return
@@ -319,12 +320,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         copy_(view, _fitted(value, tuple(view.shape)))
 
 
-def delitem(self: Tensor, index: Any) -> None:
+def delitem(self: Tensor, index: Array) -> None:
     """`del self[index]`, which is refused."""
     raise TypeError("Tensor does not support deleting items: take the ones to keep, by index_select or a mask")
 
 
-def _assigned_value(self: Tensor, value: Any) -> Tensor:
+def _assigned_value(self: Tensor, value: Array) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, NUMBERS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import NUMBERS, type_name
 from undertow.ops.create.creation import fit
@@ -22,7 +23,7 @@ LONG = (dtypes.int64,)
 
 
 def check_vector(
-    op: str, index: Any, allowed: tuple[Any, ...] = INTEGERS, error: type[Exception] = RuntimeError
+    op: str, index: Array, allowed: tuple[Any, ...] = INTEGERS, error: type[Exception] = RuntimeError
 ) -> None:
     if index.ndim > 1:
         raise IndexError(f"{op}(): Index is supposed to be a vector; Index has to be a vector/scalar")
@@ -31,7 +32,7 @@ def check_vector(
         raise error(f"{op}(): Expected {expected} for index, but got {type_name(index)}")
 
 
-def _check_same_dtype(op: str, input: Any, source: Any) -> None:
+def _check_same_dtype(op: str, input: Array, source: Array) -> None:
     if input.dtype != source.dtype:
         mine, its = type_name(input), type_name(source)
         raise RuntimeError(
@@ -40,7 +41,7 @@ def _check_same_dtype(op: str, input: Any, source: Any) -> None:
         )
 
 
-def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None:
+def check_source(op: str, input: Array, dim: int, index: Array, source: Array) -> None:
     """Refuse a source that is not one slice per index."""
     if op == "index_add_":
         _check_same_dtype(op, input, source)
@@ -62,7 +63,7 @@ def check_source(op: str, input: Any, dim: int, index: Any, source: Any) -> None
         raise RuntimeError(_unlike_slices(op, input, source))
 
 
-def _unlike_slices(op: str, input: Any, source: Any) -> str:
+def _unlike_slices(op: str, input: Array, source: Array) -> str:
     return (
         f"{op}(): Source/destination tensor must have same slice shapes: source tensor shape must match self tensor "
         f"shape, excluding the specified dimension. Got self.shape = {list(input.shape)} source.shape = "
@@ -70,7 +71,7 @@ def _unlike_slices(op: str, input: Any, source: Any) -> str:
     )
 
 
-def cast_number(op: str, value: Any, dtype: Any) -> Any:
+def cast_number(op: str, value: Any, dtype: DType) -> Array:
     """A Python number as a 0-d array of a tensor's dtype."""
     if type(value) is complex and dtype.kind != "c":
         raise RuntimeError(
@@ -80,7 +81,7 @@ def cast_number(op: str, value: Any, dtype: Any) -> Any:
     return cpu.array(fit(value, dtype), dtype)
 
 
-def check_real(op: str, value: Any, dtype: Any) -> None:
+def check_real(op: str, value: Array, dtype: DType) -> None:
     """Refuse a complex number for a tensor that is not."""
     if value.dtype.kind == "c" and dtype.kind != "c" and (op == "index_fill_" or value.imag.any()):
         raise RuntimeError(
@@ -92,12 +93,12 @@ def check_real(op: str, value: Any, dtype: Any) -> None:
 # ---- slices named by a vector
 
 
-def slices(input: Any, dim: int, index: Any) -> tuple[Any, ...]:
+def slices(input: Array, dim: int, index: Array) -> tuple[Any, ...]:
     """The key of the slices of dimension `dim` that a vector names; a 0-d array is its own only slice."""
     return (ALL,) * dim + (index.reshape(-1),) if input.ndim else (Ellipsis,)
 
 
-def _index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _index_select_array(xp: Namespace, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     check_vector("index_select", index)
     dim = wrap_dim(dim, input.ndim)
     if not input.ndim and index.size != 1:
@@ -108,19 +109,21 @@ def _index_select_array(xp: Any, input: Any, dim: int, index: Any, *, sparse_gra
     return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
 
 
-def _check_selection_of_nothing(size: int, index: Any) -> None:
+def _check_selection_of_nothing(size: int, index: Array) -> None:
     if not size:
         raise RuntimeError("index_select(): self indexing axis dim should be positive: there is nothing to select from")
     if index.max() >= size or index.min() < 0:
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={int(index.max())} axis_dim={size}")
 
 
-def _index_select_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, index: Any) -> Any:
+def _index_select_gradient(xp: Namespace, grad: Array, input_sizes: tuple[int, ...], dim: int, index: Array) -> Array:
     out = xp.zeros(input_sizes, grad.dtype)
     return add_at(xp, out, slices(out, wrap_dim(dim, out.ndim), index), grad) if out.ndim else grad.copy()
 
 
-def _index_select_rule(xp: Any, g: Any, input_shape: tuple[int, ...], dim: int, index: Any, sparse_grad: bool) -> Any:
+def _index_select_rule(
+    xp: Namespace, g: Array, input_shape: tuple[int, ...], dim: int, index: Array, sparse_grad: bool
+) -> Array:
     if not sparse_grad:
         return xp.index_select_backward(g, input_shape, dim, index)
     dim = wrap_dim(dim, len(input_shape))
@@ -147,7 +150,7 @@ index_select_backward = primitive(
 )
 
 
-def _index_add_array(xp: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def _index_add_array(xp: Namespace, input: Array, dim: int, index: Array, source: Array, *, alpha: Any = 1) -> Array:
     check_vector("index_add_", index)
     dim = wrap_dim(dim, input.ndim)
     check_source("index_add_", input, dim, index, source)
@@ -171,7 +174,7 @@ index_add = primitive(
 )
 
 
-def _index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copy_array(xp: Namespace, input: Array, dim: int, index: Array, source: Array) -> Array:
     if not input.ndim:
         return _index_copy_array(xp, input.reshape(1), dim, index, source).reshape(())
     check_vector("index_copy_", index, LONG)
@@ -182,7 +185,7 @@ def _index_copy_array(xp: Any, input: Any, dim: int, index: Any, source: Any) ->
     return set_at(xp, out, slices(out, dim, index), source)
 
 
-def _index_copied_array(xp: Any, input: Any, dim: int, index: Any) -> Any:
+def _index_copied_array(xp: Namespace, input: Array, dim: int, index: Array) -> Array:
     """index_select, but zero where a later index names the same slice: the transpose of copying to zeros."""
     found = _index_select_array(xp, input, dim, index)
     if not input.ndim:
@@ -218,7 +221,7 @@ _index_copied = primitive(
 )
 
 
-def _index_fill_array(xp: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_fill_array(xp: Namespace, input: Array, dim: int, index: Array, value: Array) -> Array:
     check_vector("index_fill_", index, LONG, IndexError)
     dim = wrap_dim(dim, input.ndim)
     if not hasattr(value, "ndim"):
@@ -264,7 +267,7 @@ _distinct_index = nondifferentiable(
 
 
 @composite(variants="function method in_place")
-def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor."""
     fill = _index_fill_number if isinstance(value, NUMBERS) else _index_fill_tensor
     return fill(input, dim, index, value)
@@ -273,12 +276,12 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 # ---- elements by flat position
 
 
-def _take_array(xp: Any, input: Any, index: Any) -> Any:
+def _take_array(xp: Namespace, input: Array, index: Array) -> Array:
     _check_flat("take", input, index)
     return input.reshape(-1).take(index)
 
 
-def _check_flat(op: str, input: Any, index: Any) -> None:
+def _check_flat(op: str, input: Array, index: Array) -> None:
     if index.dtype != dtypes.int64:
         raise RuntimeError(f"{op}(): Expected a long tensor for index, but got {type_name(index)}")
     size = input.size
@@ -287,13 +290,13 @@ def _check_flat(op: str, input: Any, index: Any) -> None:
         raise IndexError(f"out of range: tried to access index {int(bad)} on a tensor of {size} elements.")
 
 
-def _take_written_array(xp: Any, input: Any, index: Any) -> Any:
+def _take_written_array(xp: Namespace, input: Array, index: Array) -> Array:
     """take, with zeros where a later index names the same element: the transpose of put into zeros."""
     last = last_at(xp, input.size, from_front(xp, index, input.size))
     return xp.where(last, _take_array(xp, input, index), xp.zeros((), input.dtype))
 
 
-def _put_array(xp: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def _put_array(xp: Namespace, input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     _check_flat("put_", input, index)
     _check_same_dtype("put_", input, source)
     if index.size != source.size:
@@ -350,13 +353,13 @@ _put = primitive(
 
 
 @composite(variants="function method in_place")
-def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
     return _put(input, index, source, accumulate)
 
 
 @adapter("take")
-def numpy_take(x: Any, indices: Any, axis: int | None = None) -> Any:
+def numpy_take(x: Array, indices: Array, axis: int | None = None) -> Any:
     if axis is None:
         return take(x, indices)
     return recorded_index_at(x, (indices,), (None,) * wrap_dim(axis, x.ndim) + (0,))

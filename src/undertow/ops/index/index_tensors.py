@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import ArrayNamespace, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.saved import SavedTensor
 from undertow.ops.declare import Op, adapter
 from undertow.ops.declare.apply import build as build_op
-from undertow.ops.declare.formula import Argument, Call, Constant, Namespace, Several, taking
+from undertow.ops.declare.formula import Argument, Call, Constant, NamespaceItself, Several, taking
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, loop
 from undertow.ops.index.positions import (
@@ -33,6 +34,9 @@ from undertow.ops.index.positions import (
 )
 from undertow.ops.views.dimensions import movedim
 
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
+
 Places = tuple[int | None, ...]
 Arrays = Sequence[Any]
 
@@ -44,17 +48,17 @@ def key_of(indices: Arrays, places: Places) -> tuple[Any, ...]:
 # ---- on arrays; rules reach these, and their recorded twins below, as xp.index_at(...)
 
 
-def index_at(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
+def index_at(xp: Namespace, input: Array, indices: Arrays, places: Places) -> Array:
     return take_at(xp, input, key_of(indices, places))
 
 
-def index_into_zeros(xp: Any, input: Any, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Any:
+def index_into_zeros(xp: Namespace, input: Array, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Array:
     """Zeros of the given sizes with `input` added at the indices: the transpose of index_at."""
     out, key = xp.zeros(sizes, input.dtype), key_of(indices, places)
     return (set_at if is_mask(key) else add_at)(xp, out, key, input)
 
 
-def index_write(xp: Any, input: Any, values: Any, indices: Arrays, places: Places, accumulate: bool) -> Any:
+def index_write(xp: Namespace, input: Array, values: Array, indices: Arrays, places: Places, accumulate: bool) -> Array:
     """A copy of `input` with values written, or added, at the indices."""
     key = key_of(indices, places)
     check_values(xp, input, values, key)
@@ -63,7 +67,7 @@ def index_write(xp: Any, input: Any, values: Any, indices: Arrays, places: Place
     return (add_at if accumulate else set_at)(xp, xp.array(input, order="C"), key, values)
 
 
-def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
+def index_written(xp: Namespace, input: Array, indices: Arrays, places: Places) -> Array:
     """index_at, but zero where a later index names the same element: the transpose of writing into zeros."""
     key = key_of(indices, places)
     found = take_at(xp, input, key)
@@ -73,7 +77,7 @@ def index_written(xp: Any, input: Any, indices: Arrays, places: Places) -> Any:
     return xp.where(last, found, xp.zeros((), found.dtype))
 
 
-def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None:
+def check_values(xp: Namespace, input: Array, values: Array, key: tuple[Any, ...]) -> None:
     """Refuse values that do not fit what the key selects."""
     if values.ndim:
         check_key(input.shape, key)
@@ -95,7 +99,13 @@ def check_values(xp: Any, input: Any, values: Any, key: tuple[Any, ...]) -> None
 
 
 def build(
-    name: str, names: Sequence[str], n: int, forward: Any, vjp: dict[str, Rule], batch: Any, node: str | None = None
+    name: str,
+    names: Sequence[str],
+    n: int,
+    forward: Callable[..., Any],
+    vjp: dict[str, Rule],
+    batch: Callable[..., Any],
+    node: str | None = None,
 ) -> Any:
     """The operation for n index tensors.
 
@@ -129,10 +139,10 @@ def with_indices(function: Callable[..., Any], names: Sequence[str], n: int) -> 
     place, indices = names.index("indices"), index_names(n)
     before, after = [Argument(name) for name in names[:place]], [Argument(name) for name in names[place + 1 :]]
     listed = Several(tuple([Argument(name) for name in indices]))
-    formula = Call(Constant(function), (Namespace(), *before, listed, *after))
+    formula = Call(Constant(function), (NamespaceItself(), *before, listed, *after))
 
     @taking([*names[:place], *indices, *names[place + 1 :]], formula)
-    def spread(xp: Any, *values: Any) -> Any:
+    def spread(xp: Namespace, *values: Any) -> Array:
         return function(xp, *values[:place], values[place : place + n], *values[place + n :])
 
     return spread
@@ -142,7 +152,7 @@ def _show_saved_indices(node_class: Any) -> None:
     """PyTorch's `_saved_indices`: a tuple with None for dimensions that no tensor indexes."""
 
     def listed(prefix: str, absent: Callable[[], Any]) -> property:
-        def read(node: Any) -> tuple[Any, ...]:
+        def read(node: Node) -> tuple[Any, ...]:
             return tuple([absent() if k is None else getattr(node, f"{prefix}{k}") for k in node._saved_places])
 
         return property(read)
@@ -200,11 +210,11 @@ def written_op(n: int) -> Any:
     )
 
 
-def gradient_of_overwritten(xp: Any, g: Any, indices: Any, places: Places, accumulate: bool) -> Any:
+def gradient_of_overwritten(xp: Namespace, g: Array, indices: Any, places: Places, accumulate: bool) -> Array:
     return g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), indices, places, False)
 
 
-def gradient_of_written(xp: Any, g: Any, indices: Any, places: Places, accumulate: bool) -> Any:
+def gradient_of_written(xp: Namespace, g: Array, indices: Any, places: Places, accumulate: bool) -> Array:
     return (xp.index_at if accumulate else xp.index_written)(g, indices, places)
 
 
@@ -227,29 +237,29 @@ for _kernel in (index_at, index_into_zeros, index_written, index_write):
 
 
 @adapter("index_at")
-def recorded_index_at(input: Any, indices: Arrays, places: Places) -> Any:
+def recorded_index_at(input: Array, indices: Arrays, places: Places) -> Array:
     return index_op(len(indices))(input, *indices, places)
 
 
 @adapter("index_into_zeros")
-def recorded_index_into_zeros(input: Any, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Any:
+def recorded_index_into_zeros(input: Array, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Array:
     return into_zeros_op(len(indices))(input, *indices, places, sizes)
 
 
 @adapter("index_written")
-def recorded_index_written(input: Any, indices: Arrays, places: Places) -> Any:
+def recorded_index_written(input: Array, indices: Arrays, places: Places) -> Array:
     return written_op(len(indices))(input, *indices, places)
 
 
 @adapter("index_write")
-def recorded_index_write(input: Any, values: Any, indices: Arrays, places: Places, accumulate: bool) -> Any:
+def recorded_index_write(input: Array, values: Array, indices: Arrays, places: Places, accumulate: bool) -> Array:
     return write_op(len(indices))(input, values, *indices, places, accumulate)
 
 
 # ---- batching: one more whole dimension in front, or a loop where the indices themselves differ
 
 
-def _batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_reading(call: Callable[..., Any], args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, *indices, places = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
@@ -257,7 +267,7 @@ def _batch_reading(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any
     return out, _batch_place(indices, places)
 
 
-def _batch_into_zeros(call: Any, args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into_zeros(call: Callable[..., Any], args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, *indices, places, sizes = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)

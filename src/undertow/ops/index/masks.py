@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.arguments.sizes import broadcast_shapes
@@ -14,12 +15,12 @@ from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_select import cast_number, check_real
 
 
-def _check_mask(op: str, mask: Any) -> None:
+def _check_mask(op: str, mask: Array) -> None:
     if mask.dtype != dtypes.bool_:
         raise RuntimeError(f"{op} only supports boolean masks, but got mask with dtype {mask.dtype}")
 
 
-def together(xp: Any, input: Any, mask: Any) -> tuple[Any, Any]:
+def together(xp: Namespace, input: Array, mask: Array) -> tuple[Any, Any]:
     """Input and mask, broadcast to their common shape."""
     shape = broadcast_shapes([tuple(mask.shape), tuple(input.shape)])
     return xp.broadcast_to(input, shape), xp.broadcast_to(mask, shape)
@@ -29,7 +30,7 @@ def together(xp: Any, input: Any, mask: Any) -> tuple[Any, Any]:
 
 
 @twin
-def masked_fill_array(xp: Any, input: Any, mask: Any, value: Any) -> Any:
+def masked_fill_array(xp: Namespace, input: Array, mask: Array, value: Array) -> Array:
     _check_mask("masked_fill_", mask)
     if not hasattr(value, "ndim"):
         value = cast_number("masked_fill_", value, input.dtype)
@@ -70,7 +71,7 @@ _masked_fill_tensor = primitive(
 
 
 @composite(variants="function method in_place")
-def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+def masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """The tensor with a number or a 0-d tensor wherever the mask is true.
 
     >>> import undertow as ut
@@ -84,7 +85,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
 # ---- masked_select, masked_scatter
 
 
-def _masked_select_array(xp: Any, input: Any, mask: Any) -> Any:
+def _masked_select_array(xp: Namespace, input: Array, mask: Array) -> Array:
     if mask.dtype != dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     input, mask = together(xp, input, mask)
@@ -106,7 +107,7 @@ masked_select = primitive(
 )
 
 
-def _masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter_array(xp: Namespace, input: Array, mask: Array, source: Array) -> Array:
     _check_mask("masked_scatter_", mask)
     if source.dtype != input.dtype:
         names = dtypes.SCALAR_NAMES
@@ -125,7 +126,7 @@ def _masked_scatter_array(xp: Any, input: Any, mask: Any, source: Any) -> Any:
     return out
 
 
-def _masked_scatter_gradient(xp: Any, grad: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
+def _masked_scatter_gradient(xp: Namespace, grad: Array, mask: Array, sizes: tuple[int, ...]) -> Array:
     """The gradient of the source: what the mask selects, then zeros for the elements that were not used."""
     found = _masked_select_array(xp, grad, mask)
     out = xp.zeros(sizes, grad.dtype)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 
 ALL = slice(None)
@@ -36,7 +37,7 @@ def _row_strides(shape: tuple[int, ...]) -> list[int]:
 # ---- checking
 
 
-def check_range(index: Any, size: int, dim: int, error: type[Exception] = RuntimeError, op: str = "") -> None:
+def check_range(index: Array, size: int, dim: int, error: type[Exception] = RuntimeError, op: str = "") -> None:
     """Refuse an index outside [0, size); int32 and int64 only."""
     # seen as unsigned, a negative index is too large: one pass finds both
     if index.size and index.view(UNSIGNED[index.dtype]).max() >= size:
@@ -44,7 +45,7 @@ def check_range(index: Any, size: int, dim: int, error: type[Exception] = Runtim
         raise error(f"{op}index {int(bad)} is out of bounds for dimension {dim} with size {size}")
 
 
-def check_wrapping_range(index: Any, size: int, dim: int) -> None:
+def check_wrapping_range(index: Array, size: int, dim: int) -> None:
     """Refuse an index outside [-size, size)."""
     if index.size and not (index.min() >= -size and index.max() < size):
         if not size:
@@ -107,7 +108,7 @@ def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 # ---- reading
 
 
-def take_at(xp: Any, array: Any, key: tuple[Any, ...]) -> Any:
+def take_at(xp: Namespace, array: Array, key: tuple[Any, ...]) -> Array:
     """`array[key]`, packed in row-major order."""
     if xp is not cpu:
         check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
@@ -131,7 +132,7 @@ def is_mask(key: tuple[Any, ...]) -> bool:
 # ---- positions
 
 
-def _integer_key(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
+def _integer_key(xp: Namespace, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
     """The key with one item for every dimension, masks turned into the indices of their true elements."""
     items: list[Any] = []
     for item in key:
@@ -151,7 +152,7 @@ def _result_layout(items: list[Any]) -> tuple[int, tuple[int, ...]]:
     return places[0] if neighbours(places) else 0, shape
 
 
-def indexed_shape(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
+def indexed_shape(xp: Namespace, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape of `array[key]`."""
     items = _integer_key(xp, shape, key)
     at, index_shape = _result_layout(items)
@@ -159,7 +160,7 @@ def indexed_shape(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> tupl
     return (*whole[:at], *index_shape, *whole[at:])
 
 
-def flat_positions(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
+def flat_positions(xp: Namespace, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
     """The flat position, in an array of `shape`, of every element of `array[key]`; the key must be valid."""
     items, strides = _integer_key(xp, shape, key), _row_strides(shape)
     at, index_shape = _result_layout(items)
@@ -176,18 +177,18 @@ def flat_positions(xp: Any, shape: tuple[int, ...], key: tuple[Any, ...]) -> Any
     return total
 
 
-def from_front(xp: Any, index: Any, size: int) -> Any:
+def from_front(xp: Namespace, index: Array, size: int) -> Array:
     """Negative indices counted from the front, as int64."""
     index = index.astype(dtypes.int64, copy=False)
     return xp.where(index < 0, index + size, index)
 
 
-def along(xp: Any, vector: Any, axis: int, rank: int) -> Any:
+def along(xp: Namespace, vector: Any, axis: int, rank: int) -> Any:
     """A vector laid along one of `rank` dimensions."""
     return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
 
 
-def _positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+def _positions_along(xp: Namespace, shape: tuple[int, ...], dim: int, index: Array) -> Any:
     """The flat positions that `index` names along `dim`, every other dimension counting on by itself."""
     stride = math.prod(shape[dim + 1 :])
     if index.ndim <= 1:
@@ -196,7 +197,7 @@ def _positions_along(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> A
     return index * stride + (kept_offsets if few else _offsets_along)(xp, shape, dim, index.shape)
 
 
-def _offsets_along(xp: Any, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
+def _offsets_along(xp: Namespace, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
     """The flat positions of every element of an index along `dim`, were they all zero."""
     strides = _row_strides(shape)
     offset: Any = 0
@@ -212,7 +213,7 @@ kept_offsets = lru_cache(maxsize=64)(_offsets_along)
 # ---- writing where positions may repeat
 
 
-def add_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
+def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Array:
     """Add `values` to `out[key]`, as often as a position is named, and return `out` (which is row-major)."""
     if is_mask(key):
         out[key] += values
@@ -224,7 +225,7 @@ def add_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
     return add_flat(xp, out, flat_positions(xp, out.shape, key), values)
 
 
-def set_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
+def set_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Array:
     """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
     # row-major, so that NumPy visits the index in that order and the last write is the one last_at finds
     key = tuple([item if item is ALL else xp.asarray(item, order="C") for item in key])
@@ -238,14 +239,14 @@ def set_at(xp: Any, out: Any, key: tuple[Any, ...], values: Any) -> Any:
     return out
 
 
-def add_flat(xp: Any, out: Any, positions: Any, values: Any) -> Any:
+def add_flat(xp: Namespace, out: Array, positions: Array, values: Array) -> Array:
     """Add values at flat positions, as often as a position is named."""
     values = xp.broadcast_to(values, positions.shape).astype(out.dtype, copy=False)
     xp.add.at(out.reshape(-1), positions.reshape(-1), values.reshape(-1))
     return out
 
 
-def add_rows(xp: Any, out: Any, index: Any, rows: Any) -> Any:
+def add_rows(xp: Namespace, out: Array, index: Array, rows: Array) -> Array:
     """Add whole rows: each round takes one row for every target that is still waiting, which no two share.
 
     Three times as fast as adding the elements one by one, as long as few have the same target.
@@ -265,7 +266,7 @@ def add_rows(xp: Any, out: Any, index: Any, rows: Any) -> Any:
     return out
 
 
-def last_at(xp: Any, size: int, positions: Any) -> Any:
+def last_at(xp: Namespace, size: int, positions: Array) -> Array:
     """Which of the positions (in [0, size)) are not named again later: the writes that remain."""
     flat = positions.reshape(-1)
     order = xp.arange(flat.size)
@@ -274,7 +275,7 @@ def last_at(xp: Any, size: int, positions: Any) -> Any:
     return (writer[flat] == order).reshape(positions.shape)
 
 
-def positions_of(xp: Any, op: str, input: Any, dim: int, index: Any, other: str = "self") -> Any:
+def positions_of(xp: Namespace, op: str, input: Array, dim: int, index: Array, other: str = "self") -> Any:
     """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
     if index.dtype not in INTEGERS:
         raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")

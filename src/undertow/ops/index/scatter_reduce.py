@@ -5,9 +5,11 @@ In the comments a *group* is the elements of src that fall on one place, and wha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, nondifferentiable, primitive
@@ -25,7 +27,7 @@ UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "a
 REDUCTIONS = tuple(UFUNCS)
 
 
-def _start_of(xp: Any, reduce: str, dtype: Any) -> Any:
+def _start_of(xp: Namespace, reduce: str, dtype: DType) -> float:
     """What a reduction of nothing begins with."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
@@ -38,8 +40,8 @@ def _start_of(xp: Any, reduce: str, dtype: Any) -> Any:
 
 
 def _scatter_reduce_array(
-    xp: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
+    xp: Namespace, input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
+) -> Array:
     if reduce not in UFUNCS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if input.dtype.kind == "c" and reduce in ("amax", "amin"):
@@ -56,7 +58,7 @@ def _scatter_reduce_array(
     return out.astype(input.dtype, copy=False)
 
 
-def counts(xp: Any, shape: tuple[int, ...], positions: Any, include_self: bool) -> Any:
+def counts(xp: Namespace, shape: tuple[int, ...], positions: Array, include_self: bool) -> Array:
     """The sizes of the groups; 1 where nothing falls."""
     found = add_flat(xp, xp.full(shape, int(include_self), dtypes.int64), positions, xp.ones((), dtypes.int64))
     return xp.maximum(found, 1)
@@ -73,7 +75,9 @@ _group_sizes = nondifferentiable(
 )
 
 
-def _shares(xp: Any, input: Any, dim: int, index: Any, src: Any, result: Any, include_self: bool) -> tuple[Any, Any]:
+def _shares(
+    xp: Namespace, input: Array, dim: int, index: Array, src: Array, result: Array, include_self: bool
+) -> tuple[Any, Any]:
     """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
     attained = xp.array(input == result, order="C")
@@ -92,7 +96,7 @@ _extreme_shares = nondifferentiable(
 )
 
 
-def zeros_in_groups(xp: Any, src: Any, sizes: tuple[int, ...], dim: int, index: Any) -> tuple[Any, Any]:
+def zeros_in_groups(xp: Namespace, src: Array, sizes: tuple[int, ...], dim: int, index: Array) -> tuple[Any, Any]:
     """Which elements of src are zero, and which of these are the only zero of src in their group."""
     positions = positions_of(xp, "scatter_reduce", xp.empty(sizes, bool), dim, index)
     zero = src == 0
@@ -108,7 +112,7 @@ _zeros_in_groups = nondifferentiable(
 _ones_for = nondifferentiable("_ones_for", forward=lambda xp, input: xp.ones_like(input), inputs=("input",))
 
 
-def refuse(xp: Any, g: Any, message: str) -> Any:
+def refuse(xp: Namespace, g: Array, message: str) -> Any:
     raise RuntimeError(message)
 
 
@@ -126,8 +130,16 @@ _once_differentiable = primitive(
 
 
 def input_gradient(
-    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
-) -> Any:
+    xp: Namespace,
+    g: Array,
+    input: Array,
+    dim: int,
+    index: Array,
+    src: Array,
+    reduce: str,
+    include_self: bool,
+    out: Array,
+) -> Array:
     if reduce == "mean":
         g = g / xp._group_sizes(index, tuple(input.shape), dim, include_self, input.dtype)
     elif reduce == "prod":
@@ -138,8 +150,16 @@ def input_gradient(
 
 
 def _src_gradient(
-    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any
-) -> Any:
+    xp: Namespace,
+    g: Array,
+    input: Array,
+    dim: int,
+    index: Array,
+    src: Array,
+    reduce: str,
+    include_self: bool,
+    out: Array,
+) -> Array:
     if reduce == "prod":
         return _prod_src_gradient(xp, g, input, dim, index, src, include_self, out)
     if reduce == "mean":
@@ -151,8 +171,8 @@ def _src_gradient(
 
 
 def _prod_src_gradient(
-    xp: Any, g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any
-) -> Any:
+    xp: Namespace, g: Array, input: Array, dim: int, index: Array, src: Array, include_self: bool, out: Array
+) -> Array:
     """g times the product of the rest of the group: the product divided by the element, but for zeros.
 
     The only zero of a group gets the product with a one in its place. Beside another zero the gradient is
@@ -174,16 +194,16 @@ def _prod_src_gradient(
 
 
 def tangent(
-    xp: Any,
+    xp: Namespace,
     tangents: Any,
-    input: Any,
+    input: Array,
     dim: int,
-    index: Any,
-    src: Any,
+    index: Array,
+    src: Array,
     reduce: str,
     include_self: bool,
-    out: Any,
-) -> Any:
+    out: Array,
+) -> Array:
     """The transposes of the rules: what flows back as c * gather(g) flows forward as scatter_add(c * t)."""
     total = None
     if "input" in tangents:
@@ -196,7 +216,7 @@ def tangent(
     return total
 
 
-def values(x: Any) -> Any:
+def values(x: Array) -> Array:
     """The array of a tensor, or the array itself."""
     return getattr(x, "_array", x)
 
@@ -211,7 +231,9 @@ _scatter_reduce = primitive(
 
 
 @composite(variants="function method in_place")
-def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def scatter_reduce(
+    input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
+) -> Array:
     """`input` and the elements of `src` that `index` sends to the same place along `dim`, reduced to one.
 
     reduce         "sum", "prod", "mean", "amax" or "amin"
@@ -229,7 +251,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 # ---- index_reduce: the same, with one index for a whole slice
 
 
-def _spread_array(xp: Any, index: Any, dim: int, sizes: tuple[int, ...]) -> Any:
+def _spread_array(xp: Namespace, index: Array, dim: int, sizes: tuple[int, ...]) -> Array:
     if not sizes:
         return index.reshape(())
     shape = [1] * len(sizes)
@@ -241,8 +263,8 @@ _spread_index = nondifferentiable("_spread_index", forward=_spread_array, inputs
 
 
 def _index_reduce_array(
-    xp: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
-) -> Any:
+    xp: Namespace, input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
+) -> Array:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     check_vector("index_reduce", index)
@@ -251,18 +273,18 @@ def _index_reduce_array(
     return _scatter_reduce_array(xp, input, dim, spread, source, reduce, include_self=include_self)
 
 
-def _spread_rule(rule: Any) -> Any:
+def _spread_rule(rule: Callable[..., Any]) -> Any:
     def spread(
-        xp: Any,
-        g: Any,
-        input: Any,
+        xp: Namespace,
+        g: Array,
+        input: Array,
         dim: int,
-        index: Any,
-        source: Any,
+        index: Array,
+        source: Array,
         reduce: str,
         include_self: bool,
-        out: Any,
-    ) -> Any:
+        out: Array,
+    ) -> Array:
         index = xp._spread_index(index, dim, tuple(source.shape))
         return rule(xp, g, input, dim, index, source, reduce, include_self, out)
 
@@ -270,16 +292,16 @@ def _spread_rule(rule: Any) -> Any:
 
 
 def _spread_tangent(
-    xp: Any,
+    xp: Namespace,
     tangents: Any,
-    input: Any,
+    input: Array,
     dim: int,
-    index: Any,
-    source: Any,
+    index: Array,
+    source: Array,
     reduce: str,
     include_self: bool,
-    out: Any,
-) -> Any:
+    out: Array,
+) -> Array:
     named = {"src" if name == "source" else name: t for name, t in tangents.items()}
     index = xp._spread_index(index, dim, tuple(source.shape))
     return tangent(xp, named, input, dim, index, source, reduce, include_self, out)
@@ -295,7 +317,7 @@ index_reduce = primitive(
 )
 
 
-def _check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
+def _check_src(op: str, input: Array, dim: int, index: Array, src: Array) -> None:
     """Refuse a src of another dtype, or one that has not an element for every index."""
     if src.dtype != input.dtype:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}")
@@ -310,7 +332,7 @@ def _check_src(op: str, input: Any, dim: int, index: Any, src: Any) -> None:
         )
 
 
-def fitted(op: str, input: Any, dim: int, index: Any, src: Any) -> Any:
+def fitted(op: str, input: Array, dim: int, index: Array, src: Array) -> Array:
     """The part of src that the index has room for, as a view."""
     input, index = as_operand(op, "input", input), as_operand(op, "index", index)
     src = as_operand(op, "src", src)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
@@ -31,12 +32,17 @@ from undertow.tensor.memory import unlocked
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.version_counter import NO_COUNTER
 
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
+    from undertow.ops.declare.op import Op
+    from undertow.tensor.version_counter import VersionCounter
+
 getrefcount = sys.getrefcount
 
 # ---- overwriting, as operations of their own
 
 
-def batch_overwrite(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
     """The result has the input's shape, so the input must have the batch, whichever argument brought it."""
     (input, other), size = args, batch_size(args, in_dims)
     input = expanded(input, in_dims[0], size)
@@ -52,7 +58,7 @@ def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return all([n in (1, m) for n, m in zip(shape[::-1], target[::-1], strict=False)])
 
 
-def overwritten(xp: Any, input: Any, src: Any) -> Any:
+def overwritten(xp: Namespace, input: Array, src: Array) -> Any:
     if not fits(src.shape, input.shape):
         raise RuntimeError(
             f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
@@ -61,7 +67,7 @@ def overwritten(xp: Any, input: Any, src: Any) -> Any:
     return xp.broadcast_to(src, input.shape).astype(input.dtype)
 
 
-def filled(xp: Any, input: Any, value: Any) -> Any:
+def filled(xp: Namespace, input: Array, value: Array) -> Array:
     value = xp.asarray(value)
     if value.ndim:
         raise RuntimeError(
@@ -90,7 +96,7 @@ zero = primitive(
 )
 
 
-def batch_fill(call: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+def batch_fill(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
     """A number for each example is an array to copy from."""
     return batch_overwrite(call if in_dims[1] is None else copy, args, in_dims)
 
@@ -167,7 +173,7 @@ def unlock(tensor: Tensor) -> None:
         tensor._array = unlocked(tensor._xp, array, view.base._array)
 
 
-def check_fit(target: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+def check_fit(target: Array, shape: tuple[int, ...], dtype: DType, name: str) -> None:
     """Refuse to write a result of this shape and dtype into the array `target`."""
     if shape != target.shape:
         raise RuntimeError(
@@ -187,7 +193,7 @@ def check_fit(target: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Non
         )
 
 
-def write_array(tensor: Tensor, array: Any, name: str) -> None:
+def write_array(tensor: Tensor, array: Array, name: str) -> None:
     """Write `array` into the tensor's memory and count a version."""
     unlock(tensor)
     check_fit(tensor._array, array.shape, array.dtype, name)
@@ -223,7 +229,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     return described(compile_in_place(op, shown, change, check_history, times_alpha), name, shown)
 
 
-def is_simple(op: Any) -> bool:
+def is_simple(op: Op) -> bool:
     """Whether the operation computes one result from its first argument, the tensor, and others that must be given."""
     if op.outputs is not None or op.optional or op.inputs[0] != "input":
         return False
@@ -234,7 +240,7 @@ def division(name: str) -> Callable[..., Tensor]:
     """`div_`: the in-place form of `true_divide`, but with a rounding mode that of `div`."""
     exact, rounded = in_place(name, REGISTRY["true_divide"].function), in_place(name, REGISTRY["div"].function)
 
-    def change(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    def change(self: Tensor, other: Array, *, rounding_mode: str | None = None) -> Tensor:
         return exact(self, other) if rounding_mode is None else rounded(self, other, rounding_mode=rounding_mode)
 
     return described(change, name, name + "_")
@@ -273,13 +279,13 @@ def masked_filling(name: str) -> Callable[..., Tensor]:
     general = in_place(name, REGISTRY[name].function)
     by_number = in_place(name, REGISTRY["_masked_fill_number"].function)
 
-    def change(self: Tensor, mask: Any, value: Any) -> Tensor:
+    def change(self: Tensor, mask: Array, value: Array) -> Tensor:
         return (by_number if type(value) in (float, int) else general)(self, mask, value)
 
     return described(change, name, name + "_")
 
 
-def described(change: Any, name: str, shown: str) -> Any:
+def described(change: Callable[..., Any], name: str, shown: str) -> Any:
     change.__name__ = change.__qualname__ = shown
     change.__doc__ = f"`{name}`, written into the tensor itself."
     change.__module__ = "undertow"
@@ -287,7 +293,7 @@ def described(change: Any, name: str, shown: str) -> Any:
 
 
 def record_change(
-    self: Tensor, name: str, function: Any, compiled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    self: Tensor, name: str, function: Callable[..., Any], compiled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor:
     """Change a tensor in place and record it."""
     edge = current_edge(self)
@@ -320,11 +326,11 @@ def record_change(
     return self
 
 
-def is_saved(node: Any, tensor: Tensor) -> bool:
+def is_saved(node: Node, tensor: Tensor) -> bool:
     return any([getattr(node, slot) is tensor for slot in node.saved_slots])
 
 
-def save_memory_itself(node: Any, array: Any, tensor: Tensor, counter: Any) -> None:
+def save_memory_itself(node: Node, array: Array, tensor: Tensor, counter: VersionCounter) -> None:
     """Where a node saved its output, let it keep the tensor's memory, which holds the same values, and watch it."""
     for kind, place in node.saved_names.values():
         if kind == "output" and getattr(node, f"saved_{place[0]}") is array:
@@ -351,7 +357,7 @@ _record_fill = in_place("fill", fill)
 
 
 @shortcut(_record_copy)
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
     """Copy the values of `src`, broadcast and cast, into the tensor."""
     src = as_operand("copy_", "src", src)
     if src._xp is not self._xp:

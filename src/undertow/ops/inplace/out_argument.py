@@ -12,6 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, set_state
 from undertow.ops.arguments.operands import ForeignOperandError
@@ -25,7 +26,7 @@ from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 
-def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Array) -> Array:
     """`function(*args, **kwargs)`, written into `out`: a tensor, or a tuple of them for several results."""
     name = getattr(function, "__name__", "the function")
     targets = out if isinstance(out, tuple | list) else (out,)
@@ -53,7 +54,7 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     return type(result)(targets) if isinstance(result, ReturnType) else out
 
 
-def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
     outer = current()
     set_state(outer.with_grad(False))
     try:
@@ -70,7 +71,7 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [t for v in value for t in tensors_in(v)] if isinstance(value, tuple | list) else []
 
 
-def fit(target: Tensor, array: Any, name: str) -> None:
+def fit(target: Tensor, array: Array, name: str) -> None:
     """Give `target` the shape of the result, in memory of its own, if it has another; refuse one of a lesser dtype."""
     mine = target._array
     if dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[mine.dtype.kind]:
@@ -98,7 +99,7 @@ def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
     bind = op.bind
 
-    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         args = bind(args, kwargs)
         if out is not None:
             return write_out(op.function, (), dict(zip(op.ordered, args, strict=True)), out)
@@ -146,7 +147,7 @@ def public_function(name: str) -> Callable[..., Any]:
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     @shortcut(function, ForeignOperandError, name="with_out")
     @functools.wraps(function)
-    def wrapped(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         if out is not None:
             return write_out(function, args, kwargs, out)
         try:

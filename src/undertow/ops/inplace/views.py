@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.graph.accumulate import FormerMemory, gradient_edge
 from undertow.graph.end_nodes import Error
@@ -60,7 +61,9 @@ def in_place_view(name: str, function: Callable[..., Any]) -> Callable[..., Tens
     return described(change, name, shown)
 
 
-def _change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _change_base(
+    self: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     leaf = self._edge is LEAF
     before = Tensor(self._array, self._xp, None if leaf else self._edge)
     result = run(function, True, before, args, kwargs)
@@ -74,7 +77,9 @@ def _change_base(self: Tensor, name: str, function: Any, args: tuple[Any, ...], 
         extra_of(self).reshaped_at = version
 
 
-def _change_view(self: Tensor, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _change_view(
+    self: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     view: Any = self._extra.view  # type: ignore[union-attr]
     followed = view.creation is DEFAULT and self._edge is not LEAF
     recorded = followed and current_edge(self) is not None
@@ -135,7 +140,7 @@ def by_memory(tensor: Tensor) -> Replay:
     return Replay(_strided_step(xp, None, pairs_of_parts(xp, mine), memory), _view_as_complex, (), None)
 
 
-def _strided_step(xp: Any, before: Replay | None, mine: Any, memory: Any) -> Replay:
+def _strided_step(xp: Namespace, before: Replay | None, mine: Array, memory: Array) -> Replay:
     """The step that finds the elements of `mine` in the memory that `memory` shows."""
     found, source = geometry_of(xp, mine), geometry_of(xp, memory)
     if not found.lies_in(source, xp):
@@ -151,7 +156,7 @@ def _refuse_lost(base: Tensor) -> Tensor:
     )
 
 
-def layout_for(replay: Any, base: Tensor) -> Geometry | None:
+def layout_for(replay: Replay, base: Tensor) -> Geometry | None:
     """How the base lies in memory, if the replay depends on that."""
     return layout_of(base) if replay.sees_memory() else None
 
@@ -196,7 +201,7 @@ def set_(
     return self
 
 
-def all_of(storage: Storage, dtype: Any) -> Tensor:
+def all_of(storage: Storage, dtype: DType) -> Tensor:
     """All elements of a storage; bytes are read as `dtype`."""
     elements = storage.elements
     if elements.dtype == dtypes.uint8:
@@ -208,7 +213,7 @@ def all_of(storage: Storage, dtype: Any) -> Tensor:
     return Tensor(elements, storage.xp)
 
 
-def _laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Any:
+def _laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset: int) -> Array:
     """The source's memory under another size and stride."""
     if stride is None:
         stride = [math.prod(size[k + 1 :]) for k in range(len(size))]
@@ -216,7 +221,7 @@ def _laid_out(source: Tensor, size: tuple[int, ...], stride: Any, storage_offset
     return as_strided(unrecorded, size, tuple(stride), storage_offset)._array
 
 
-def _undefined_history(tensor: Tensor, source: Tensor) -> Any:
+def _undefined_history(tensor: Tensor, source: Tensor) -> Array:
     error = NotDifferentiableError("set_", "Use copy_, which copies the values and has a derivative.")
     array = tensor._array
     edges = tuple([gradient_edge(t) for t in (tensor, source)])
@@ -252,7 +257,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
     return self
 
 
-def _resized(xp: Any, array: Any, size: tuple[int, ...], format: memory_format | None) -> Any:
+def _resized(xp: Namespace, array: Array, size: tuple[int, ...], format: memory_format | None) -> Array:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
     _check_overflow(size, count, array.itemsize)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.declare import primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -16,7 +17,7 @@ from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.views.dimensions import expanded_sizes
 
 
-def _add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+def _add_scaled(input: Array, product: Array, beta: Any, alpha: Any) -> Array:
     """beta * input + alpha * product, in the memory of `product`; with beta 0, NaNs in input are ignored."""
     if input.dtype is not product.dtype or input.shape not in (product.shape, product.shape[-1:]):
         _check_addend(input, product)
@@ -31,7 +32,7 @@ def _add_scaled(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return product
 
 
-def _refuse_fraction(name: str, number: Any, product: Any) -> None:
+def _refuse_fraction(name: str, number: Any, product: Array) -> None:
     if type(number) is float and product.dtype.kind not in "fc":
         raise RuntimeError(
             f"For integral input tensors, argument {name} must not be a floating point number. Convert the tensors to "
@@ -39,14 +40,14 @@ def _refuse_fraction(name: str, number: Any, product: Any) -> None:
         )
 
 
-def _check_addend(input: Any, product: Any) -> None:
+def _check_addend(input: Array, product: Array) -> None:
     if input.dtype != product.dtype:
         names = type_name(input), type_name(product)
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")
     expanded_sizes(input.shape, product.shape)
 
 
-def _check_matrices(mat1: Any, mat2: Any) -> None:
+def _check_matrices(mat1: Array, mat2: Array) -> None:
     for matrix, name in ((mat1, "mat1"), (mat2, "mat2")):
         if matrix.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix, got {matrix.ndim}-D tensor")
@@ -54,13 +55,13 @@ def _check_matrices(mat1: Any, mat2: Any) -> None:
     check_inner(mat1.shape, mat2.shape)
 
 
-def _check_one_dtype(name1: str, x: Any, name2: str, y: Any) -> None:
+def _check_one_dtype(name1: str, x: Array, name2: str, y: Array) -> None:
     if x.dtype != y.dtype:
         names = type_name(x), type_name(y)
         raise RuntimeError(f"{name1} and {name2} must have the same dtype, but got {names[0]} and {names[1]}")
 
 
-def scaled(xp: Any, x: Any, factor: Any) -> Any:
+def scaled(xp: Namespace, x: Array, factor: Any) -> Array:
     """A gradient times a factor of the forward pass."""
     return x if factor == 1 else x * xp.conj(factor)
 
@@ -69,7 +70,7 @@ def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule for a product that is the einsum `equation` of the last two operands."""
     rank = len(equation.partition("->")[2])
 
-    def batch(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         input, first, second, beta, alpha = args
         if in_dims[1] is None and in_dims[2] is None:
             product = einsum_pair(first, second, equation)
@@ -86,7 +87,7 @@ def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     return batch
 
 
-def _forward_addmm(xp: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addmm(xp: Namespace, input: Array, mat1: Array, mat2: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
     if mat1.dtype is not mat2.dtype or mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
         _check_matrices(mat1, mat2)
     return _add_scaled(input, mat1.dot(mat2), beta, alpha)
@@ -113,7 +114,7 @@ addmm = primitive(
 )
 
 
-def _forward_addmv(xp: Any, input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addmv(xp: Namespace, input: Array, mat: Array, vec: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
     check_mv(mat, vec)
     if input.ndim > 1 or input.shape not in ((), (1,), mat.shape[:1]):
         n, m = mat.shape
@@ -139,7 +140,7 @@ addmv = primitive(
 )
 
 
-def _forward_addr(xp: Any, input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addr(xp: Namespace, input: Array, vec1: Array, vec2: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
     for vector, name in ((vec1, "vec1"), (vec2, "vec2")):
         if vector.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {vector.ndim}-D")
@@ -165,7 +166,9 @@ addr = primitive(
 )
 
 
-def _forward_baddbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_baddbmm(
+    xp: Namespace, input: Array, batch1: Array, batch2: Array, *, beta: Any = 1, alpha: Any = 1
+) -> Array:
     return _add_scaled(input, multiply_batches(xp, batch1, batch2), beta, alpha)
 
 
@@ -188,7 +191,9 @@ baddbmm = primitive(
 )
 
 
-def _forward_addbmm(xp: Any, input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _forward_addbmm(
+    xp: Namespace, input: Array, batch1: Array, batch2: Array, *, beta: Any = 1, alpha: Any = 1
+) -> Array:
     if batch1.ndim == batch2.ndim == 3 and batch1.shape[0] != batch2.shape[0]:
         sizes = f"{batch1.shape[0]} and {batch2.shape[0]}"
         raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {sizes}")

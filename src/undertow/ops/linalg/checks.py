@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import type_name
 
 CPP_NAMES = {
@@ -16,7 +16,7 @@ CPP_NAMES = {
 }  # fmt: skip
 
 
-def check_mm(mat1: Any, mat2: Any) -> None:
+def check_mm(mat1: Array, mat2: Array) -> None:
     """Two matrices of one dtype whose inner sizes agree, or a RuntimeError."""
     if mat1.ndim != 2 or mat2.ndim != 2:
         wrong, what = (mat1, "self") if mat1.ndim != 2 else (mat2, "mat2")
@@ -37,7 +37,7 @@ def check_inner(shape1: Sequence[int], shape2: Sequence[int]) -> None:
         )
 
 
-def check_mv(input: Any, vec: Any) -> None:
+def check_mv(input: Array, vec: Array) -> None:
     if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
     if input.dtype != vec.dtype:
@@ -48,7 +48,7 @@ def check_mv(input: Any, vec: Any) -> None:
         raise RuntimeError(f"size mismatch, got input ({n}), mat ({n}x{m}), vec ({vec.shape[0]})")
 
 
-def check_dot(input: Any, other: Any) -> None:
+def check_dot(input: Array, other: Array) -> None:
     if input.ndim != 1 or other.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
     if input.dtype != other.dtype:
@@ -64,7 +64,7 @@ def check_dot(input: Any, other: Any) -> None:
         )
 
 
-def check_bmm(batch1: Any, batch2: Any) -> None:
+def check_bmm(batch1: Array, batch2: Array) -> None:
     for batch, name in ((batch1, "batch1"), (batch2, "batch2")):
         if batch.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor, got {batch.ndim}-D tensor")
@@ -80,13 +80,13 @@ def _check_batch2(shape1: Sequence[int], shape2: Sequence[int]) -> None:
         )
 
 
-def check_same_dtype(first: Any, second: Any) -> None:
+def check_same_dtype(first: Array, second: Array) -> None:
     if first.dtype != second.dtype:
         names = dtypes.SCALAR_NAMES
         raise RuntimeError(f"expected scalar type {names[first.dtype]} but found {names[second.dtype]}")
 
 
-def check_matmul(input: Any, other: Any) -> None:
+def check_matmul(input: Array, other: Array) -> None:
     """For stacks of matrices whose leading dimensions broadcast."""
     check_same_dtype(input, other)
     if other.ndim == 2:
@@ -103,7 +103,7 @@ def check_matmul(input: Any, other: Any) -> None:
             )
 
 
-def check_matrices(name: str, A: Any, square: bool = True) -> None:
+def check_matrices(name: str, A: Array, square: bool = True) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if not dtypes.is_differentiable(A.dtype):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -15,18 +14,18 @@ from undertow.ops.linalg.triangular import solve_triangular
 from undertow.tensor import Tensor
 
 
-def _lower_factor(xp: Any, input: Any) -> Any:
+def _lower_factor(xp: Namespace, input: Array) -> Array:
     check_matrices("linalg.cholesky", input)
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
     return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
 
 
-def _half_lower(xp: Any, x: Any) -> Any:
+def _half_lower(xp: Namespace, x: Array) -> Array:
     """The lower triangle, with the diagonal halved."""
     return (xp.tril(x) + xp.tril(x, -1)) * 0.5
 
 
-def _cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
+def _cholesky_gradient(xp: Namespace, g: Array, out: Array) -> Array:
     """A = L L^H gives L^-1 dL = half_lower(L^-1 dA L^-H): what is left of a Hermitian matrix in a lower triangle.
 
     So gA = L^-H half_lower(L^H gL) L^-1, of which the Hermitian part is taken, since dA has no other.
@@ -37,7 +36,7 @@ def _cholesky_gradient(xp: Any, g: Any, out: Any) -> Any:
     return (whole + adjoint(xp, whole)) * 0.5
 
 
-def _cholesky_tangent(xp: Any, t: Any, out: Any) -> Any:
+def _cholesky_tangent(xp: Namespace, t: Array, out: Array) -> Array:
     t = (t + adjoint(xp, t)) * 0.5
     inner = xp._solve_matrices(out, adjoint(xp, xp._solve_matrices(out, t)))
     return xp.matmul(out, _half_lower(xp, adjoint(xp, inner)))
@@ -56,14 +55,14 @@ cholesky_lower = primitive(
 
 
 @composite
-def linalg_cholesky(input: Any, *, upper: bool = False) -> Any:
+def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
     """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices."""
     factor = cholesky_lower(input)
     return adjoint(recorded, factor) if upper else factor
 
 
 @composite(variants="function method", out=True)
-def cholesky(input: Any, upper: bool = False) -> Any:
+def cholesky(input: Array, upper: bool = False) -> Array:
     """Another name of `linalg.cholesky`."""
     return linalg_cholesky(input, upper=upper)
 
@@ -72,7 +71,7 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
 
 @composite(variants="function method", out=True)
-def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
+def cholesky_solve(B: Array, L: Array, upper: bool = False) -> Tensor:
     """The X with L L^H X = B, for a lower triangular L (or with L^H L, for an upper one).
 
     >>> import undertow as ut
@@ -94,7 +93,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
     return solve_triangular(second, solve_triangular(first, B, False, False), True, False)
 
 
-def _check_diagonal(xp: Any, L: Any) -> None:
+def _check_diagonal(xp: Namespace, L: Array) -> None:
     zeros = xp.argwhere(xp.diagonal(L, 0, -2, -1) == 0)
     if len(zeros):
         *batch, k = zeros[0].tolist()
@@ -107,7 +106,7 @@ def _check_diagonal(xp: Any, L: Any) -> None:
 
 @composite(variants="function method", out=True)
 @example_by_example
-def cholesky_inverse(L: Any, upper: bool = False) -> Tensor:
+def cholesky_inverse(L: Array, upper: bool = False) -> Tensor:
     """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
     L = as_operand("cholesky_inverse", "L", L)
     check_matrices("cholesky_inverse", L)

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
@@ -24,7 +25,7 @@ from undertow.tensor import Tensor
 
 @composite(variants="function method")
 @example_by_example
-def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None) -> Tensor:
     """The covariances of the rows of `input`, whose columns are observations.
 
     correction   what is subtracted from the number of observations
@@ -54,7 +55,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     return squeeze(true_divide(products, _freedom(whole, correction, weights, aweights)))
 
 
-def _check_observations(input: Any) -> None:
+def _check_observations(input: Array) -> None:
     if input.ndim > 2:
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
@@ -63,7 +64,7 @@ def _check_observations(input: Any) -> None:
         raise RuntimeError("cov(): bool dtype is not supported for input")
 
 
-def _observation_weights(name: str, weights: Any, count: int, kind: str, kinds: str) -> Any:
+def _observation_weights(name: str, weights: Array | None, count: int, kind: str, kinds: str) -> Array | None:
     if weights is None:
         return None
     weights = as_operand("cov", name, weights)
@@ -85,7 +86,7 @@ def _observation_weights(name: str, weights: Any, count: int, kind: str, kinds: 
     return weights
 
 
-def _freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
+def _freedom(whole: Any, correction: int, weights: Array | None, aweights: Array | None) -> Any:
     """What the sums of products are divided by; 0 where there are too few observations."""
     if aweights is None or correction == 0:
         found = whole - correction
@@ -100,7 +101,7 @@ def _freedom(whole: Any, correction: int, weights: Any, aweights: Any) -> Any:
 
 
 @composite(variants="function method")
-def corrcoef(input: Any) -> Tensor:
+def corrcoef(input: Array) -> Tensor:
     """The correlations of the rows of `input`: covariances divided by both standard deviations."""
     input = as_operand("corrcoef", "input", input)
     if input.ndim > 2:

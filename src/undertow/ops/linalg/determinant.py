@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
@@ -13,12 +14,12 @@ from undertow.ops.pointwise.comparison import eq
 from undertow.ops.pointwise.where_clamp import where
 
 
-def _determinant(xp: Any, A: Any) -> Any:
+def _determinant(xp: Namespace, A: Array) -> Array:
     check_matrices("linalg.det", A)
     return xp.linalg.det(A)
 
 
-def _cofactors(xp: Any, A: Any) -> Any:
+def _cofactors(xp: Namespace, A: Array) -> Array:
     """The derivative of the determinant, conjugated: conj(det) * inv^H, and its limit where A is singular."""
     try:
         return as_matrices(xp, xp.conj(xp.linalg.det(A))) * adjoint(xp, xp.linalg.inv(A))
@@ -26,7 +27,7 @@ def _cofactors(xp: Any, A: Any) -> Any:
         return _cofactors_by_svd(xp, A)
 
 
-def _cofactors_by_svd(xp: Any, A: Any) -> Any:
+def _cofactors_by_svd(xp: Namespace, A: Array) -> Array:
     U, S, Vh = xp.linalg.svd(A)
     n = S.shape[-1]
     others = xp.prod(xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :]), axis=-1)
@@ -34,13 +35,13 @@ def _cofactors_by_svd(xp: Any, A: Any) -> Any:
     return as_matrices(xp, phase) * xp.matmul(U * others[..., None, :], Vh)
 
 
-def _cofactors_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+def _cofactors_gradient(xp: Namespace, g: Array, A: Array, out: Array) -> Array:
     inverse = adjoint(xp, xp.linalg_inv(A))
     scale = as_matrices(xp, xp.sum(xp.conj(g) * out, axis=(-2, -1)))
     return scale * inverse - xp.matmul(xp.matmul(out, adjoint(xp, g)), inverse)
 
 
-def _cofactors_tangent(xp: Any, t: Any, A: Any, out: Any) -> Any:
+def _cofactors_tangent(xp: Namespace, t: Array, A: Array, out: Array) -> Array:
     inverse = xp.linalg_inv(A)
     change = as_matrices(xp, xp.conj(trace_of(xp, xp.matmul(inverse, t))))
     return change * out - xp.matmul(xp.matmul(adjoint(xp, inverse), adjoint(xp, t)), out)
@@ -66,17 +67,17 @@ linalg_det = primitive(
 
 
 @composite(variants="function method")
-def det(input: Any) -> Any:
+def det(input: Array) -> Array:
     """The determinant of square matrices."""
     return linalg_det(input)
 
 
-def _sign_and_log(xp: Any, A: Any) -> Any:
+def _sign_and_log(xp: Namespace, A: Array) -> tuple[Any, ...]:
     check_matrices("linalg.slogdet", A)
     return tuple(xp.linalg.slogdet(A))
 
 
-def _slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
+def _slogdet_gradient(xp: Namespace, g: Any, A: Array, sign: Array) -> Array:
     g_sign, weight = g
     if g_sign is not None and A.dtype.kind == "c":  # the sign of a real determinant does not move
         turn = xp.imag(g_sign * xp.conj(sign)) * 1j
@@ -84,7 +85,7 @@ def _slogdet_gradient(xp: Any, g: Any, A: Any, sign: Any) -> Any:
     return None if weight is None else as_matrices(xp, weight) * adjoint(xp, xp.linalg_inv(A))
 
 
-def _slogdet_tangent(xp: Any, t: Any, A: Any, sign: Any) -> Any:
+def _slogdet_tangent(xp: Namespace, t: Array, A: Array, sign: Array) -> tuple[Array, Array]:
     relative = trace_of(xp, xp.matmul(xp.linalg_inv(A), t))
     moved = sign * xp.imag(relative) * 1j if A.dtype.kind == "c" else xp.zeros_like(sign)
     return moved, xp.real(relative)
@@ -101,13 +102,13 @@ linalg_slogdet = primitive(
 
 
 @composite(variants="function method", out=True)
-def slogdet(input: Any) -> Any:
+def slogdet(input: Array) -> Any:
     """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet)."""
     return return_types.slogdet(linalg_slogdet(input))
 
 
 @composite(variants="function method")
-def logdet(input: Any) -> Any:
+def logdet(input: Array) -> Array:
     """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is."""
     sign, logarithm = linalg_slogdet(input)
     if sign.dtype.kind == "c":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.linalg.checks import check_matrices
@@ -30,7 +31,7 @@ EIGENVECTOR_PHASE = (
 )
 
 
-def _hermitian_eigenvalues(xp: Any, A: Any, UPLO: str = "L") -> Any:
+def _hermitian_eigenvalues(xp: Namespace, A: Array, UPLO: str = "L") -> tuple[Any, ...]:
     check_matrices("linalg.eigh", A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -38,7 +39,7 @@ def _hermitian_eigenvalues(xp: Any, A: Any, UPLO: str = "L") -> Any:
     return tuple(solve_or_explain(xp, problem, xp.linalg.eigh, A, UPLO.upper()))
 
 
-def _eigh_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eigh_gradient(xp: Namespace, g: Any, eigenvalues: Array, eigenvectors: Array) -> Array:
     """From V^H dA V: its diagonal is dL, and the rest, over the differences L[j] - L[i], is V^H dV.
 
     V^H dV is skew-Hermitian, as V stays unitary, so only that part of V^H gV counts.
@@ -59,7 +60,7 @@ def _eigh_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     return xp.matmul(V, xp.matmul(inner, Vh))
 
 
-def _eigh_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eigh_tangent(xp: Namespace, t: Array, eigenvalues: Array, eigenvectors: Array) -> tuple[Array, Array]:
     inner = xp.matmul(xp.matmul(adjoint(xp, eigenvectors), t), eigenvectors)
     diagonal = diagonal_of(xp, inner)
     turn = (inner - xp.diag_embed(diagonal)) / differences(xp, eigenvalues)
@@ -80,7 +81,7 @@ eigh_factors = primitive(
 
 
 @composite
-def linalg_eigh(A: Any, UPLO: str = "L") -> Any:
+def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """The eigenvalues, in ascending order, and eigenvectors (as columns) of Hermitian matrices.
 
     UPLO   the triangle that is read: "L" or "U"
@@ -93,7 +94,7 @@ def linalg_eigh(A: Any, UPLO: str = "L") -> Any:
 
 
 @composite
-def linalg_eigvalsh(A: Any, UPLO: str = "L") -> Any:
+def linalg_eigvalsh(A: Array, UPLO: str = "L") -> Array:
     """The eigenvalues of Hermitian matrices, in ascending order."""
     return linalg_eigh(A, UPLO).eigenvalues
 
@@ -101,7 +102,7 @@ def linalg_eigvalsh(A: Any, UPLO: str = "L") -> Any:
 # ---- any square matrices
 
 
-def _any_eigenvalues(xp: Any, A: Any) -> Any:
+def _any_eigenvalues(xp: Namespace, A: Array) -> tuple[Any, ...]:
     check_matrices("linalg.eig", A)
     if not xp.isfinite(A).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -111,7 +112,7 @@ def _any_eigenvalues(xp: Any, A: Any) -> Any:
     return tuple([xp.asarray(x, dtype) for x in found])
 
 
-def _eig_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eig_gradient(xp: Namespace, g: Any, eigenvalues: Array, eigenvectors: Array) -> Array:
     """The same from V^-1 dA V, for V is not unitary here; hence the systems to solve with V^H."""
     g_L, g_V = g
     V, Vh = eigenvectors, adjoint(xp, eigenvectors)
@@ -129,7 +130,7 @@ def _eig_gradient(xp: Any, g: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     return xp._solve_matrices(Vh, xp.matmul(inner, Vh))
 
 
-def _eig_tangent(xp: Any, t: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+def _eig_tangent(xp: Namespace, t: Array, eigenvalues: Array, eigenvectors: Array) -> tuple[Array, Array]:
     V = eigenvectors
     inner = xp._solve_matrices(V, xp.matmul(xp.astype(t, V.dtype), V))
     diagonal = diagonal_of(xp, inner)
@@ -151,13 +152,13 @@ eig_factors = primitive(
 
 
 @composite
-def linalg_eig(A: Any) -> Any:
+def linalg_eig(A: Array) -> Any:
     """The complex eigenvalues and eigenvectors (columns of length 1) of square matrices, in no particular order."""
     return return_types.linalg_eig(eig_factors(as_operand("linalg.eig", "A", A)))
 
 
 @composite
-def linalg_eigvals(A: Any) -> Any:
+def linalg_eigvals(A: Array) -> Array:
     """The complex eigenvalues of square matrices, in no particular order.
 
     >>> import undertow as ut

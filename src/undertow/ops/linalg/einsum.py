@@ -7,13 +7,14 @@ derivatives are einsum_pairs again, and one more label batches it. The functions
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from string import ascii_letters
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
@@ -50,7 +51,7 @@ class Plan:
 plan_of = lru_cache(maxsize=1024)(Plan)
 
 
-def contract(xp: Any, input: Any, other: Any, equation: str) -> Any:
+def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
     plan = plan_of(equation)
     left, right = input.transpose(plan.input_order), other.transpose(plan.other_order)
     batch = left.shape[: plan.batch]
@@ -66,12 +67,12 @@ def contract(xp: Any, input: Any, other: Any, equation: str) -> Any:
     return product.reshape(batch + own + others_own).transpose(plan.output_order)
 
 
-def _batch_einsum_pair(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_einsum_pair(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, other, equation = args
     return einsum_batched(equation, (input, other), in_dims), 0
 
 
-def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any]) -> Any:
+def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any]) -> Array:
     """einsum_pair of operands of which one or both have a batch dimension more, which comes first in the result."""
     label = next(c for c in map(chr, count(256)) if c not in equation)
     operand_labels, output = equation.split("->")
@@ -118,7 +119,7 @@ einsum_pair = primitive(
 
 
 @composite
-def einsum(*args: Any) -> Any:
+def einsum(*args: Any) -> Array:
     """Sum the products of the operands' elements along dimensions given by labels.
 
     >>> import undertow as ut
@@ -135,7 +136,7 @@ def einsum(*args: Any) -> Any:
     return evaluate(operands, terms, output)
 
 
-def evaluate(operands: list[Any], terms: list[str], output: str) -> Any:
+def evaluate(operands: list[Any], terms: list[str], output: str) -> Array:
     """The einsum of operands whose dimensions are labelled by `terms`."""
     sizes = _sizes_of(terms, operands)
     pairs = [_simplify(x, labels, sizes) for x, labels in zip(operands, terms, strict=True)]
@@ -192,7 +193,7 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[str], str]:
     return expanded, _output_labels(output, dots, expanded)
 
 
-def _ellipsis_width(number: int, term: str, operand: Any) -> int:
+def _ellipsis_width(number: int, term: str, operand: Array) -> int:
     """How many dimensions `...` stands for in a term (0 if it is not there)."""
     _check_term(term)
     named, ndim = len(term.replace("...", "")), len(operand.shape)
@@ -256,7 +257,7 @@ def _sizes_of(terms: list[str], operands: list[Any]) -> dict[str, int]:
     return sizes
 
 
-def _simplify(x: Any, labels: str, sizes: dict[str, int]) -> tuple[Any, str]:
+def _simplify(x: Array, labels: str, sizes: dict[str, int]) -> tuple[Any, str]:
     """Take diagonals along repeated labels and drop dimensions of size one that others broadcast."""
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
@@ -311,7 +312,7 @@ def _multiply(chosen: list[tuple[Any, str]], waiting: list[tuple[Any, str]], out
 
 
 @composite(out=True)
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+def tensordot(a: Array, b: Array, dims: Any = 2) -> Array:
     """Sum products over the last `dims` dimensions of `a` and the first of `b`, or over two lists of dimensions.
 
     >>> import undertow as ut
@@ -330,7 +331,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return evaluate([a, b], ["".join(labels_a), "".join(labels_b)], "".join(output))
 
 
-def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[Sequence[int], Sequence[int]]:
+def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequence[int]]:
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -351,7 +352,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[Sequence[int], Sequence
 
 
 @composite(variants="function method", out=True)
-def inner(input: Any, other: Any) -> Any:
+def inner(input: Array, other: Array) -> Array:
     """Sum products over the last dimension of both; with a 0-d operand, their product."""
     input, other = as_operand("inner", "input", input), as_operand("inner", "other", other)
     if input.ndim == 0 or other.ndim == 0:

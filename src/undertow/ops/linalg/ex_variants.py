@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, return_types
@@ -20,7 +21,7 @@ from undertow.ops.pointwise.where_clamp import where
 from undertow.tensor import Tensor
 
 
-def _first_bad_minor(A: Any) -> int:
+def _first_bad_minor(A: Array) -> int:
     """The order of the first leading minor that is not positive-definite; 0 if there is none."""
     for k in range(1, len(A) + 1):
         try:
@@ -30,7 +31,9 @@ def _first_bad_minor(A: Any) -> int:
     return 0
 
 
-def _with_report(A: Any, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any]) -> Any:
+def _with_report(
+    A: Array, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any]
+) -> tuple[Array, Array]:
     """`compute(A)`, and the report; matrices that cannot be dealt with are replaced before, and by nan behind."""
     info = reports(A, find)
     if check_errors or not info._array.any():
@@ -42,7 +45,7 @@ def _with_report(A: Any, find: Callable[[Any], int], check_errors: bool, compute
 
 @composite
 @example_by_example
-def linalg_inv_ex(A: Any, *, check_errors: bool = False) -> Any:
+def linalg_inv_ex(A: Array, *, check_errors: bool = False) -> Any:
     """The inverse of matrices, and for each a number that is not 0 if it has none.
 
     >>> import undertow as ut
@@ -55,7 +58,7 @@ def linalg_inv_ex(A: Any, *, check_errors: bool = False) -> Any:
 
 @composite
 @example_by_example
-def linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The X with A X = B, and a number for each matrix that is not 0 if there is none."""
     A = as_operand("linalg.solve_ex", "A", A)
     solve = lambda A: linalg_solve(A, B, left=left)
@@ -64,7 +67,7 @@ def linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = F
 
 @composite
 @example_by_example
-def linalg_cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+def linalg_cholesky_ex(input: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite."""
     input = as_operand("linalg.cholesky_ex", "input", input)
     factor = lambda A: linalg_cholesky(A, upper=upper)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
@@ -19,7 +20,7 @@ from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor
 
 
-def _reflections(xp: Any, input: Any) -> Any:
+def _reflections(xp: Namespace, input: Array) -> tuple[Any, ...]:
     check_matrices("geqrf", input, square=False)
     *lead, m, n = input.shape
     stack = input.reshape(math.prod(lead), m, n)
@@ -29,7 +30,7 @@ def _reflections(xp: Any, input: Any) -> Any:
     return a.reshape(*lead, m, n), tau.reshape(*lead, min(m, n))
 
 
-def refuse(xp: Any, g: Any) -> Any:
+def refuse(xp: Namespace, g: Array) -> Any:
     raise NotDifferentiableError("geqrf", "Use linalg.qr, which has a derivative.")
 
 
@@ -45,7 +46,7 @@ _geqrf = primitive(
 
 
 @composite(variants="function method", out=True)
-def geqrf(input: Any) -> Any:
+def geqrf(input: Array) -> Any:
     """The reflections whose product is Q, below the diagonal of `a`, R on and above it; and their factors: (a, tau).
 
     >>> import undertow as ut
@@ -57,7 +58,7 @@ def geqrf(input: Any) -> Any:
 
 
 @composite(variants="function method", out=True)
-def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Tensor:
+def ormqr(input: Array, tau: Array, other: Array, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or other @ Q if not `left`, for the Q of `geqrf` (its adjoint, if `transpose`), which is not formed.
 
     >>> import undertow as ut
@@ -83,7 +84,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     return out
 
 
-def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
+def _check_ormqr(input: Array, tau: Array, other: Array, left: bool) -> None:
     for name, x, least in (("input", input, 2), ("tau", tau, 1), ("other", other, 2)):
         if x.ndim < least:
             raise RuntimeError(f"torch.ormqr: {name} must have at least {least} dimensions, got {x.ndim}")
@@ -101,7 +102,7 @@ def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
 
 
 @composite
-def linalg_householder_product(A: Any, tau: Any) -> Any:
+def linalg_householder_product(A: Array, tau: Array) -> Array:
     """The first columns of the product of reflections I - tau v v^H, whose vectors are the columns of A.
 
     Above the diagonal, and on it, the vectors are taken to be 0 and 1, as LAPACK stores them.
@@ -127,6 +128,6 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:
 
 
 @composite(variants="function method", out=True)
-def orgqr(input: Any, tau: Any) -> Any:
+def orgqr(input: Array, tau: Array) -> Array:
     """`linalg.householder_product` under its older name."""
     return linalg_householder_product(input, tau)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -18,7 +17,7 @@ from undertow.tensor import Tensor
 # ---- inverse
 
 
-def _inverse_of(xp: Any, A: Any) -> Any:
+def _inverse_of(xp: Namespace, A: Array) -> Array:
     check_matrices("linalg.inv", A)
     problem = "linalg.inv: The inversion could not be completed because the input matrix is singular."
     return solve_or_explain(xp, problem, xp.linalg.inv, A)
@@ -36,7 +35,7 @@ linalg_inv = primitive(
 
 
 @composite(variants="function method", out=True)
-def inverse(input: Any) -> Any:
+def inverse(input: Array) -> Array:
     """The inverse of square matrices.
 
     >>> import undertow as ut
@@ -49,12 +48,12 @@ def inverse(input: Any) -> Any:
 # ---- linear systems
 
 
-def solution(xp: Any, A: Any, B: Any) -> Any:
+def solution(xp: Namespace, A: Array, B: Array) -> Array:
     problem = "linalg.solve: The solver failed because the input matrix is singular."
     return solve_or_explain(xp, problem, xp.linalg.solve, A, B)
 
 
-def _solve_matrix_gradient(xp: Any, g: Any, A: Any, out: Any) -> Any:
+def _solve_matrix_gradient(xp: Namespace, g: Array, A: Array, out: Array) -> Array:
     return -xp.matmul(xp._solve_matrices(adjoint(xp, A), g), adjoint(xp, out))
 
 
@@ -77,7 +76,7 @@ solve_matrices = primitive(
 
 
 @composite
-def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
+def linalg_solve(A: Array, B: Array, *, left: bool = True) -> Array:
     """The X with A X = B, or with X A = B if not `left`; B holds matrices, or (as A has one dimension more) vectors.
 
     >>> import undertow as ut
@@ -97,7 +96,7 @@ def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
     return _solve(A, B, left)
 
 
-def _solve(A: Any, B: Any, left: bool) -> Any:
+def _solve(A: Array, B: Array, left: bool) -> Array:
     if B.shape[-2 if left else -1] != A.shape[-1]:
         sizes = " and ".join(f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B))
         equation = "AX = B" if left else "XA = B"
@@ -112,7 +111,7 @@ def _solve(A: Any, B: Any, left: bool) -> Any:
 
 
 @composite(variants="function method", out=True)
-def matrix_power(input: Any, n: int) -> Any:
+def matrix_power(input: Array, n: int) -> Array:
     """The matrix multiplied with itself n times; negative powers are those of the inverse.
 
     >>> import undertow as ut
@@ -128,7 +127,7 @@ def matrix_power(input: Any, n: int) -> Any:
     return clone(input) if n == 1 else _positive_power(input, n)
 
 
-def _check_square(name: str, A: Any) -> None:
+def _check_square(name: str, A: Array) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if A.shape[-1] != A.shape[-2]:
@@ -136,7 +135,7 @@ def _check_square(name: str, A: Any) -> None:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {n} by {m} matrices")
 
 
-def _positive_power(matrix: Any, n: int) -> Any:
+def _positive_power(matrix: Array, n: int) -> Array:
     """By squaring: one factor for each binary digit of n that is 1."""
     result = None
     while n:

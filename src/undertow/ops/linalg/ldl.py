@@ -7,9 +7,11 @@ what is left. As in LAPACK, which PyTorch calls, the columns of L that are finis
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -29,11 +31,11 @@ from undertow.tensor import Tensor
 ALPHA = (1 + math.sqrt(17)) / 8  # the bound that keeps the growth of elements smallest
 
 
-def refuse(xp: Any, g: Any) -> Any:
+def refuse(xp: Namespace, g: Array) -> Any:
     raise NotDifferentiableError("linalg_ldl_factor", "Call detach() on its input, or use linalg.solve.")
 
 
-def _size_of(xp: Any, x: Any) -> Any:
+def _size_of(xp: Namespace, x: Array) -> Array:
     """LAPACK's measure of complex numbers."""
     return xp.abs(x.real) + xp.abs(x.imag)
 
@@ -41,7 +43,7 @@ def _size_of(xp: Any, x: Any) -> Any:
 # ---- one matrix
 
 
-def _choose_pivot(xp: Any, A: Any, k: int) -> tuple[int, int]:
+def _choose_pivot(xp: Namespace, A: Array, k: int) -> tuple[int, int]:
     """The row to move to the front of A[k:, k:], and how many rows the pivot has."""
     if k == len(A) - 1:
         return k, 1
@@ -56,13 +58,13 @@ def _choose_pivot(xp: Any, A: Any, k: int) -> tuple[int, int]:
     return other, 1 if _size_of(xp, A[other, other]) >= ALPHA * row else 2
 
 
-def _exchange(A: Any, first: int, second: int) -> None:
+def _exchange(A: Array, first: int, second: int) -> None:
     """Two rows and columns, of what is left of a full (symmetric or Hermitian) matrix."""
     A[[first, second]] = A[[second, first]]
     A[:, [first, second]] = A[:, [second, first]]
 
 
-def _eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
+def _eliminate(xp: Namespace, A: Array, k: int, rows: int, turned: Callable[..., Any]) -> bool:
     """Divide the columns below the pivot by it and take their product off the rest; False for a pivot of zero."""
     end = k + rows
     pivot, below = A[k:end, k:end], A[end:, k:end]
@@ -77,7 +79,7 @@ def _eliminate(xp: Any, A: Any, k: int, rows: int, turned: Any) -> bool:
     return True
 
 
-def _factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
+def _factor_matrix(xp: Namespace, A: Array, hermitian: bool) -> tuple[Any, Any, int]:
     """(L and D in one matrix, pivots, number of the first pivot that is zero or 0)."""
     turned = (lambda x: x.conj().T) if hermitian else (lambda x: x.T)
     lower = xp.tril(A, -1)
@@ -95,7 +97,7 @@ def _factor_matrix(xp: Any, A: Any, hermitian: bool) -> tuple[Any, Any, int]:
     return xp.tril(work), pivots, info
 
 
-def _steps_of(pivots: Any) -> Any:
+def _steps_of(pivots: Array) -> Any:
     """First row, number of rows, and the two rows that were exchanged, of every step."""
     k = 0
     while k < len(pivots):
@@ -107,7 +109,7 @@ def _steps_of(pivots: Any) -> Any:
 # ---- stacks of them
 
 
-def _factor_array(xp: Any, A: Any, hermitian: bool = False) -> Any:
+def _factor_array(xp: Namespace, A: Array, hermitian: bool = False) -> tuple[Any, ...]:
     check_matrices("linalg.ldl_factor", A)
     lead, n = A.shape[:-2], A.shape[-1]
     LD, pivots, info = xp.empty(A.shape, A.dtype), xp.empty(A.shape[:-1], dtypes.int32), xp.zeros(lead, dtypes.int32)
@@ -132,7 +134,7 @@ _ldl_factor = primitive(
 
 @composite
 @example_by_example
-def linalg_ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+def linalg_ldl_factor_ex(A: Array, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
     LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
     if check_errors:
@@ -152,7 +154,7 @@ def _check_pivots(info: Any) -> None:
 
 @composite
 @example_by_example
-def linalg_ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
+def linalg_ldl_factor(A: Array, *, hermitian: bool = False) -> Any:
     """A = L D L^T (L D L^H, if hermitian), up to permutations, of the lower half of A: (L and D in one matrix, pivots).
 
     >>> import undertow as ut
@@ -166,7 +168,7 @@ def linalg_ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
 # ---- solving
 
 
-def _places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
+def _places_of(xp: Namespace, pivots: Array) -> tuple[Any, Any, Any]:
     """Of one matrix: the row that every element of L is stored in, the order of the rows, and where D has two rows.
 
     The finished columns are stored as they were; here the exchanges of the later steps are made up for, so that
@@ -182,7 +184,7 @@ def _places_of(xp: Any, pivots: Any) -> tuple[Any, Any, Any]:
     return rows, order, pairs
 
 
-def _places_of_all(xp: Any, pivots: Any) -> list[Tensor]:
+def _places_of_all(xp: Namespace, pivots: Array) -> list[Tensor]:
     n = pivots.shape[-1]
     found = [_places_of(xp, row) for row in pivots.reshape(-1, n)]
     shapes = ((n, n), (n,), (n, n))
@@ -194,7 +196,7 @@ def _places_of_all(xp: Any, pivots: Any) -> list[Tensor]:
 
 @composite
 @example_by_example
-def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tensor:
+def linalg_ldl_solve(LD: Array, pivots: Array, B: Array, *, hermitian: bool = False) -> Tensor:
     """The X with A X = B, given ldl_factor(A).
 
     >>> import undertow as ut
@@ -221,7 +223,7 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -
     return _solved(LD, pivots, B, adjoint if hermitian else matrix_transpose)
 
 
-def _solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Any) -> Tensor:
+def _solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Callable[..., Any]) -> Tensor:
     rows, order, pairs = _places_of_all(LD._xp, pivots._array)
     take = take_along_dim
     moved = tril(take(LD, rows, -2), -1)

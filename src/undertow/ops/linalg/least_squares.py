@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -17,11 +19,11 @@ from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
 
-def _default_rtol(A: Any) -> float:
+def _default_rtol(A: Array) -> float:
     return max(A.shape[-2:]) * float(A._xp.finfo(A.dtype).eps)
 
 
-def _cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
+def _cutoff(xp: Namespace, sizes: Sequence[int], atol: Any, rtol: Any) -> Array:
     """The size from which on a singular value counts, one for each matrix."""
     largest = xp.max(sizes, axis=-1, initial=0)
     return xp.maximum(atol, rtol * largest)[..., None]
@@ -30,7 +32,7 @@ def _cutoff(xp: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
 # ---- the pseudoinverse
 
 
-def _pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = False) -> Any:
+def _pseudoinverse(xp: Namespace, input: Array, atol: Any, rtol: Any, hermitian: bool = False) -> Array:
     if hermitian:
         values, right = xp.linalg.eigh(input)
         left = right
@@ -42,7 +44,7 @@ def _pseudoinverse(xp: Any, input: Any, atol: Any, rtol: Any, hermitian: bool = 
     return xp.matmul(right * inverses[..., None, :], adjoint(xp, left))
 
 
-def _pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
+def _pinv_gradient(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
     g, P = adjoint(xp, g), out
     Ph = adjoint(xp, P)
     inner = xp.matmul(P, xp.matmul(g, P))
@@ -51,7 +53,7 @@ def _pinv_gradient(xp: Any, g: Any, input: Any, out: Any) -> Any:
     return left + right - adjoint(xp, inner)
 
 
-def _pinv_tangent(xp: Any, t: Any, input: Any, out: Any) -> Any:
+def _pinv_tangent(xp: Namespace, t: Array, input: Array, out: Array) -> Array:
     P, th = out, adjoint(xp, t)
     Ph = adjoint(xp, P)
     inner = xp.matmul(P, xp.matmul(t, P))
@@ -74,7 +76,7 @@ pinv_of = primitive(
 
 @composite
 @example_by_example
-def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+def linalg_pinv(A: Array, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudoinverse: singular values up to max(atol, rtol * the largest) are taken to be 0.
 
     atol, rtol  a number for all matrices, or a tensor with one for each; rcond is an older name of rtol
@@ -95,7 +97,7 @@ def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any
     return pinv_of(A, *_tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
 
 
-def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def _tolerances(A: Array, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
     atol, rtol = (x._array if isinstance(x, Tensor) else x for x in (atol, rtol))
     if rtol is None:
@@ -104,7 +106,7 @@ def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 @composite(variants="function method")
-def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
+def pinverse(input: Array, rcond: float = 1e-15) -> Tensor:
     """Another name of `linalg.pinv`."""
     return linalg_pinv(input, rcond)
 
@@ -112,7 +114,7 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Tensor:
 # ---- the rank
 
 
-def _rank_of(xp: Any, input: Any, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Any:
+def _rank_of(xp: Namespace, input: Array, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Array:
     sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else xp.linalg.svd(input, compute_uv=False)
     return xp.sum(sizes > _cutoff(xp, sizes, atol, rtol), axis=-1)
 
@@ -123,7 +125,7 @@ matrix_rank = nondifferentiable("_matrix_rank", _rank_of, inputs=("input",), bat
 @composite
 @example_by_example
 def linalg_matrix_rank(
-    A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+    A: Array, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """The number of singular values above max(atol, rtol * the largest); `tol` is an older name of atol.
 
@@ -147,7 +149,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 @composite(out=False)
 @example_by_example
 @in_float32
-def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
+def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that minimises the length of A X - B: (solution, residuals, rank, singular_values).
 
     driver   "gelsy" (default), "gelsd", "gelss": what a rank-deficient A leaves free is made as short as possible;
@@ -176,7 +178,7 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None
     return return_types.linalg_lstsq((solution, residuals, rank, values))
 
 
-def _check_systems(A: Any, B: Any, driver: str | None) -> str:
+def _check_systems(A: Array, B: Array, driver: str | None) -> str:
     if A.ndim < 2:
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
     if B.ndim < 1:
@@ -195,7 +197,7 @@ def _check_systems(A: Any, B: Any, driver: str | None) -> str:
     return driver or "gelsy"
 
 
-def _rank_and_values(A: Any, rtol: float, driver: str) -> tuple[Tensor, Tensor]:
+def _rank_and_values(A: Array, rtol: float, driver: str) -> tuple[Tensor, Tensor]:
     """The rank and the singular values, each empty if the driver does not find it."""
     xp = A._xp
     if driver == "gels":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.linalg.cholesky import linalg_cholesky
@@ -18,7 +19,7 @@ from undertow.ops.views.dimensions import adjoint
 from undertow.ops.views.slices import slice_
 
 
-def _number_wanted(A: Any, k: int | None, X: Any) -> int:
+def _number_wanted(A: Array, k: int | None, X: Any) -> int:
     rows = A.shape[-1]
     k = (1 if X is None else X.shape[-1]) if k is None else k
     if not 0 < 3 * k <= rows:
@@ -29,7 +30,7 @@ def _number_wanted(A: Any, k: int | None, X: Any) -> int:
     return k
 
 
-def reduced(A: Any, B: Any) -> tuple[Any, Any]:
+def reduced(A: Array, B: Array) -> tuple[Any, Any]:
     """The symmetric matrix with the eigenvalues of A x = lambda B x, and what turns its vectors into x."""
     solve = linalg_solve
     L = linalg_cholesky((B + adjoint(B)) / 2)
@@ -39,10 +40,10 @@ def reduced(A: Any, B: Any) -> tuple[Any, Any]:
 
 @composite
 def lobpcg(
-    A: Any,
+    A: Array,
     k: int | None = None,
-    B: Any = None,
-    X: Any = None,
+    B: Array | None = None,
+    X: Array | None = None,
     n: int | None = None,
     iK: Any = None,
     niter: int | None = None,
@@ -53,7 +54,7 @@ def lobpcg(
     ortho_iparams: Any = None,
     ortho_fparams: Any = None,
     ortho_bparams: Any = None,
-) -> Any:
+) -> tuple[Array, Array]:
     """The k largest (or smallest) eigenvalues of a symmetric A, best first, and their eigenvectors, as columns.
 
     B   a positive-definite matrix: then of the generalised problem A x = lambda B x

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.linalg.matmul import matmul
@@ -32,7 +31,7 @@ def _approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tenso
 
 
 @composite
-def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+def svd_lowrank(A: Array, q: int = 6, niter: int = 2, M: Array | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The first q singular values of A (of A - M), approximately, and their vectors: (U, S, V), A near U diag(S) V^H.
 
     Every call draws other random vectors. Exact, up to rounding, where the rank of A is at most q.
@@ -55,7 +54,7 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> tuple[Tens
     return (V, S, U) if wide else (U, S, V)
 
 
-def _check_rank(name: str, A: Any, q: int, niter: int) -> None:
+def _check_rank(name: str, A: Array, q: int, niter: int) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: matrices expected, got a tensor of {A.ndim} dimensions")
     if not 0 <= q <= min(A.shape[-2:]):
@@ -65,7 +64,7 @@ def _check_rank(name: str, A: Any, q: int, niter: int) -> None:
 
 
 @composite
-def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+def pca_lowrank(A: Array, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """The first q principal components of the rows of A: `svd_lowrank` of A with the mean of its columns taken off."""
     A = as_operand("pca_lowrank", "A", A)
     q = min(6, *A.shape[-2:]) if q is None else q

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -23,7 +24,7 @@ from undertow.tensor import Tensor
 # ---- the decomposition
 
 
-def factors(xp: Any, A: Any) -> Any:
+def factors(xp: Namespace, A: Array) -> tuple[Any, ...]:
     check_matrices("linalg.lu", A, square=False)
     *lead, m, n = A.shape
     work = xp.array(A.reshape(math.prod(lead), m, n))
@@ -37,7 +38,7 @@ def factors(xp: Any, A: Any) -> Any:
     return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n)
 
 
-def _eliminate(xp: Any, work: Any, order: Any, k: int) -> None:
+def _eliminate(xp: Namespace, work: Array, order: Array, k: int) -> None:
     """One column: the largest element as pivot, its row up, multiples of that row off those below."""
     each = xp.arange(len(work))
     column = work[:, k:, k]  # by LAPACK's measure of complex numbers
@@ -49,17 +50,17 @@ def _eliminate(xp: Any, work: Any, order: Any, k: int) -> None:
     work[:, k + 1 :, k + 1 :] -= work[:, k + 1 :, k, None] * work[:, None, k, k + 1 :]
 
 
-def below(xp: Any, x: Any) -> Any:
+def below(xp: Namespace, x: Array) -> Array:
     return xp.tril(x, -1)
 
 
-def _times_inverse(xp: Any, x: Any, U: Any) -> Any:
+def _times_inverse(xp: Namespace, x: Array, U: Array) -> Array:
     """x U^-1, for an upper triangular U."""
     turned = xp._solve_triangular(xp.swapaxes(U, -1, -2), xp.swapaxes(x, -1, -2), False, False)
     return xp.swapaxes(turned, -1, -2)
 
 
-def _lu_gradient(xp: Any, g: Any, P: Any, L: Any, U: Any) -> Any:
+def _lu_gradient(xp: Namespace, g: Any, P: Array, L: Array, U: Array) -> Array:
     """Of the square part: L^-1 P^T dA U^-1 = L^-1 dL + dU U^-1, a strictly lower and an upper triangle.
 
     So each factor's gradient is cut to its triangle, and L^-H (...) U^-H brings both back to A.
@@ -86,13 +87,13 @@ def _lu_gradient(xp: Any, g: Any, P: Any, L: Any, U: Any) -> Any:
     return xp.matmul(P, top)
 
 
-def divided(xp: Any, inner: Any, L: Any, U: Any) -> Any:
+def divided(xp: Namespace, inner: Array, L: Array, U: Array) -> Array:
     """L^-H inner U^-H."""
     left = xp._solve_triangular(adjoint(xp, L), inner, True, True)
     return adjoint(xp, xp._solve_triangular(U, adjoint(xp, left), True, False))
 
 
-def _lu_tangent(xp: Any, t: Any, P: Any, L: Any, U: Any) -> Any:
+def _lu_tangent(xp: Namespace, t: Array, P: Array, L: Array, U: Array) -> tuple[Array, Array, Array]:
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     t = xp.matmul(adjoint(xp, P), t)
     L1, U1 = rows(xp, L, 0, k), columns(xp, U, 0, k)
@@ -121,7 +122,7 @@ lu_factors = primitive(
 
 
 @composite
-def linalg_lu(A: Any, *, pivot: bool = True) -> Any:
+def linalg_lu(A: Array, *, pivot: bool = True) -> Any:
     """A permutation P, a lower triangular L with ones on its diagonal, and an upper triangular U: (P, L, U), A = P L U.
 
     >>> import undertow as ut
@@ -142,7 +143,7 @@ def _require_pivoting(pivot: bool) -> None:
 
 @composite
 @example_by_example
-def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
+def linalg_lu_factor(A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
 
     A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
@@ -152,7 +153,7 @@ def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
     return return_types.linalg_lu_factor((LU, pivots))
 
 
-def _packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
+def _packed_factors(name: str, A: Array, pivot: bool) -> tuple[Tensor, Tensor]:
     _require_pivoting(pivot)
     P, L, U = lu_factors(as_operand(name, "A", A))
     m, n = A.shape[-2:]
@@ -161,7 +162,7 @@ def _packed_factors(name: str, A: Any, pivot: bool) -> tuple[Tensor, Tensor]:
     return packed, Tensor(_exchanges(P._xp, P._array, k), P._xp)
 
 
-def _check_diagonal(xp: Any, LU: Any) -> None:
+def _check_diagonal(xp: Namespace, LU: Array) -> None:
     zeros = xp.argwhere(xp.diagonal(LU, 0, -2, -1) == 0)
     if len(zeros):
         *batch, k = zeros[0].tolist()
@@ -173,7 +174,7 @@ def _check_diagonal(xp: Any, LU: Any) -> None:
         )
 
 
-def _exchanges(xp: Any, P: Any, count: int) -> Any:
+def _exchanges(xp: Namespace, P: Array, count: int) -> Array:
     """The exchanges of rows that make up a permutation."""
     m = P.shape[-1]
     order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
@@ -187,7 +188,7 @@ def _exchanges(xp: Any, P: Any, count: int) -> Any:
     return pivots.reshape(*P.shape[:-2], count)
 
 
-def permutations(xp: Any, pivots: Any, m: int) -> Any:
+def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
     """The permutation matrices that exchanges of rows make up."""
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = xp.array(xp.broadcast_to(xp.arange(m), (len(flat), m)))
@@ -200,7 +201,7 @@ def permutations(xp: Any, pivots: Any, m: int) -> Any:
 
 @composite(out=True)
 @example_by_example
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
     LU_data, LU_pivots = as_operand("lu_unpack", "LU_data", LU_data), as_operand("lu_unpack", "LU_pivots", LU_pivots)
     if unpack_pivots and LU_pivots.dtype != dtypes.int32:
@@ -223,7 +224,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 @composite
 @example_by_example
 @in_float32
-def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
+def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`."""
     turn = recorded.swapaxes
     if not left:
@@ -242,14 +243,14 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint:
 
 
 @composite(variants="function method", out=True)
-def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
+def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Array:
     """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form."""
     return linalg_lu_solve(LU_data, LU_pivots, b)
 
 
 @composite
 @example_by_example
-def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def linalg_lu_factor_ex(A: Array, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """`lu_factor`, and for each matrix the number of its first zero pivot, or 0."""
     A = as_operand("linalg.lu_factor_ex", "A", A)
     info = reports(A, first_zero_pivot)
@@ -261,7 +262,7 @@ def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = Fals
     return return_types.linalg_lu_factor_ex((*_packed_factors("linalg.lu_factor_ex", A, pivot), info))
 
 
-def first_zero_pivot(A: Any) -> int:
+def first_zero_pivot(A: Array) -> int:
     """The number, from 1, of the first zero on the diagonal of U in A = P L U; 0 if there is none."""
     U = linalg_lu(Tensor(A, cpu)).U._array
     zero = cpu.flatnonzero(cpu.diagonal(U) == 0)
@@ -275,7 +276,7 @@ def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
 
 
 @composite(variants="function method", out=True)
-def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+def lu(A: Array, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """`linalg.lu_factor`: (LU, pivots), with get_infos (LU, pivots, infos).
 
     >>> import undertow as ut

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
 from undertow.compiled import twin
@@ -28,7 +29,7 @@ from undertow.tensor import Tensor
 
 
 @twin
-def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
+def multiply_matrices(xp: Namespace, input: Array, mat2: Array) -> Any:
     # .dot takes a third of the time of matmul on small matrices, and accepts more than two matrices
     if input.dtype is not mat2.dtype or input.ndim != 2 or mat2.ndim != 2 or input.shape[1] != mat2.shape[0]:
         check_mm(input, mat2)
@@ -40,7 +41,7 @@ def multiply_matrices(xp: Any, input: Any, mat2: Any) -> Any:
         return product(input, mat2)
 
 
-def times_transposed(xp: Any, input: Any, weight: Any) -> Any:
+def times_transposed(xp: Namespace, input: Array, weight: Array) -> Any:
     """input @ weight.T. For few rows and many, the product the other way round takes two thirds of the time."""
     if weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
         count = input.shape[0]
@@ -49,17 +50,17 @@ def times_transposed(xp: Any, input: Any, weight: Any) -> Any:
     return input.dot(weight.T)
 
 
-def _multiply_vector(xp: Any, input: Any, vec: Any) -> Any:
+def _multiply_vector(xp: Namespace, input: Array, vec: Array) -> Array:
     check_mv(input, vec)
     return input.dot(vec)
 
 
-def _multiply_vectors(xp: Any, input: Any, tensor: Any) -> Any:
+def _multiply_vectors(xp: Namespace, input: Array, tensor: Array) -> Array:
     check_dot(input, tensor)
     return input.dot(tensor)
 
 
-def multiply_batches(xp: Any, input: Any, mat2: Any) -> Any:
+def multiply_batches(xp: Namespace, input: Array, mat2: Array) -> Array:
     check_bmm(input, mat2)
     return xp.matmul(input, mat2)
 
@@ -116,7 +117,7 @@ dot = primitive(
 
 
 @composite(variants="function method", out=True)
-def outer(input: Any, vec2: Any) -> Any:
+def outer(input: Array, vec2: Array) -> Array:
     """The products of every element of one vector with every element of another."""
     input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
     for vector, name in ((input, "self"), (vec2, "vec2")):
@@ -126,7 +127,7 @@ def outer(input: Any, vec2: Any) -> Any:
 
 
 @composite(variants="function method", out=True)
-def ger(input: Any, vec2: Any) -> Any:
+def ger(input: Array, vec2: Array) -> Array:
     """Another name of `outer`."""
     return outer(input, vec2)
 
@@ -161,31 +162,31 @@ bmm = primitive(
 # ---- matmul
 
 
-def rows(xp: Any, x: Any) -> Any:
+def rows(xp: Namespace, x: Array) -> Array:
     """All leading dimensions folded into one."""
     return xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _multiply_stacks(xp: Any, input: Any, other: Any) -> Any:
+def _multiply_stacks(xp: Namespace, input: Array, other: Array) -> Array:
     check_matmul(input, other)
     if other.ndim == 2:
         return rows(xp, input).dot(other).reshape(*input.shape[:-1], other.shape[-1])
     return xp.matmul(input, other)
 
 
-def _stack_input_gradient(xp: Any, g: Any, other: Any, input_shape: tuple[int, ...]) -> Any:
+def _stack_input_gradient(xp: Namespace, g: Array, other: Array, input_shape: tuple[int, ...]) -> Array:
     if len(input_shape) == 2 and other.ndim > 2:  # one product over all the stack, not a stack to sum up
         return xp.mm(xp.t(rows(xp, xp.swapaxes(g, -1, -2))), rows(xp, xp.swapaxes(xp.conj(other), -1, -2)))
     return xp.matmul(g, xp.swapaxes(xp.conj(other), -1, -2))
 
 
-def _stack_other_gradient(xp: Any, g: Any, input: Any, other_shape: tuple[int, ...]) -> Any:
+def _stack_other_gradient(xp: Namespace, g: Array, input: Array, other_shape: tuple[int, ...]) -> Array:
     if len(other_shape) == 2:
         return xp.mm(xp.t(rows(xp, xp.conj(input))), rows(xp, g))
     return xp.matmul(xp.swapaxes(xp.conj(input), -1, -2), g)
 
 
-def batch_stacks(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def batch_stacks(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
     rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
     return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
@@ -203,7 +204,7 @@ matmul_stacks = primitive(
 
 
 @composite(variants="function method", out=True)
-def matmul(input: Any, other: Any) -> Any:
+def matmul(input: Array, other: Array) -> Array:
     """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
 
     >>> import undertow as ut
@@ -232,7 +233,7 @@ def matmul(input: Any, other: Any) -> Any:
 adapter("matmul")(matmul)
 
 
-def _small_matmul(input: Any, other: Any) -> Any:
+def _small_matmul(input: Array, other: Array) -> Array:
     if input.ndim == 1:
         if other.ndim == 1:
             return dot(input, other)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
@@ -18,7 +17,7 @@ PADE = (
 THETA = 5.371920351148152
 
 
-def exponential(xp: Any, A: Any) -> Any:
+def exponential(xp: Namespace, A: Array) -> Array:
     check_matrices("linalg.matrix_exp", A)
     if not A.size:
         return A.copy()
@@ -33,7 +32,7 @@ def exponential(xp: Any, A: Any) -> Any:
     return out
 
 
-def _pade_quotient(xp: Any, A: Any) -> Any:
+def _pade_quotient(xp: Namespace, A: Array) -> Array:
     b = PADE
     identity = xp.eye(A.shape[-1], dtype=A.dtype)
     A2 = xp.matmul(A, A)
@@ -45,7 +44,7 @@ def _pade_quotient(xp: Any, A: Any) -> Any:
     return xp.linalg.solve(even - odd, even + odd)
 
 
-def derivative(xp: Any, A: Any, t: Any) -> Any:
+def derivative(xp: Namespace, A: Array, t: Array) -> Array:
     """The change of exp(A) with A along t: the upper right block of exp([[A, t], [0, A]])."""
     n = A.shape[-1]
     above = xp.concatenate([A, t], axis=-1)
@@ -65,7 +64,7 @@ linalg_matrix_exp = primitive(
 
 
 @composite(variants="function method")
-def matrix_exp(input: Any) -> Tensor:
+def matrix_exp(input: Array) -> Tensor:
     """The exponential of square matrices: the sum of their powers A^k / k!.
 
     >>> import undertow as ut

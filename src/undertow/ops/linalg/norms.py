@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -33,7 +34,7 @@ SUMS = {1: (0, 1), math.inf: (1, 0)}
 @composite
 @numpy_spelling
 def linalg_matrix_norm(
-    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+    A: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The norm of matrices that lie in the two dimensions `dim`.
 
@@ -59,7 +60,7 @@ def linalg_matrix_norm(
     return _extreme(sum_of(absolute(A), summed, keepdim=keepdim), ord, kept, keepdim)
 
 
-def _matrix_dims(A: Any, dim: Any) -> tuple[int, int]:
+def _matrix_dims(A: Array, dim: Any) -> tuple[int, int]:
     if isinstance(dim, int):
         raise TypeError(f"linalg_matrix_norm(): argument 'dim' must be tuple of ints, not int ({dim})")
     if len(dim) != 2:
@@ -70,7 +71,7 @@ def _matrix_dims(A: Any, dim: Any) -> tuple[int, int]:
     return first, second
 
 
-def _in_dtype(A: Any, dtype: Any) -> Any:
+def _in_dtype(A: Array, dtype: Any) -> Array:
     if dtype is None:
         return A
     dtype = dtypes.as_dtype(dtype, "linalg.matrix_norm")
@@ -83,7 +84,7 @@ def _in_dtype(A: Any, dtype: Any) -> Any:
     return to_dtype(A, dtype)
 
 
-def _of_singular_values(A: Any, ord: Any, first: int, second: int, keepdim: bool) -> Tensor:
+def _of_singular_values(A: Array, ord: Any, first: int, second: int, keepdim: bool) -> Tensor:
     values = linalg_svdvals(moveaxis(A, (first, second), (-2, -1)))
     norm = sum_of(values, -1) if ord == "nuc" else _extreme(values, ord, -1, False)
     for dim in sorted((first, second)) if keepdim else ():
@@ -91,7 +92,7 @@ def _of_singular_values(A: Any, ord: Any, first: int, second: int, keepdim: bool
     return norm
 
 
-def _extreme(x: Any, ord: float, dim: int, keepdim: bool) -> Tensor:
+def _extreme(x: Array, ord: float, dim: int, keepdim: bool) -> Tensor:
     """The largest element for a positive order (0 if there is none), the smallest for a negative one."""
     if ord < 0:
         return amin(x, dim, keepdim)
@@ -100,7 +101,9 @@ def _extreme(x: Any, ord: float, dim: int, keepdim: bool) -> Tensor:
 
 @composite
 @numpy_spelling
-def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def linalg_norm(
+    A: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """The vector norm of order `ord` of all elements or along one dimension, or the norm of matrices in two.
 
     Without `dim`, an order means the norm of a vector (1-d) or of a matrix (2-d).
@@ -121,7 +124,7 @@ def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False,
 
 @composite
 @example_by_example
-def linalg_cond(A: Any, p: Any = None) -> Tensor:
+def linalg_cond(A: Array, p: Any = None) -> Tensor:
     """The condition number of matrices: how much solving with them can enlarge an error.
 
     p   the order of the norm: None (the same as 2), or any order that `matrix_norm` takes
@@ -151,7 +154,7 @@ def linalg_cond(A: Any, p: Any = None) -> Tensor:
     return where(Tensor(singular, A._xp), Tensor(A._xp.asarray(math.inf, product.dtype), A._xp), product)
 
 
-def _singular_value_ratio(A: Any, p: Any) -> Tensor:
+def _singular_value_ratio(A: Array, p: Any) -> Tensor:
     values = linalg_svdvals(A)
     if not values.shape[-1]:
         return sum_of(values, -1)
@@ -159,11 +162,11 @@ def _singular_value_ratio(A: Any, p: Any) -> Tensor:
     return true_divide(smallest, largest) if p == -2 else true_divide(largest, smallest)
 
 
-def _identity_like(A: Any) -> Tensor:
+def _identity_like(A: Array) -> Tensor:
     return Tensor(A._xp.eye(A.shape[-1], dtype=A.dtype), A._xp)
 
 
-def _singular_ones(A: Any) -> Any:
+def _singular_ones(A: Array) -> Array:
     """Which of the matrices have no inverse."""
     xp, matrices = A._xp, A._array.reshape(-1, *A.shape[-2:])
     try:
@@ -174,7 +177,7 @@ def _singular_ones(A: Any) -> Any:
     return found.reshape(A.shape[:-2])
 
 
-def _has_no_inverse(xp: Any, matrix: Any) -> bool:
+def _has_no_inverse(xp: Namespace, matrix: Array) -> bool:
     try:
         xp.linalg.inv(matrix)
     except xp.linalg.LinAlgError:
@@ -188,7 +191,7 @@ def _has_no_inverse(xp: Any, matrix: Any) -> bool:
 @composite(variants="function method", out=True)
 @numpy_spelling
 def norm(
-    input: Any, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
+    input: Array, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
     """The vector norm of order `p` over `dim`, or of all elements; p="nuc": the nuclear norm of matrices.
 
@@ -206,12 +209,12 @@ def norm(
 
 
 @composite(out=True)
-def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def frobenius_norm(input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     """The square root of the sum of squares."""
     return linalg_vector_norm(input, 2, dim, keepdim)
 
 
 @composite(out=True)
-def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+def nuclear_norm(input: Array, dim: Dims = (-2, -1), keepdim: bool = False) -> Array:
     """The sum of the singular values."""
     return linalg_matrix_norm(input, "nuc", dim, keepdim)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
@@ -20,13 +21,13 @@ from undertow.ops.reduce.sums_and_products import sum as sum_of
 # ---- trace
 
 
-def _trace_of_matrix(xp: Any, input: Any) -> Any:
+def _trace_of_matrix(xp: Namespace, input: Array) -> Array:
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return xp.trace(input, dtype=dtypes.int64 if input.dtype.kind in "iu" else None)
 
 
-def _diagonal_matrices(xp: Any, input: Any, shape: tuple[int, int]) -> Any:
+def _diagonal_matrices(xp: Namespace, input: Array, shape: tuple[int, int]) -> Array:
     """Matrices of `shape` with every element of input along a whole diagonal."""
     input = xp.asarray(input)
     out = xp.zeros((*input.shape, *shape), input.dtype)
@@ -35,7 +36,7 @@ def _diagonal_matrices(xp: Any, input: Any, shape: tuple[int, int]) -> Any:
     return out
 
 
-def traces(xp: Any, x: Any) -> Any:
+def traces(xp: Namespace, x: Array) -> Array:
     return xp.sum(xp.diagonal(x, 0, -2, -1), axis=-1)
 
 
@@ -66,7 +67,7 @@ trace_backward = primitive(
 TURNED = [1, 2, 0], [2, 0, 1]
 
 
-def _cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
+def _cross_product(xp: Namespace, input: Array, other: Array, *, dim: int = -1) -> Array:
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, input.ndim)
@@ -82,7 +83,7 @@ def _cross_product(xp: Any, input: Any, other: Any, *, dim: int = -1) -> Any:
         ) from None
 
 
-def _batch_cross(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *operands, dim = args
     ndim = max(x.ndim - (d is not None) for x, d in zip(operands, in_dims, strict=False))
     aligned = [
@@ -105,7 +106,7 @@ linalg_cross = primitive(
 
 
 @composite(variants="function method", out=True)
-def cross(input: Any, other: Any, dim: int | None = None) -> Any:
+def cross(input: Array, other: Array, dim: int | None = None) -> Array:
     """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3."""
     input, other = as_operand("cross", "input", input), as_operand("cross", "other", other)
     if dim is None:
@@ -116,7 +117,7 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
 
 
 @composite(variants="function method", out=True)
-def kron(input: Any, other: Any) -> Any:
+def kron(input: Array, other: Array) -> Array:
     """The Kronecker product: every element of `input` times all of `other`, as one larger tensor."""
     input, other = as_operand("kron", "input", input), as_operand("kron", "other", other)
     ndim = max(input.ndim, other.ndim)
@@ -130,7 +131,7 @@ def kron(input: Any, other: Any) -> Any:
 
 
 @composite
-def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
+def linalg_multi_dot(tensors: Sequence[Any]) -> Array:
     """The product of several matrices, multiplied in the order that takes the fewest operations.
 
     The first and the last may be vectors.
@@ -155,7 +156,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     return recorded.squeeze(product, dropped) if dropped else product
 
 
-def _multiply_chain(matrices: list[Any]) -> Any:
+def _multiply_chain(matrices: list[Any]) -> Array:
     """Matrices multiplied in the cheapest order, which dynamic programming finds."""
     n = len(matrices)
     sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
@@ -167,7 +168,7 @@ def _multiply_chain(matrices: list[Any]) -> Any:
                 (cost[i, k][0] + cost[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
             )
 
-    def product(i: int, j: int) -> Any:
+    def product(i: int, j: int) -> Array:
         if i == j:
             return matrices[i]
         k = cost[i, j][1]
@@ -177,7 +178,7 @@ def _multiply_chain(matrices: list[Any]) -> Any:
 
 
 @composite
-def chain_matmul(*matrices: Any) -> Any:
+def chain_matmul(*matrices: Any) -> Array:
     """The product of several matrices; `linalg.multi_dot` also takes vectors at the ends."""
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         (matrices,) = matrices
@@ -188,6 +189,6 @@ def chain_matmul(*matrices: Any) -> Any:
 
 
 @composite
-def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
     """Inner products of vectors along a dimension; the first is conjugated."""
     return sum_of(conj(x) * y, dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.modes import current
 from undertow.ops.arguments.operands import as_operand
@@ -14,22 +15,22 @@ from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 
-def _orthogonal_and_upper(xp: Any, A: Any, mode: str) -> Any:
+def _orthogonal_and_upper(xp: Namespace, A: Array, mode: str) -> tuple[Any, ...]:
     check_matrices("linalg.qr", A, square=False)
     return tuple(xp.linalg.qr(A, mode))
 
 
-def mirrored(xp: Any, x: Any) -> Any:
+def mirrored(xp: Namespace, x: Array) -> Array:
     """The upper triangle of x, mirrored below; the diagonal is made real."""
     upper = xp.triu(x) + xp.triu(x, 1)
     return (upper + adjoint(xp, upper)) * 0.5
 
 
-def columns(xp: Any, x: Any, start: int, stop: int) -> Any:
+def columns(xp: Namespace, x: Array, start: int, stop: int) -> Array:
     return xp.slice(x, -1, start, stop)
 
 
-def _qr_gradient(xp: Any, g: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
+def _qr_gradient(xp: Namespace, g: Any, A: Array, Q: Array, R: Array, mode: str) -> Array:
     n, m = R.shape[-2], A.shape[-1]
     g_Q = xp.zeros_like(Q) if g[0] is None else g[0]
     g_R = xp.zeros_like(R) if g[1] is None else g[1]
@@ -42,7 +43,7 @@ def _qr_gradient(xp: Any, g: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
     return xp.concatenate([left, xp.matmul(Q, g_V)], axis=-1)
 
 
-def _square_qr_gradient(xp: Any, g_Q: Any, g_R: Any, Q: Any, R: Any) -> Any:
+def _square_qr_gradient(xp: Namespace, g_Q: Array, g_R: Array, Q: Array, R: Array) -> Array:
     """gA = (gQ + Q mirrored(gR R^H - Q^H gQ)) R^-H.
 
     Q^H dA R^-1 splits into Q^H dQ, which is skew-Hermitian, and dR R^-1, which is upper triangular: what lies below
@@ -52,7 +53,7 @@ def _square_qr_gradient(xp: Any, g_Q: Any, g_R: Any, Q: Any, R: Any) -> Any:
     return adjoint(xp, xp._solve_matrices(R, adjoint(xp, g_Q + xp.matmul(Q, inner))))
 
 
-def _qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
+def _qr_tangent(xp: Namespace, t: Array, A: Array, Q: Array, R: Array, mode: str) -> tuple[Array, Array]:
     n, m = R.shape[-2], A.shape[-1]
     if n == m:
         return _square_qr_tangent(xp, t, Q, R)
@@ -61,7 +62,7 @@ def _qr_tangent(xp: Any, t: Any, A: Any, Q: Any, R: Any, mode: str) -> Any:
     return t_Q, xp.concatenate([t_U, xp.matmul(adjoint(xp, Q), moved)], axis=-1)
 
 
-def _square_qr_tangent(xp: Any, t: Any, Q: Any, R: Any) -> Any:
+def _square_qr_tangent(xp: Namespace, t: Array, Q: Array, R: Array) -> tuple[Array, Array]:
     scaled = adjoint(xp, xp._solve_matrices(adjoint(xp, R), adjoint(xp, t)))  # t R^-1
     inner = xp.matmul(adjoint(xp, Q), scaled)
     below = xp.tril(inner, -1)
@@ -85,7 +86,7 @@ qr_reduced = primitive(
 
 
 @composite
-def linalg_qr(A: Any, mode: str = "reduced") -> Any:
+def linalg_qr(A: Array, mode: str = "reduced") -> Any:
     """Matrices Q with orthonormal columns and upper triangular R with Q R = A: (Q, R).
 
     mode  "reduced": Q is n x k and R is k x m, for k = min(n, m); "complete": Q is square, which has a derivative only
@@ -116,6 +117,6 @@ def _why_not(mode: str) -> str:
 
 
 @composite(variants="function method", out=True)
-def qr(input: Any, some: bool = True) -> Any:
+def qr(input: Array, some: bool = True) -> Any:
     """The QR decomposition, reduced if `some`, else complete."""
     return linalg_qr(input, "reduced" if some else "complete")

@@ -5,32 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError, UndertowError
 from undertow.ops.declare.rules.batch_in_front import in_front
 
 
-def solve_or_explain(xp: Any, problem: str, function: Callable[..., Any], *arrays: Any) -> Any:
+def solve_or_explain(xp: Namespace, problem: str, function: Callable[..., Any], *arrays: Any) -> Any:
     try:
         return function(*arrays)
     except xp.linalg.LinAlgError:
         raise LinAlgError(problem) from None
 
 
-def adjoint(xp: Any, x: Any) -> Any:
+def adjoint(xp: Namespace, x: Array) -> Array:
     """The conjugate transpose of matrices."""
     return xp.swapaxes(xp.conj(x), -1, -2)
 
 
-def trace_of(xp: Any, x: Any) -> Any:
+def trace_of(xp: Namespace, x: Array) -> Array:
     return xp.sum(xp.diagonal(x, 0, -2, -1), axis=-1)
 
 
-def as_matrices(xp: Any, x: Any) -> Any:
+def as_matrices(xp: Namespace, x: Array) -> Array:
     """Numbers as matrices of one element, to be multiplied with matrices."""
     return xp.expand_dims(xp.expand_dims(x, -1), -1)
 
 
-def batch_matrices(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def batch_matrices(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """One more dimension in front of the matrices."""
     return op(in_front(args[0], in_dims[0]), *args[1:]), 0
 
@@ -39,17 +40,17 @@ class GaugeError(UndertowError, RuntimeError):
     """A gradient depends on a choice that the factorisation is free to make."""
 
 
-def diagonal_of(xp: Any, x: Any) -> Any:
+def diagonal_of(xp: Namespace, x: Array) -> Array:
     return xp.diagonal(x, 0, -2, -1)
 
 
-def differences(xp: Any, values: Any) -> Any:
+def differences(xp: Namespace, values: Array) -> Array:
     """values[j] - values[i] for all pairs, with 1 on the diagonal."""
     pairs = xp.expand_dims(values, -2) - xp.expand_dims(values, -1)
     return pairs + xp.diag_embed(xp.ones_like(values))
 
 
-def skew(xp: Any, x: Any) -> Any:
+def skew(xp: Namespace, x: Array) -> Array:
     return x - adjoint(xp, x)
 
 
@@ -62,9 +63,9 @@ def require_zero(x: Any, problem: str) -> None:
         raise GaugeError(problem)
 
 
-def rows(xp: Any, x: Any, start: int, stop: int) -> Any:
+def rows(xp: Namespace, x: Array, start: int, stop: int) -> Array:
     return xp.slice(x, -2, start, stop)
 
 
-def columns(xp: Any, x: Any, start: int, stop: int) -> Any:
+def columns(xp: Namespace, x: Array, start: int, stop: int) -> Array:
     return xp.slice(x, -1, start, stop)

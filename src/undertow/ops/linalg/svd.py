@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
@@ -36,13 +37,13 @@ SVD_ROTATION = (
 )
 
 
-def singular_values(xp: Any, A: Any, full_matrices: bool = True) -> Any:
+def singular_values(xp: Namespace, A: Array, full_matrices: bool = True) -> tuple[Any, ...]:
     check_matrices("linalg.svd", A, square=False)
     problem = "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values."
     return tuple(solve_or_explain(xp, problem, xp.linalg.svd, A, full_matrices))
 
 
-def _svd_gradient(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
+def _svd_gradient(xp: Namespace, g: Any, U: Array, S: Array, Vh: Array, full_matrices: bool) -> Array:
     k = S.shape[-1]
     g_U, g_S, g_Vh = g
     if g_U is None and g_Vh is None:
@@ -64,7 +65,7 @@ def _svd_gradient(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full_matrices: bool)
     return total
 
 
-def _complement_gradient(xp: Any, g_U: Any, U: Any, scaled: Any, Vh: Any) -> Any:
+def _complement_gradient(xp: Namespace, g_U: Array, U: Array, scaled: Array, Vh: Array) -> Array:
     """What flows through the columns of U beyond the first k: they turn against those, d = -U S^-1 V^H dA^H rest."""
     k, m = Vh.shape[-2], U.shape[-1]
     rest, g_rest = columns(xp, U, k, m), columns(xp, g_U, k, m)
@@ -72,7 +73,9 @@ def _complement_gradient(xp: Any, g_U: Any, U: Any, scaled: Any, Vh: Any) -> Any
     return xp.matmul(xp.matmul(rest, xp.matmul(adjoint(xp, g_rest), scaled)), Vh)
 
 
-def _thin_svd_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
+def _thin_svd_gradient(
+    xp: Namespace, g_U: Array | None, g_S: Array | None, g_Vh: Array | None, U: Array, S: Array, Vh: Array
+) -> Array:
     m, n = U.shape[-2], Vh.shape[-1]
     inner = _svd_inner_gradient(xp, g_U, g_S, g_Vh, U, S, Vh)
     if m > n and g_U is not None:
@@ -86,7 +89,9 @@ def _thin_svd_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, V
     return xp.matmul(U, xp.matmul(inner, Vh))
 
 
-def _svd_inner_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
+def _svd_inner_gradient(
+    xp: Namespace, g_U: Array | None, g_S: Array | None, g_Vh: Array | None, U: Array, S: Array, Vh: Array
+) -> Array:
     """U^H gA V, in the space of the singular vectors."""
     # U^H dU and V^H dV are skew-Hermitian. Off the diagonal, U^H dA V and its adjoint are two equations for the two,
     # with S[j]^2 - S[i]^2 as their determinant; on it, the real part is dS, and only the sum of the phases matters.
@@ -104,14 +109,16 @@ def _svd_inner_gradient(xp: Any, g_U: Any, g_S: Any, g_Vh: Any, U: Any, S: Any, 
     return sum_of(parts)
 
 
-def sum_of(parts: list[Any]) -> Any:
+def sum_of(parts: list[Any]) -> Array:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     return total
 
 
-def _svd_tangent(xp: Any, t: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) -> Any:
+def _svd_tangent(
+    xp: Namespace, t: Array, U: Array, S: Array, Vh: Array, full_matrices: bool
+) -> tuple[Array, Array, Array]:
     k, m, n = S.shape[-1], U.shape[-2], Vh.shape[-1]
     thin_U, thin_Vh = columns(xp, U, 0, k), rows(xp, Vh, 0, k)
     inner = xp.matmul(xp.matmul(adjoint(xp, thin_U), t), adjoint(xp, thin_Vh))
@@ -133,7 +140,7 @@ def _svd_tangent(xp: Any, t: Any, U: Any, S: Any, Vh: Any, full_matrices: bool) 
     return t_U, t_S, t_Vh
 
 
-def _with_complement(xp: Any, t_U: Any, moved: Any, U: Any, full_matrices: bool) -> Any:
+def _with_complement(xp: Namespace, t_U: Array, moved: Array, U: Array, full_matrices: bool) -> Array:
     """The tangent of the vectors, with the part that leaves their space; the vectors beyond turn along."""
     k = moved.shape[-1]
     thin = columns(xp, U, 0, k)
@@ -157,7 +164,7 @@ svd_factors = primitive(
 
 
 @composite
-def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+def linalg_svd(A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """Unitary matrices U and Vh, and the singular values S in descending order, with U S Vh = A: (U, S, Vh).
 
     >>> import undertow as ut
@@ -170,13 +177,13 @@ def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None)
 
 
 @composite
-def linalg_svdvals(A: Any, *, driver: str | None = None) -> Any:
+def linalg_svdvals(A: Array, *, driver: str | None = None) -> Array:
     """The singular values in descending order."""
     return linalg_svd(A, False, driver=driver).S
 
 
 @composite(variants="function method", out=True)
-def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+def svd(input: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The decomposition input = U diag(S) V^H as (U, S, V), with only as many vectors as there are values if `some`."""
     U, S, Vh = linalg_svd(input, full_matrices=not some)
     if not compute_uv:

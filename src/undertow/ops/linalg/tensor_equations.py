@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
@@ -19,7 +19,7 @@ from undertow.tensor import Tensor
 
 
 @composite
-def linalg_tensorinv(A: Any, ind: int = 2) -> Tensor:
+def linalg_tensorinv(A: Array, ind: int = 2) -> Tensor:
     """The inverse of A as a linear map from tensors of shape A.shape[ind:] to tensors of shape A.shape[:ind].
 
     >>> import undertow as ut
@@ -39,7 +39,7 @@ def linalg_tensorinv(A: Any, ind: int = 2) -> Tensor:
 
 
 @composite
-def linalg_tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Tensor:
+def linalg_tensorsolve(A: Array, B: Array, dims: Sequence[int] | None = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B; `dims` are moved to the end of A first."""
     A, B = as_operand("linalg.tensorsolve", "A", A), as_operand("linalg.tensorsolve", "B", B)
     if dims is not None:
@@ -54,7 +54,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Ten
 
 
 @composite(out=False)
-def linalg_vander(x: Any, *, N: int | None = None) -> Tensor:
+def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
     """The powers 0, 1, ..., N - 1 of the elements of x, along one more dimension.
 
     >>> import undertow as ut
@@ -71,7 +71,7 @@ def linalg_vander(x: Any, *, N: int | None = None) -> Tensor:
 
 
 @composite
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x: Array, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of the elements of a vector as columns, the highest first unless `increasing`."""
     x = as_operand("vander", "x", x)
     if x.ndim != 1:

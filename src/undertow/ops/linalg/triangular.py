@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
@@ -15,14 +16,14 @@ from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
 
 
-def _triangle(xp: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Array:
     """The part of A that is read; the diagonal of a unitriangular matrix is not."""
     if upper:
         return xp.triu(A, 1 if unitriangular else 0)
     return xp.tril(A, -1 if unitriangular else 0)
 
 
-def _triangular_solution(xp: Any, A: Any, B: Any, upper: bool, unitriangular: bool) -> Any:
+def _triangular_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
     A = _triangle(xp, A, upper, unitriangular)
     if unitriangular:
         A = A + xp.eye(A.shape[-1], dtype=A.dtype)
@@ -34,7 +35,7 @@ def _triangular_solution(xp: Any, A: Any, B: Any, upper: bool, unitriangular: bo
         return _back_substitution(xp, A, B)
 
 
-def _back_substitution(xp: Any, A: Any, B: Any) -> Any:
+def _back_substitution(xp: Namespace, A: Array, B: Array) -> Array:
     """Row by row from below: a zero on the diagonal gives infinities instead of an error."""
     shape = xp.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     X = xp.array(xp.broadcast_to(B, (*shape, *B.shape[-2:])))
@@ -45,20 +46,20 @@ def _back_substitution(xp: Any, A: Any, B: Any) -> Any:
     return X
 
 
-def _batch_triangular(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_triangular(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     return batch_stacks(lambda A, B: op(A, B, *args[2:]), args[:2], in_dims[:2])
 
 
-def _right_gradient(xp: Any, g: Any, A: Any, upper: bool, unitriangular: bool) -> Any:
+def _right_gradient(xp: Namespace, g: Array, A: Array, upper: bool, unitriangular: bool) -> Array:
     return xp._solve_triangular(adjoint(xp, A), g, not upper, unitriangular)
 
 
-def _matrix_gradient(xp: Any, g: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+def _matrix_gradient(xp: Namespace, g: Array, A: Array, out: Array, upper: bool, unitriangular: bool) -> Array:
     whole = -xp.matmul(_right_gradient(xp, g, A, upper, unitriangular), adjoint(xp, out))
     return _triangle(xp, whole, upper, unitriangular)
 
 
-def _matrix_tangent(xp: Any, t: Any, A: Any, out: Any, upper: bool, unitriangular: bool) -> Any:
+def _matrix_tangent(xp: Namespace, t: Array, A: Array, out: Array, upper: bool, unitriangular: bool) -> Array:
     moved = xp.matmul(_triangle(xp, t, upper, unitriangular), out)
     return -xp._solve_triangular(A, moved, upper, unitriangular)
 
@@ -80,7 +81,9 @@ solve_triangular = primitive(
 
 
 @composite
-def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+def linalg_solve_triangular(
+    A: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), of which only one triangle of A is read.
 
     unitriangular   the diagonal is taken to be 1, and not read
@@ -106,7 +109,9 @@ def linalg_solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, u
 
 
 @composite(variants="function method", out=True)
-def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+def triangular_solve(
+    b: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
     """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
     b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
     if b.ndim < 2:

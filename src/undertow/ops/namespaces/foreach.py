@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array, DType
 from undertow.graph.saved import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
@@ -82,8 +83,8 @@ def check_argument(name: str, arg: Any, count: int) -> None:
 def note_scalars(results: list[Any], scalars: list[Any]) -> None:
     """The list is shown by every result's node, as `_saved_scalars`."""
     for result in results:
-        if isinstance(result, Tensor) and result.grad_fn is not None:  # type: ignore[attr-defined]
-            note(result.grad_fn, "scalars", scalars)  # type: ignore[attr-defined]
+        if isinstance(result, Tensor) and result.grad_fn is not None:
+            note(result.grad_fn, "scalars", scalars)
 
 
 def is_list(value: Any) -> bool:
@@ -94,7 +95,7 @@ def of_tensor_or_number(name: str) -> Callable[..., Any]:
     """`maximum` and `minimum`, of a number as well."""
     function, of_number = REGISTRY[name].function, REGISTRY[OF_NUMBER[name]].function
 
-    def choose(tensor: Tensor, other: Any) -> Any:
+    def choose(tensor: Tensor, other: Any) -> Array:
         return (of_number if isinstance(other, NUMBERS) else function)(tensor, other)
 
     return choose
@@ -103,10 +104,10 @@ def of_tensor_or_number(name: str) -> Callable[..., Any]:
 def with_values(foreach: Callable[..., Any]) -> Callable[..., Any]:
     """addcmul and addcdiv: the fourth argument is `value`, one number for all, or a list or row of them."""
 
-    def function(self: Any, tensor1: Any, tensor2: Any, scalars: Any = None, *, value: Any = 1) -> Any:
+    def function(self: Any, tensor1: Array, tensor2: Array, scalars: Any = None, *, value: Array = 1) -> Array:
         values = value if scalars is None else scalars
         if isinstance(values, Tensor) and values.ndim == 1:
-            values = values.tolist()  # type: ignore[attr-defined]
+            values = values.tolist()
         return foreach(self, tensor1, tensor2, values)
 
     function.__name__ = function.__qualname__ = foreach.__name__
@@ -161,10 +162,10 @@ def valued_forms(name: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-def norm_of_each(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+def norm_of_each(tensor: Tensor, ord: float = 2, dtype: DType | None = None) -> Array:
     return norm(tensor, ord, dtype=dtype)
 
 
-def powsum(tensor: Tensor, ord: float = 2, dtype: Any = None) -> Any:
+def powsum(tensor: Tensor, ord: float = 2, dtype: DType | None = None) -> Array:
     """The sum of the absolute values to a power: a norm before its root is taken."""
     return sum_of(power(absolute(tensor), ord), dtype=dtype)

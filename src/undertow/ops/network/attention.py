@@ -7,10 +7,11 @@ anew, from the logarithms of the sums of exponentials, one for each query.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import Joint, primitive
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 
@@ -18,14 +19,14 @@ from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 BLOCK = 65536
 
 
-def turned(xp: Any, x: Any) -> Any:
+def turned(xp: Namespace, x: Array) -> Array:
     return xp.swapaxes(x, -1, -2)
 
 
 # ---- blocks of scores, on the CPU
 
 
-def _has_blocks(xp: Any, *arrays: Any) -> bool:
+def _has_blocks(xp: Namespace, *arrays: Any) -> bool:
     return xp is cpu and all(x.dtype in (dtypes.float32, dtypes.float64) and x.size for x in arrays)
 
 
@@ -52,7 +53,7 @@ def _seen_by(part: slice, columns: int, is_causal: bool) -> slice:
     return slice(0, min(columns, part.stop) if is_causal else columns)
 
 
-def _softmax_in_place(scores: Any, scale: float, first: int) -> Any:
+def _softmax_in_place(scores: Array, scale: float, first: int) -> Array:
     """The scores become their softmax; returns log(sum(exp)) of the rows. Row k sees first + k, if that is no -1."""
     found = kernels.softmax_scores(cpu, scores, scale, first)
     if found is not None:
@@ -66,7 +67,7 @@ def _softmax_in_place(scores: Any, scale: float, first: int) -> Any:
     return (most + cpu.log(total))[..., 0]
 
 
-def _hide_later(scores: Any, scale: float, first: int) -> None:
+def _hide_later(scores: Array, scale: float, first: int) -> None:
     """Multiply by scale; what rows do not see becomes -inf."""
     scores *= scale
     if first >= 0:
@@ -74,7 +75,7 @@ def _hide_later(scores: Any, scale: float, first: int) -> None:
         scores[..., ~cpu.tri(rows, columns, first, dtype=dtypes.bool_)] = -math.inf
 
 
-def _weigh_in_place(scores: Any, scale: float, first: int, logs: Any) -> None:
+def _weigh_in_place(scores: Array, scale: float, first: int, logs: Array) -> None:
     """The scores become their softmax, when the logarithms are known."""
     if kernels.weigh_scores(cpu, scores, scale, first, logs) is None:
         _hide_later(scores, scale, first)
@@ -82,7 +83,7 @@ def _weigh_in_place(scores: Any, scale: float, first: int, logs: Any) -> None:
         cpu.exp(scores, out=scores)
 
 
-def _slope_in_place(slopes: Any, scale: float, weights: Any) -> None:
+def _slope_in_place(slopes: Array, scale: float, weights: Array) -> None:
     """Gradients of weights become those of scores."""
     if kernels.slope_scores(cpu, slopes, scale, weights) is None:
         slopes -= (slopes * weights).sum(-1, keepdims=True)
@@ -90,7 +91,7 @@ def _slope_in_place(slopes: Any, scale: float, weights: Any) -> None:
         slopes *= scale
 
 
-def _attend(q: Any, k: Any, v: Any, scale: float, first: int) -> tuple[Any, Any]:
+def _attend(q: Array, k: Array, v: Array, scale: float, first: int) -> tuple[Any, Any]:
     """The result of a block, and the logarithms."""
     scores = cpu.matmul(q, k.swapaxes(-1, -2))
     logs = _softmax_in_place(scores, scale, first)
@@ -98,7 +99,7 @@ def _attend(q: Any, k: Any, v: Any, scale: float, first: int) -> tuple[Any, Any]
 
 
 def _block_gradients(
-    g: Any, needs: Sequence[bool], q: Any, k: Any, v: Any, logs: Any, scale: float, first: int
+    g: Array, needs: Sequence[bool], q: Array, k: Array, v: Array, logs: Array, scale: float, first: int
 ) -> list[Any]:
     """The weights once more, exp(scores - logs), without the maximum: logs are known, so none can overflow."""
     weights = cpu.matmul(q, k.swapaxes(-1, -2))
@@ -112,11 +113,11 @@ def _block_gradients(
     return [of_q, cpu.matmul(slopes.swapaxes(-1, -2), q) if needs[1] else None, of_v]
 
 
-def _is_small(query: Any, key: Any) -> bool:
+def _is_small(query: Array, key: Array) -> bool:
     return bool(query.size // query.shape[-1] * key.shape[-2] <= BLOCK)
 
 
-def _by_blocks(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+def _by_blocks(query: Array, key: Array, value: Array, is_causal: bool, scale: float) -> tuple[Any, Any]:
     if _is_small(query, key):
         return _attend(query, key, value, scale, 0 if is_causal else -1)
     q, k, v = _stacks(query, key, value)
@@ -130,7 +131,14 @@ def _by_blocks(query: Any, key: Any, value: Any, is_causal: bool, scale: float) 
 
 
 def _gradients_by_blocks(
-    g: Any, needs: Sequence[bool], query: Any, key: Any, value: Any, logsumexp: Any, is_causal: bool, scale: float
+    g: Array,
+    needs: Sequence[bool],
+    query: Array,
+    key: Array,
+    value: Array,
+    logsumexp: Array,
+    is_causal: bool,
+    scale: float,
 ) -> list[Any]:
     if _is_small(query, key):
         return _block_gradients(g, needs, query, key, value, logsumexp, scale, 0 if is_causal else -1)
@@ -153,7 +161,9 @@ def _gradients_by_blocks(
 # ---- the operation
 
 
-def _attention_forward(xp: Any, query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+def _attention_forward(
+    xp: Namespace, query: Array, key: Array, value: Array, is_causal: bool, scale: float
+) -> tuple[Any, Any]:
     """The result, and log(sum(exp(scores))) for every query."""
     if _has_blocks(xp, query, key, value):
         return _by_blocks(query, key, value, is_causal, scale)
@@ -166,7 +176,9 @@ def _attention_forward(xp: Any, query: Any, key: Any, value: Any, is_causal: boo
     return xp.matmul(weights / total, value), xp.squeeze(most + xp.log(total), -1)
 
 
-def _attention_weights(xp: Any, query: Any, key: Any, logsumexp: Any, is_causal: bool, scale: float) -> Any:
+def _attention_weights(
+    xp: Namespace, query: Array, key: Array, logsumexp: Array, is_causal: bool, scale: float
+) -> Array:
     """The softmax of the scores, in a form that has derivatives."""
     scores = xp.matmul(query * scale, turned(xp, key))
     if not is_causal:
@@ -177,13 +189,13 @@ def _attention_weights(xp: Any, query: Any, key: Any, logsumexp: Any, is_causal:
 
 
 def _attention_gradients(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     needs: tuple[bool, bool, bool],
-    query: Any,
-    key: Any,
-    value: Any,
-    logsumexp: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    logsumexp: Array,
     is_causal: bool,
     scale: float,
 ) -> list[Any]:
@@ -194,14 +206,21 @@ def _attention_gradients(
     return [xp.matmul(slopes, key), xp.matmul(turned(xp, slopes), query), xp.matmul(turned(xp, weights), g)]
 
 
-def _of_scores(xp: Any, slopes: Any, weights: Any) -> Any:
+def _of_scores(xp: Namespace, slopes: Array, weights: Array) -> Array:
     """The gradient of the scores from that of the weights: each row of weights has the sum 1, whatever changes."""
     return weights * (slopes - xp.sum(slopes * weights, axis=-1, keepdims=True))
 
 
 def _attention_tangent(
-    xp: Any, tangents: Any, query: Any, key: Any, value: Any, logsumexp: Any, is_causal: bool, scale: float
-) -> Any:
+    xp: Namespace,
+    tangents: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    logsumexp: Array,
+    is_causal: bool,
+    scale: float,
+) -> Array:
     weights, total, scores = _attention_weights(xp, query, key, logsumexp, is_causal, scale), None, None
     if "query" in tangents:
         scores = xp.matmul(tangents["query"] * scale, turned(xp, key))
@@ -214,7 +233,7 @@ def _attention_tangent(
     return total
 
 
-def _batch_attention(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_attention(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     size = batch_size(args, in_dims)
     stacked = [expanded(x, dim, size) for x, dim in zip(args[:3], in_dims[:3], strict=True)]
     return op(*stacked, *args[3:]), 0
@@ -234,7 +253,7 @@ fused_attention = primitive(
 )
 
 
-def is_plain_attention(query: Any, key: Any, value: Any) -> bool:
+def is_plain_attention(query: Array, key: Array, value: Array) -> bool:
     """Whether fused_attention serves: stacks of matrices that agree in everything, of floating point, none empty."""
     q, k, v = (tuple(x.shape) for x in (query, key, value))
     return (

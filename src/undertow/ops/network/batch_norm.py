@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from undertow.backend import kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.modes import no_grad
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
@@ -45,12 +46,12 @@ def layout(shape: Sequence[int], groups: int) -> Layout:
     return Layout((examples, groups, each, length), (2, 3), (groups, each, 1), (0, 3))
 
 
-def reshaped(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
+def reshaped(xp: Namespace, x: Any, shape: tuple[int, ...]) -> Any:
     return None if x is None else xp.reshape(x, shape)
 
 
 def _channel_norm_forward(
-    xp: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float
+    xp: Namespace, input: Array, weight: Any, bias: Any, groups: int, eps: float
 ) -> tuple[Any, Any, Any, Any]:
     """The result; mean, 1 / sqrt(variance + eps) and variance of every channel or group."""
     require_kinds("GroupNormKernelImpl" if groups else "batch_norm", input, "f")
@@ -70,14 +71,14 @@ def _channel_norm_forward(
 
 
 def _channel_norm_gradients(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     needs: tuple[bool, bool, bool],
-    input: Any,
-    weight: Any,
+    input: Array,
+    weight: Array | None,
     bias_shape: Any,
-    mean: Any,
-    rstd: Any,
+    mean: Array,
+    rstd: Array,
     groups: int,
     eps: float,
 ) -> Sequence[Any]:
@@ -100,7 +101,9 @@ def _channel_norm_gradients(
     return [inner, of_weight, xp.reshape(xp.sum(g, axis=at.affine_dims), channels) if needs[2] else None]
 
 
-def _channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, groups: int, eps: float) -> Any:
+def _channel_norm_tangent(
+    xp: Namespace, tangents: Any, input: Array, weight: Array | None, groups: int, eps: float
+) -> Array:
     at, total = layout(input.shape, groups), None
     result, rstd = xp._standardize(xp.reshape(input, at.shape), at.dims, eps)
     if "input" in tangents:
@@ -113,7 +116,7 @@ def _channel_norm_tangent(xp: Any, tangents: Any, input: Any, weight: Any, group
     return xp.reshape(total, input.shape)
 
 
-def _batch_channel_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_channel_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     """One input with the channels of all examples of the batch, one after the other."""
     input, weight, bias, groups, eps = args
     size = batch_size(args, in_dims)
@@ -153,15 +156,15 @@ over_groups = _channel_norm("_group_norm", "NativeGroupNormBackward0")
 
 @composite
 def batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: Array,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Array:
     """Zero mean and unit variance of every channel (dimension 1), over all other dimensions.
 
     training  uses the statistics of `input`, and moves running_mean and running_var towards them by `momentum`;
@@ -191,7 +194,7 @@ def _check_channels(channels: int, given: dict[str, Any]) -> None:
             raise RuntimeError(f"{name} should contain {channels} elements not {math.prod(x.shape)}")
 
 
-def _per_channel(x: Any, ndim: int) -> Any:
+def _per_channel(x: Array | None, ndim: int) -> Any:
     return None if x is None else recorded.reshape(x, (x.shape[0], *[1] * (ndim - 2)))
 
 
@@ -203,7 +206,7 @@ def _by_running(input: Any, running_mean: Any, running_var: Any, weight: Any, bi
     return as_given(scaled_and_shifted((input - mean) / sqrt(var + eps), weight, bias), input)
 
 
-def _move(name: str, running: Any, now: Any, momentum: float, count: int | None = None) -> None:
+def _move(name: str, running: Array | None, now: Any, momentum: float, count: int | None = None) -> None:
     """Move running statistics; a variance of `count` numbers is taken as that of a sample."""
     if running is None:
         return
@@ -215,15 +218,15 @@ def _move(name: str, running: Any, now: Any, momentum: float, count: int | None 
 
 @composite
 def instance_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    input: Array,
+    running_mean: Array | None = None,
+    running_var: Array | None = None,
+    weight: Array | None = None,
+    bias: Array | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Array:
     """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels."""
     input = as_operand("instance_norm", "input", input)
     if input.ndim < 3:
@@ -245,7 +248,9 @@ def instance_norm(
 
 
 @composite
-def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    input: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+) -> Array:
     """Zero mean and unit variance of groups of channels of every example."""
     input = as_operand("group_norm", "input", input)
     if input.ndim < 2:

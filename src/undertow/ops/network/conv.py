@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.network.conv_kernels import convolve_kernel, convolve_transposed_kernel
@@ -27,7 +29,7 @@ def _check_numbers(stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) 
         raise RuntimeError(f"non-positive groups is not supported: got {groups}")
 
 
-def _check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed: bool) -> None:
+def _check_channels(input: Array, weight: Array, bias: Array | None, groups: int, transposed: bool) -> None:
     shape = list(weight.shape)
     start = f"Given transposed={1 if transposed else 0}" if transposed else f"Given groups={groups}"
     if weight.shape[0] % groups:
@@ -54,7 +56,7 @@ def _check_channels(input: Any, weight: Any, bias: Any, groups: int, transposed:
             raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
 
 
-def _check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes) -> None:
+def _check_counts(input: Array, kernel: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes) -> None:
     if min(counts, default=1) < 1:
         sizes = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
         covered = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
@@ -65,7 +67,7 @@ def _check_counts(input: Any, kernel: Sizes, padding: Sizes, dilation: Sizes, co
 
 
 def _transposed_sizes(
-    input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes
+    input: Array, kernel: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes
 ) -> Sizes:
     axes = ("depth", "height", "width")[-len(kernel) :]
     if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
@@ -93,14 +95,14 @@ def _transposed_sizes(
 
 @composite
 def convolution(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
     transposed: bool,
-    output_padding: Any,
+    output_padding: int | Sequence[int],
     groups: int,
 ) -> Tensor:
     """Convolution (or its transpose) over all dimensions behind examples and channels; see conv2d."""
@@ -121,7 +123,7 @@ def convolution(
     return convolve_kernel(input, weight, bias, stride, padding, dilation, groups)
 
 
-def _same_padding(input: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
+def _same_padding(input: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
     """The padding that keeps sizes; where it is odd, one more goes behind the input beforehand."""
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -131,7 +133,7 @@ def _same_padding(input: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> 
     return input, tuple([n // 2 for n in total])
 
 
-def batched(name: str, dims: int, input: Any) -> tuple[Any, bool]:
+def batched(name: str, dims: int, input: Array) -> tuple[Any, bool]:
     """The input with a dimension of examples; whether it had one."""
     input = as_operand(name, "input", input)
     if input.ndim not in (dims + 1, dims + 2):
@@ -165,7 +167,13 @@ def conv_transpose(dims: int, *arguments: Any) -> Tensor:
 
 @composite
 def conv1d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Convolution of (examples, channels, length) with weights (out channels, channels / groups, length)."""
     return conv(1, input, weight, bias, stride, padding, dilation, groups)
@@ -173,7 +181,13 @@ def conv1d(
 
 @composite
 def conv2d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Convolution of (examples, channels, height, width) with weights (out channels, channels / groups, height, width).
 
@@ -190,7 +204,13 @@ def conv2d(
 
 @composite
 def conv3d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Convolution over three dimensions; see conv2d."""
     return conv(3, input, weight, bias, stride, padding, dilation, groups)
@@ -198,14 +218,14 @@ def conv3d(
 
 @composite
 def conv_transpose1d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Tensor:
     """The transpose of conv1d as a linear map; see conv_transpose2d."""
     return conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -213,14 +233,14 @@ def conv_transpose1d(
 
 @composite
 def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Tensor:
     """The transpose of conv2d as a linear map: from its outputs' sizes to its inputs', with the same weights.
 
@@ -235,14 +255,14 @@ def conv_transpose2d(
 
 @composite
 def conv_transpose3d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Tensor:
     """The transpose of conv3d as a linear map; see conv_transpose2d."""
     return conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

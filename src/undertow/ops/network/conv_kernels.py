@@ -14,10 +14,11 @@ group and example); with many, there is a product for each place of the window, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
@@ -45,16 +46,16 @@ def _is_product(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
     return max(kernel, default=1) == 1 and max(stride, default=1) == 1 and not any(padding)
 
 
-def whole(xp: Any, *arrays: Any) -> list[Any]:
+def whole(xp: Namespace, *arrays: Any) -> list[Any]:
     """The arrays as kernels want them: contiguous."""
     return [x if x is None else xp.ascontiguousarray(x) for x in arrays]
 
 
 def convolve(
-    xp: Any,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    xp: Namespace,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
     stride: Sizes = (1,),
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
@@ -67,10 +68,10 @@ def convolve(
 
 
 def convolve_transposed(
-    xp: Any,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    xp: Namespace,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
     output_size: Sizes = (),
     stride: Sizes = (1,),
     padding: Sizes = (0,),
@@ -85,15 +86,15 @@ def convolve_transposed(
 
 
 def convolve_weight(
-    xp: Any,
-    input: Any,
-    other: Any,
+    xp: Namespace,
+    input: Array,
+    other: Array,
     kernel_size: Sizes,
     stride: Sizes = (1,),
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
     groups: int = 1,
-) -> Any:
+) -> Array:
     rest = (kernel_size, stride, padding, dilation, groups)
     found = None
     if not _is_product(kernel_size, stride, padding):
@@ -104,24 +105,24 @@ def convolve_weight(
 # ---- the same in NumPy
 
 
-def _grouped(x: Any, groups: int, channel: int) -> Any:
+def _grouped(x: Array, groups: int, channel: int) -> Any:
     """The channels in groups: one more dimension."""
     return x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1 :])
 
 
-def flat(x: Any, lead: int) -> Any:
+def flat(x: Array, lead: int) -> Any:
     """Everything behind the first `lead` dimensions in one."""
     return x.reshape(*x.shape[:lead], math.prod(x.shape[lead:]))
 
 
-def _windows_as_columns(xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
+def _windows_as_columns(xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
     """A matrix for each example and group: a column for each window, with its channels and places below each other."""
     windows = sliding(xp, x, kernel, counts, stride, dilation)
     return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
 
 
 def _convolve_by_products(
-    xp: Any, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+    xp: Namespace, input: Array, weight: Array, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Any:
     kernel = weight.shape[2:]
     counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
@@ -141,9 +142,9 @@ def _convolve_by_products(
 
 
 def _convolve_transposed_by_products(
-    xp: Any,
-    input: Any,
-    weight: Any,
+    xp: Namespace,
+    input: Array,
+    weight: Array,
     bias: Any,
     output_size: Sizes,
     stride: Sizes,
@@ -170,8 +171,15 @@ def _convolve_transposed_by_products(
 
 
 def _convolve_weight_by_products(
-    xp: Any, input: Any, other: Any, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> Any:
+    xp: Namespace,
+    input: Array,
+    other: Array,
+    kernel_size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+) -> Array:
     counts = other.shape[2:]
     x = _grouped(padded(xp, input, padding), groups, 1)
     y = flat(_grouped(other, groups, 1), 3)
@@ -190,7 +198,7 @@ def _convolve_weight_by_products(
 def _batch_convolution(bias: int | None) -> Any:
     """A rule for kernels whose first two arguments are tensors; `bias` tells the place of a third."""
 
-    def batch(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         size = batch_size(args, in_dims)
         if bias is not None and in_dims[1] is None and in_dims[bias] is None:
             input = expanded(args[0], in_dims[0], size)
@@ -210,7 +218,7 @@ def _batch_convolution(bias: int | None) -> Any:
     return batch
 
 
-def _into_channels(x: Any, channel: int) -> Any:
+def _into_channels(x: Array, channel: int) -> Array:
     """A batch (in front) joined to the channels."""
     x = recorded.moveaxis(x, 0, channel)
     return recorded.reshape(x, (*x.shape[:channel], x.shape[channel] * x.shape[channel + 1], *x.shape[channel + 2 :]))
@@ -219,24 +227,31 @@ def _into_channels(x: Any, channel: int) -> Any:
 # ---- rules
 
 
-def summed(xp: Any, g: Any) -> Any:
+def summed(xp: Namespace, g: Array) -> Array:
     return xp.sum(g, axis=(0, *range(2, g.ndim)))
 
 
-def _spread(xp: Any, bias: Any, like: Any) -> Any:
+def _spread(xp: Namespace, bias: Array, like: Array) -> Array:
     """A bias (or its tangent) in the shape of the output."""
     return xp.broadcast_to(xp.reshape(bias, (-1, *[1] * (like.ndim - 2))), tuple(like.shape))
 
 
-def cropped(xp: Any, x: Any, sizes: Sequence[int]) -> Any:
+def cropped(xp: Namespace, x: Array, sizes: Sequence[int]) -> Array:
     for dim, n in enumerate(sizes, 2):
         x = x if x.shape[dim] == n else xp.slice(x, dim, 0, n)
     return x
 
 
 def _transposed_input_gradient(
-    xp: Any, g: Any, weight: Any, input_shape: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> Any:
+    xp: Namespace,
+    g: Array,
+    weight: Array,
+    input_shape: Any,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+) -> Array:
     # an output padding beyond the stride leaves room for further windows
     out = xp._convolve(g, xp.conj(weight), None, stride, padding, dilation, groups)
     return cropped(xp, out, input_shape[2:])
@@ -296,8 +311,8 @@ convolve_transposed_kernel = primitive(
 
 
 def _weight_other_gradient(
-    xp: Any, g: Any, input: Any, other_shape: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> Any:
+    xp: Namespace, g: Array, input: Array, other_shape: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+) -> Array:
     return cropped(xp, xp._convolve(xp.conj(input), g, None, stride, padding, dilation, groups), other_shape[2:])
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
 from undertow.modes import current
 from undertow.ops.arguments.operands import as_tensors, require_kinds, type_name
@@ -39,7 +40,7 @@ def _class_axis(shape: Sequence[int]) -> int:
     return 0 if len(shape) == 1 else 1
 
 
-def _check_shapes(input: Any, target: Any, weight: Any) -> None:
+def _check_shapes(input: Array, target: Array, weight: Array | None) -> None:
     shape, found = input.shape, target.shape
     if len(shape) == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
@@ -58,7 +59,7 @@ def _check_shapes(input: Any, target: Any, weight: Any) -> None:
         )
 
 
-def _raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
+def _raise_target_shape(shape: Sequence[int], found: Any, expected: Any) -> None:
     if len(shape) > 1 and found and found[0] != shape[0]:
         raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({found[0]}).")
     if len(shape) <= 2:
@@ -69,7 +70,7 @@ def _raise_target_shape(shape: Any, found: Any, expected: Any) -> None:
     raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
 
 
-def _known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int) -> tuple[Any, Any]:
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
@@ -87,7 +88,7 @@ def _known_classes(xp: Any, target: Any, classes: int, ignore_index: int) -> tup
 # ---- one class of many: picking its score, and putting a value in its place
 
 
-def _place_of(xp: Any, target: Any) -> tuple[Any, ...]:
+def _place_of(xp: Namespace, target: Array) -> tuple[Any, ...]:
     """The index of every target's class in an array of shape (N, C, d1, ...)."""
     if target.ndim == 0:
         return (target,)
@@ -97,20 +98,20 @@ def _place_of(xp: Any, target: Any) -> tuple[Any, ...]:
     return first, target, *rest
 
 
-def _picked_scores(xp: Any, input: Any, target: Any, ignore_index: int) -> Any:
+def _picked_scores(xp: Namespace, input: Array, target: Array, ignore_index: int) -> Array:
     target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     scores = input[_place_of(xp, target)]
     return scores if kept is None else xp.where(kept, scores, 0)
 
 
-def _scores_from(xp: Any, input: Any, target: Any, classes: int, ignore_index: int) -> Any:
+def _scores_from(xp: Namespace, input: Array, target: Array, classes: int, ignore_index: int) -> Array:
     target, kept = _known_classes(xp, target, classes, ignore_index)
     out = xp.zeros((classes,) if target.ndim == 0 else (target.shape[0], classes, *target.shape[1:]), input.dtype)
     out[_place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
     return out
 
 
-def _batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_classes(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """Examples of N targets each are more targets of one call."""
     size = batch_size(args, in_dims)
     tensors = [expanded(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
@@ -121,7 +122,7 @@ def _batch_classes(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tupl
     return each(op(*merged), lambda out: recorded.reshape(out, (size, count, *out.shape[1:]))), 0
 
 
-def joined(x: Any) -> Any:
+def joined(x: Array) -> Array:
     return recorded.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
@@ -157,7 +158,9 @@ put_class = primitive(
 # ---- the losses
 
 
-def _coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+def _coefficients_of(
+    xp: Namespace, target: Array, kept: Array | None, weight: Array | None, reduction: str, dtype: DType
+) -> Array:
     """What every target counts in the loss."""
     if weight is None and kept is None:
         return xp.full(target.shape, 1 / max(target.size, 1) if reduction == "mean" else 1, dtype)
@@ -170,7 +173,7 @@ def _coefficients_of(xp: Any, target: Any, kept: Any, weight: Any, reduction: st
     return of_targets / total if total != 0 else of_targets * xp.nan
 
 
-def reduced(xp: Any, losses: Any, reduction: str) -> Any:
+def reduced(xp: Namespace, losses: Array, reduction: str) -> Array:
     if reduction == "mean" and losses.size == 0:
         return losses.dtype.type(xp.nan)
     return losses if reduction == "none" else xp.add.reduce(losses, axis=None)
@@ -179,7 +182,9 @@ def reduced(xp: Any, losses: Any, reduction: str) -> Any:
 def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
     """The forward of a loss; `losses_of(xp, input, place)` gives the loss of every target."""
 
-    def forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> tuple[Any, Any]:
+    def forward(
+        xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+    ) -> tuple[Any, Any]:
         check_reduction(reduction)
         require_kinds(name, input, "f")
         _check_shapes(input, target, weight)
@@ -192,7 +197,7 @@ def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any
     return forward
 
 
-def _batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_losses(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)
@@ -209,11 +214,11 @@ def _batch_losses(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple
     return (losses, coefficients), 0
 
 
-def _total_tangent(xp: Any, values: Any, reduction: str) -> tuple[Any, None]:
+def _total_tangent(xp: Namespace, values: Array, reduction: str) -> tuple[Any, None]:
     return (values if reduction == "none" else xp.sum(values)), None
 
 
-def _negative_score(xp: Any, input: Any, place: Any) -> Any:
+def _negative_score(xp: Namespace, input: Array, place: Any) -> Array:
     return -input[place]
 
 
@@ -242,7 +247,7 @@ nll_of_classes = primitive(
 )
 
 
-def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
+def cross_entropies(xp: Namespace, input: Array, place: Any) -> Array:
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         return row_kernels.cross_entropies(input, input[place])
     axis = _class_axis(input.shape)
@@ -252,7 +257,9 @@ def cross_entropies(xp: Any, input: Any, place: Any) -> Any:
 
 
 @twin
-def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def cross_entropy_forward(
+    xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+) -> Array:
     check_reduction(reduction)
     require_kinds("log_softmax", input, "f")
     _check_shapes(input, target, weight)
@@ -268,8 +275,8 @@ def cross_entropy_forward(xp: Any, input: Any, target: Any, weight: Any, ignore_
 
 @twin
 def target_coefficients(
-    xp: Any, target: Any, weight: Any, classes: int, ignore_index: int, reduction: str, dtype: Any
-) -> Any:
+    xp: Namespace, target: Array, weight: Array | None, classes: int, ignore_index: int, reduction: str, dtype: DType
+) -> Array:
     target, kept = _known_classes(xp, target, classes, ignore_index)
     return _coefficients_of(xp, target, kept, weight, reduction, dtype)
 
@@ -279,13 +286,15 @@ coefficients_for = nondifferentiable(
 )
 
 
-def _coefficients_again(xp: Any, input: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _coefficients_again(
+    xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+) -> Array:
     """What every target counted in the loss. Computing it anew is cheaper than a second output."""
     classes = input.shape[_class_axis(input.shape)]
     return xp._target_coefficients(target, weight, classes, ignore_index, reduction, input.dtype)
 
 
-def _batch_cross_entropy(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross_entropy(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)
@@ -325,14 +334,14 @@ cross_entropy_of_classes = primitive(
 )
 
 
-def _above_chosen(xp: Any, x: Any, input: Any, target: Any, ignore_index: int) -> Any:
+def _above_chosen(xp: Namespace, x: Array, input: Array, target: Array, ignore_index: int) -> Array:
     """The mean of x under the probabilities of the classes, minus x at the target: how cross entropy moves with x."""
     axis = _class_axis(input.shape)
     return xp.sum(xp.softmax(input, axis) * x, axis=axis) - xp._pick_class(x, target, ignore_index)
 
 
 @twin
-def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ignore_index: int) -> Any:
+def softmax_minus_target(xp: Namespace, grad_output: Array, target: Array, input: Array, ignore_index: int) -> Array:
     target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
@@ -344,17 +353,17 @@ def softmax_minus_target(xp: Any, grad_output: Any, target: Any, input: Any, ign
     return out
 
 
-def _unless_ignored(xp: Any, x: Any, target: Any, ignore_index: int) -> Any:
+def _unless_ignored(xp: Namespace, x: Array, target: Array, ignore_index: int) -> Array:
     return xp.where(xp.not_equal(target, ignore_index), x, 0)
 
 
-def _softmax_slope(xp: Any, x: Any, input: Any) -> Any:
+def _softmax_slope(xp: Namespace, x: Array, input: Array) -> Array:
     """The derivative of softmax(input) along x, which is symmetric."""
     axis = _class_axis(input.shape)
     return xp.softmax_backward_data(x, xp.softmax(input, axis), axis)
 
 
-def wide(xp: Any, x: Any) -> Any:
+def wide(xp: Namespace, x: Array) -> Array:
     """With a dimension for the classes."""
     return xp.expand_dims(x, 0 if x.ndim == 0 else 1)
 
@@ -387,7 +396,7 @@ cross_entropy_backward = primitive(
 # ---- what users call
 
 
-def _check_weight(name: str, weight: Any) -> None:
+def _check_weight(name: str, weight: Array | None) -> None:
     if isinstance(weight, Tensor) and requires_grad(weight) and current().grad_enabled:
         raise RuntimeError(
             f"The function '{name}' is not differentiable with respect to argument 'weight'. This input cannot have "
@@ -396,7 +405,9 @@ def _check_weight(name: str, weight: Any) -> None:
 
 
 @composite
-def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
+def nll_loss(
+    input: Array, target: Array, weight: Array | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Array:
     """The negative log-likelihood of the target classes, given log-probabilities.
 
     >>> import undertow as ut
@@ -409,14 +420,14 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
 
 @composite
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Array:
     """nll_loss(log_softmax(input), target), as one operation that saves nothing but its input.
 
     target           class numbers, or probabilities in the shape of the input
@@ -438,8 +449,8 @@ def cross_entropy(
 
 
 def _smoothed_cross_entropy(
-    input: Any, target: Any, weight: Any, ignore_index: int, reduction: str, label_smoothing: float
-) -> Any:
+    input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str, label_smoothing: float
+) -> Array:
     check_reduction(reduction)
     axis = _class_axis(input.shape)
     logs = log_softmax(input, axis)
@@ -453,8 +464,8 @@ def _smoothed_cross_entropy(
 
 
 def _cross_entropy_of_probabilities(
-    input: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
-) -> Any:
+    input: Array, target: Array, weight: Array | None, reduction: str, label_smoothing: float
+) -> Array:
     check_reduction(reduction)
     if not dtypes.is_floating(target.dtype):
         name = type_name(target)
@@ -470,5 +481,5 @@ def _cross_entropy_of_probabilities(
     return sum(losses) if reduction == "sum" else sum(losses) / (math.prod(input.shape) // max(classes, 1))
 
 
-def _along_classes(weight: Any, ndim: int) -> Any:
+def _along_classes(weight: Array, ndim: int) -> Array:
     return recorded.reshape(weight, (weight.shape[0], *[1] * (ndim - 2)))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from undertow.backend.interface import Array
 from undertow.modes import no_grad
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.random.tensors import bernoulli
 
+if TYPE_CHECKING:
+    from undertow.ops.random.generator import Generator
+
 
 @composite(variants="function in_place_function", random="given")
-def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: Any = None) -> Any:
+def dropout(input: Array, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Array:
     """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
     input = as_operand("dropout", "input", input)
     if not 0 <= p <= 1:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import loop
@@ -12,13 +11,13 @@ from undertow.ops.index.positions import INTEGERS, check_range
 
 
 def _embedding_array(
-    xp: Any,
-    weight: Any,
-    indices: Any,
+    xp: Namespace,
+    weight: Array,
+    indices: Array,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Array:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in INTEGERS:
@@ -32,14 +31,14 @@ def _embedding_array(
 
 
 def _embedding_gradient(
-    xp: Any,
-    g: Any,
-    indices: Any,
+    xp: Namespace,
+    g: Array,
+    indices: Array,
     weight_shape: tuple[int, ...],
     padding_idx: int,
     scale_grad_by_freq: bool,
     sparse: bool,
-) -> Any:
+) -> Array:
     if sparse:
         return _embedding_sparse_gradient(xp, g, indices, weight_shape, padding_idx, scale_grad_by_freq)
     if padding_idx >= 0:
@@ -51,8 +50,8 @@ def _embedding_gradient(
 
 
 def _embedding_sparse_gradient(
-    xp: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
+    xp: Namespace, g: Array, indices: Array, weight_shape: tuple[int, ...], padding_idx: int, scale_grad_by_freq: bool
+) -> Array:
     """The rows of g, each at the place that its index names; those of the padding are left out."""
     if scale_grad_by_freq:
         raise RuntimeError(
@@ -93,7 +92,7 @@ _index_frequency = nondifferentiable(
 _flat_index = nondifferentiable("_flat_index", forward=lambda xp, index: index.reshape(-1), inputs=("index",))
 
 
-def _one_hot_array(xp: Any, input: Any, num_classes: int = -1) -> Any:
+def _one_hot_array(xp: Namespace, input: Array, num_classes: int = -1) -> Array:
     if input.dtype != dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if input.size == 0 and num_classes <= 0:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.modes import no_grad
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -28,15 +29,15 @@ MODES = ("sum", "mean", "max")
 @composite
 @example_by_example
 def embedding_bag(
-    input: Any,
-    weight: Any,
-    offsets: Any = None,
+    input: Array,
+    weight: Array,
+    offsets: Array | None = None,
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: Any = None,
+    per_sample_weights: Array | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
@@ -86,7 +87,7 @@ def embedding_bag(
     return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
 
 
-def _check_arguments(input: Any, weight: Any, offsets: Any, mode: str, factors: Any) -> None:
+def _check_arguments(input: Array, weight: Array, offsets: Array | None, mode: str, factors: Array | None) -> None:
     if input.ndim not in (1, 2):
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if input.ndim == 2 and offsets is not None:
@@ -117,7 +118,7 @@ def _check_max(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
         raise ValueError("max mode does not support sparse weights")
 
 
-def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+def shorten_rows(weight: Array, indices: Array, max_norm: float, norm_type: float) -> None:
     """Scale down, in place and unrecorded, the rows of a table that are too long and are looked up."""
     with no_grad():
         used = Tensor(weight._xp.unique(indices).astype(dtypes.int64), weight._xp)
@@ -127,7 +128,7 @@ def shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -
         weight.index_copy_(0, used, mul(rows, factors))
 
 
-def _check_indices(indices: Any, rows: int) -> None:
+def _check_indices(indices: Array, rows: int) -> None:
     if indices.dtype.kind not in "iu":
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
@@ -139,7 +140,7 @@ def _check_indices(indices: Any, rows: int) -> None:
         raise RuntimeError(f"Index {k} of input takes value {indices[k]} which is not in the valid range [0, {rows})")
 
 
-def _bag_starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
+def _bag_starts(input: Array, offsets: Any, include_last_offset: bool) -> Array:
     """Where each bag begins in the flat input."""
     xp = input._xp
     if input.ndim == 2:
@@ -157,7 +158,7 @@ def _bag_starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
     return starts[:-1] if include_last_offset else starts
 
 
-def _bag_of_each(input: Any, starts: Any) -> Any:
+def _bag_of_each(input: Array, starts: Array) -> Array:
     """The number of the bag that each element of the flat input is in."""
     xp = input._xp
     if input.ndim == 2:
@@ -165,7 +166,7 @@ def _bag_of_each(input: Any, starts: Any) -> Any:
     return xp.searchsorted(starts, xp.arange(input.shape[0]), side="right") - 1
 
 
-def _bag_factors(mode: str, counts: Any, bags: Any, size: int, weight: Any) -> Tensor:
+def _bag_factors(mode: str, counts: Array, bags: Array, size: int, weight: Array) -> Tensor:
     """What each row is multiplied with: 0 for padding, for means 1 over the number of rows in its bag."""
     xp = weight._xp
     factors = counts.astype(weight.dtype)
@@ -175,7 +176,7 @@ def _bag_factors(mode: str, counts: Any, bags: Any, size: int, weight: Any) -> T
     return Tensor(factors[:, None], xp)
 
 
-def _largest_rows(weight: Any, indices: Any, bags: Any, counts: Any, size: int) -> Tensor:
+def _largest_rows(weight: Array, indices: Array, bags: Array, counts: Array, size: int) -> Tensor:
     """The largest element of each column in each bag, the first of equals; 0 for a bag without rows."""
     xp, table = weight._xp, weight._array
     best = xp.full((size, table.shape[1]), -math.inf)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
@@ -13,7 +12,7 @@ from undertow.ops.views.slices import narrow
 
 
 @composite
-def glu(input: Any, dim: int = -1) -> Any:
+def glu(input: Array, dim: int = -1) -> Array:
     """The first half along `dim` times the sigmoid of the second half."""
     input = as_operand("glu", "input", input)
     if input.ndim == 0:

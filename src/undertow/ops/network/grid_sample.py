@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -32,7 +33,7 @@ PADDINGS = ("zeros", "border", "reflection")
 # ---- affine_grid
 
 
-def places(n: int, align_corners: bool, dtype: Any) -> Any:
+def places(n: int, align_corners: bool, dtype: DType) -> Array:
     """The coordinates of n places side by side."""
     if n == 1:
         return cpu.zeros(1, dtype)
@@ -41,7 +42,7 @@ def places(n: int, align_corners: bool, dtype: Any) -> Any:
 
 
 @composite
-def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Array, size: Sequence[int], align_corners: bool | None = None) -> Array:
     """The grid that `theta`, an affine map for each example, makes of the places of images of `size` (N, C, H, W).
 
     >>> import undertow as ut
@@ -85,17 +86,17 @@ def _warn_of_default(name: str) -> None:
 # ---- grid_sample: where a point lies
 
 
-def _in_pixels(coordinate: Any, n: int, align_corners: bool) -> Any:
+def _in_pixels(coordinate: Array, n: int, align_corners: bool) -> Array:
     """A coordinate between -1 and 1 in elements of the input."""
     return (coordinate + 1) * ((n - 1) / 2) if align_corners else ((coordinate + 1) * n - 1) / 2
 
 
-def _clipped(place: Any, n: int) -> Any:
+def _clipped(place: Array, n: int) -> Array:
     """Moved to the edge; there, too, the derivative is 0."""
     return where(place <= 0, 0.0, where(place >= n - 1, float(n - 1), place))
 
 
-def reflected(place: Any, low: float, high: float) -> Any:
+def reflected(place: Array, low: float, high: float) -> Array:
     """Folded back at both edges, as often as it takes."""
     span = high - low
     if not span:
@@ -108,7 +109,7 @@ def reflected(place: Any, low: float, high: float) -> Any:
     return where(Tensor(xp.asarray(turns % 2 == 0), xp), rest + low, high - rest)
 
 
-def padded(place: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
+def padded(place: Array, n: int, padding_mode: str, align_corners: bool) -> Array:
     if padding_mode == "border":
         return _clipped(place, n)
     if padding_mode == "reflection":
@@ -120,7 +121,7 @@ def padded(place: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
 # ---- looking up
 
 
-def _looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
+def _looked_up(flat: Array, sizes: Sequence[int], indices: Sequence[Any]) -> Array:
     """The elements at whole-numbered places (arrays of floats, one for each dimension), 0 outside."""
     xp = flat._xp
     inside = xp.ones(indices[0].shape, bool)
@@ -136,7 +137,7 @@ def _looked_up(flat: Any, sizes: Sequence[int], indices: Sequence[Any]) -> Any:
     return where(Tensor(inside[:, None], xp), found, 0.0)
 
 
-def nearest(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
+def nearest(flat: Array, sizes: Sequence[int], spots: Sequence[Any]) -> Array:
     indices = [rounded(s) for s in spots]
     found = _looked_up(flat, sizes, [i._array for i in indices])
     for index in indices:  # the derivative by the grid is zero, not absent
@@ -144,7 +145,7 @@ def nearest(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
     return found
 
 
-def linear(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
+def linear(flat: Array, sizes: Sequence[int], spots: Sequence[Any]) -> Array:
     floors = [cpu.floor(s._array) for s in spots]
     parts = [s - Tensor(s._xp.asarray(f), s._xp) for s, f in zip(spots, floors, strict=True)]
     total: Any = None
@@ -159,7 +160,7 @@ def linear(flat: Any, sizes: Sequence[int], spots: Sequence[Any]) -> Any:
     return total
 
 
-def _cubic_weights(t: Any) -> list[Any]:
+def _cubic_weights(t: Array) -> list[Any]:
     """Of the four neighbours of a point that is t behind the second, by Keys's kernel with a = -0.75."""
     a = -0.75
     near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1
@@ -167,7 +168,7 @@ def _cubic_weights(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def cubic(flat: Any, sizes: Sequence[int], spots: Sequence[Any], padding_mode: str, align_corners: bool) -> Any:
+def cubic(flat: Array, sizes: Sequence[int], spots: Sequence[Any], padding_mode: str, align_corners: bool) -> Array:
     floors = [cpu.floor(s._array) for s in spots]
     weights = [_cubic_weights(s - Tensor(s._xp.asarray(f), s._xp)) for s, f in zip(spots, floors, strict=True)]
     total: Any = None
@@ -180,7 +181,7 @@ def cubic(flat: Any, sizes: Sequence[int], spots: Sequence[Any], padding_mode: s
     return total
 
 
-def check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
+def check(input: Array, grid: Array, mode: str, padding_mode: str) -> None:
     if mode not in MODES:
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
@@ -218,12 +219,12 @@ def check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 @example_by_example
 @in_float32
 def grid_sample(
-    input: Any,
-    grid: Any,
+    input: Array,
+    grid: Array,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> Any:
+) -> Array:
     """The input, (N, C, H, W), at the points of a grid, (N, ..., ..., 2); or a volume, at points with three numbers.
 
     mode          "bilinear", "nearest" or "bicubic"

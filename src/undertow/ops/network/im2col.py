@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
@@ -13,7 +14,9 @@ from undertow.ops.network.sliding_windows import Sizes, add_windows, padded, per
 from undertow.tensor import Tensor
 
 
-def _columns_of(xp: Any, input: Any, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> Any:
+def _columns_of(
+    xp: Namespace, input: Array, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> Array:
     *lead, channels, height, width = input.shape
     counts = window_counts((height, width), kernel_size, stride, padding, dilation)
     windows = sliding(xp, padded(xp, input, padding), kernel_size, counts, stride, dilation)
@@ -21,8 +24,8 @@ def _columns_of(xp: Any, input: Any, kernel_size: Sizes, dilation: Sizes, paddin
 
 
 def _image_of(
-    xp: Any, input: Any, output_size: Sizes, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
-) -> Any:
+    xp: Namespace, input: Array, output_size: Sizes, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> Array:
     *lead, rows, _ = input.shape
     counts = window_counts(output_size, kernel_size, stride, padding, dilation)
     windows = input.reshape(*lead, rows // math.prod(kernel_size), *kernel_size, *counts)
@@ -56,7 +59,12 @@ col2im_kernel = primitive(
 )
 
 
-def _of_two(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[Sizes]:
+def _of_two(
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    stride: int | Sequence[int],
+) -> list[Sizes]:
     given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
     sizes = {name: per_dim(name, value, 2, "image") for name, value in given.items()}
     for name, least in (("kernel_size", 1), ("dilation", 1), ("padding", 0), ("stride", 1)):
@@ -67,7 +75,13 @@ def _of_two(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[
 
 
 @composite(variants="")
-def im2col(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def im2col(
+    input: Array,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
     """The windows of images, each as a column: (examples, channels * places in a window, windows).
 
     >>> import undertow as ut
@@ -94,7 +108,12 @@ def im2col(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
 
 @composite(variants="")
 def col2im(
-    input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Array,
+    output_size: int | Sequence[int | None],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
 ) -> Tensor:
     """Images as the sum of their windows, which are given as columns: the transpose of im2col."""
     input = as_operand("col2im", "input", input)

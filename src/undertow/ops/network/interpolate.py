@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
@@ -111,7 +112,7 @@ ROWS: dict[str, Callable[..., list[Row]]] = {
 
 
 @functools.lru_cache(256)
-def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None) -> Any:
+def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None) -> Array:
     """From n elements to `out`; not to be written to."""
     found = cpu.zeros((out, n))
     for k, row in enumerate(ROWS[kind](n, out, align_corners, scale)):
@@ -120,7 +121,9 @@ def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None
     return found
 
 
-def matrices(xp: Any, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, align_corners: bool, dtype: Any) -> Any:
+def matrices(
+    xp: Namespace, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, align_corners: bool, dtype: DType
+) -> list[Any]:
     numbers = zip(sizes, outputs, scales, strict=True)
     return [xp.asarray(matrix(kind, n, out, align_corners, scale).astype(dtype)) for n, out, scale in numbers]
 
@@ -129,8 +132,8 @@ def matrices(xp: Any, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, a
 
 
 def _upsample_gradient(
-    xp: Any, grad: Any, input_sizes: Sizes, scales: Scales, align_corners: bool, kind: str, name: str
-) -> Any:
+    xp: Namespace, grad: Array, input_sizes: Sizes, scales: Scales, align_corners: bool, kind: str, name: str
+) -> Array:
     outputs = grad.shape[grad.ndim - len(input_sizes) :]
     found = matrices(xp, kind, input_sizes, outputs, scales, align_corners, grad.dtype)
     return along_each(xp, grad, [m.T for m in found])
@@ -151,7 +154,7 @@ upsample_backward = primitive(
 
 
 def upsampling(kind: str, name: str, node: str) -> Any:
-    def forward(xp: Any, input: Any, output_size: Sizes, scales: Scales, align_corners: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, output_size: Sizes, scales: Scales, align_corners: bool = False) -> Any:
         sizes = input.shape[input.ndim - len(output_size) :]
         found = matrices(xp, kind, sizes, output_size, scales, align_corners, input.dtype)
         return along_each(xp, input, found)
@@ -193,8 +196,8 @@ INTERPOLATING = ("linear", "bilinear", "bicubic", "trilinear")
 
 @composite
 def interpolate(
-    input: Any,
-    size: Any = None,
+    input: Array,
+    size: int | Sequence[int] | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -250,7 +253,7 @@ def _wrong_dims(mode: str, ndim: int) -> str:
 
 
 def _sizes_and_scales(
-    input: Any, dims: int, size: Any, scale_factor: Any, recompute: bool | None
+    input: Array, dims: int, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[Sizes, Scales]:
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
@@ -265,7 +268,7 @@ def _sizes_and_scales(
     return outputs, (None,) * dims if recompute else factors
 
 
-def _for_each(input: Any, dims: int, given: Any, what: str, name: str) -> tuple[Any, ...]:
+def _for_each(input: Array, dims: int, given: Any, what: str, name: str) -> tuple[Any, ...]:
     values = tuple(given) if isinstance(given, Iterable) else (given,) * dims
     if len(values) != dims:
         raise ValueError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes, kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import reduced_axes, wrap_dims
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
@@ -20,7 +21,7 @@ from undertow.ops.reduce.sums_and_products import mean
 # ---- zero mean, unit variance
 
 
-def _standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
+def _standardized(xp: Namespace, input: Array, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
     require_kinds("standardize", input, "f")
     axes = reduced_axes(dim, input.ndim)
     centred = input - xp.mean(input, axis=axes, keepdims=True)
@@ -28,13 +29,13 @@ def _standardized(xp: Any, input: Any, dim: Sequence[int], eps: float) -> tuple[
     return centred * rstd, rstd
 
 
-def tangential(xp: Any, x: Any, out: Any, dim: Sequence[int]) -> Any:
+def tangential(xp: Namespace, x: Array, out: Array, dim: Sequence[int]) -> Array:
     """What is left of x without its mean and its part along `out`: such changes alone pass a standardisation."""
     axes = reduced_axes(dim, out.ndim)
     return x - xp.mean(x, axis=axes, keepdims=True) - out * xp.mean(x * out, axis=axes, keepdims=True)
 
 
-def _standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence[int]) -> Any:
+def _standardize_gradient(xp: Namespace, g: Any, result: Array, rstd: Array, dim: Sequence[int]) -> Array:
     g_result, g_rstd = g
     total = None if g_result is None else rstd * tangential(xp, g_result, result, dim)
     if g_rstd is None:
@@ -44,7 +45,7 @@ def _standardize_gradient(xp: Any, g: Any, result: Any, rstd: Any, dim: Sequence
     return of_rstd if total is None else total + of_rstd
 
 
-def _standardize_tangent(xp: Any, t: Any, result: Any, rstd: Any, dim: Sequence[int]) -> tuple[Any, Any]:
+def _standardize_tangent(xp: Namespace, t: Array, result: Array, rstd: Array, dim: Sequence[int]) -> tuple[Any, Any]:
     along = xp.mean(t * result, axis=reduced_axes(dim, result.ndim), keepdims=True)
     return rstd * tangential(xp, t, result, dim), -rstd * rstd * along
 
@@ -60,12 +61,12 @@ standardize = primitive(
 )
 
 
-def scaled_and_shifted(x: Any, weight: Any, bias: Any) -> Any:
+def scaled_and_shifted(x: Array, weight: Any, bias: Any) -> Any:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
-def as_given(out: Any, input: Any) -> Any:
+def as_given(out: Array, input: Array) -> Array:
     """The result in the input's dtype: half precision may be scaled and shifted by float32."""
     dtype = input.dtype
     return out if out.dtype is dtype or not dtypes.is_floating(dtype) else recorded._to_copy(out, dtype)
@@ -79,7 +80,7 @@ def _last_dims(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _layer_norm_forward(
-    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
+    xp: Namespace, input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Any, Any, Any]:
     require_kinds("LayerNormKernelImpl", input, "f")
     found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, bias, eps, True)
@@ -97,14 +98,14 @@ def _layer_norm_forward(
 
 
 def _layer_norm_gradients(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     needs: tuple[bool, bool, bool],
-    input: Any,
-    weight: Any,
+    input: Array,
+    weight: Array | None,
     bias_shape: Any,
-    mean: Any,
-    rstd: Any,
+    mean: Array,
+    rstd: Array,
     normalized_shape: Sequence[int],
     eps: float,
 ) -> Sequence[Any]:
@@ -125,8 +126,8 @@ def _layer_norm_gradients(
 
 
 def _layer_norm_tangent(
-    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
-) -> Any:
+    xp: Namespace, tangents: Any, input: Array, weight: Array, normalized_shape: Sequence[int], eps: float
+) -> Array:
     axes, total = _last_dims(normalized_shape), None
     result, rstd = xp._standardize(input, axes, eps)
     if "input" in tangents:
@@ -139,7 +140,7 @@ def _layer_norm_tangent(
     return total
 
 
-def _batch_layer_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_layer_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     """The last dimensions stay the last; weights that differ from example to example are applied afterwards."""
     input, normalized_shape, weight, bias, eps = args
     size = batch_size(args, in_dims)
@@ -170,15 +171,21 @@ native_layer_norm = primitive(
 
 @composite
 def layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> Array:
     """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
     input = as_operand("layer_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, bias)
     return as_given(native_layer_norm(input, tuple(input.shape)[dims[0] :], weight, bias, eps)[0], input)
 
 
-def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
+def _normalized_dims(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None
+) -> tuple[int, ...]:
     size = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
     if not size:
         raise RuntimeError(
@@ -203,7 +210,7 @@ def _normalized_dims(input: Any, normalized_shape: Sequence[int], weight: Any, b
 
 
 def _over_root_mean_square(
-    xp: Any, input: Any, normalized_shape: Sequence[int], weight: Any, eps: float
+    xp: Namespace, input: Array, normalized_shape: Sequence[int], weight: Array | None, eps: float
 ) -> tuple[Any, Any]:
     found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, None, eps, False)
     if found is not None:
@@ -213,12 +220,12 @@ def _over_root_mean_square(
 
 
 def _rms_norm_gradients(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     needs: tuple[bool, bool],
-    input: Any,
-    weight: Any,
-    rstd: Any,
+    input: Array,
+    weight: Array | None,
+    rstd: Array,
     normalized_shape: Sequence[int],
     eps: float,
 ) -> Sequence[Any]:
@@ -235,14 +242,14 @@ def _rms_norm_gradients(
     return [inner, g * result if needs[1] else None]
 
 
-def _crosswise(xp: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _crosswise(xp: Namespace, x: Array, out: Array, axes: tuple[int, ...]) -> Array:
     """What is left of x without its part along `out`, whose mean square is one."""
     return x - out * xp.mean(x * out, axis=axes, keepdims=True)
 
 
 def _rms_norm_tangent(
-    xp: Any, tangents: Any, input: Any, weight: Any, normalized_shape: Sequence[int], eps: float
-) -> Any:
+    xp: Namespace, tangents: Any, input: Array, weight: Array, normalized_shape: Sequence[int], eps: float
+) -> Array:
     axes, total = _last_dims(normalized_shape), None
     rstd = 1 / xp.sqrt(xp.mean(input * input, axis=axes, keepdims=True) + eps)
     result = input * rstd
@@ -254,7 +261,7 @@ def _rms_norm_tangent(
     return total
 
 
-def _batch_rms_norm(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_rms_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
     input, normalized_shape, weight, eps = args
     size = batch_size(args, in_dims)
     input = expanded(input, in_dims[0], size)
@@ -278,7 +285,9 @@ fused_rms_norm = primitive(
 
 
 @composite
-def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Array:
     """The last dimensions over their root mean square, times weight."""
     input = as_operand("rms_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
@@ -16,7 +17,7 @@ from undertow.ops.linalg.matmul import rows, times_transposed
 from undertow.ops.pointwise.arithmetic import add
 
 
-def _apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+def _apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Any:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         _check_linear(input, weight, bias)
     if input.ndim <= 2 or weight.ndim == 1:
@@ -30,13 +31,13 @@ def _apply_linear(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     return out
 
 
-def _linear_input_gradient(xp: Any, g: Any, weight: Any, input_shape: tuple[int, ...]) -> Any:
+def _linear_input_gradient(xp: Namespace, g: Array, weight: Array, input_shape: tuple[int, ...]) -> Any:
     if weight.ndim == 1:
         return xp.expand_dims(g, -1) * xp.conj(weight)
     return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
 
 
-def _linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
+def _linear_weight_gradient(xp: Namespace, g: Array, input: Array, weight_shape: tuple[int, ...]) -> Any:
     if len(weight_shape) == 1:
         return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
     if input.ndim == 2:
@@ -44,7 +45,7 @@ def _linear_weight_gradient(xp: Any, g: Any, input: Any, weight_shape: tuple[int
     return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
 
 
-def _batch_linear(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_linear(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input, weight, bias = args
     if in_dims[1] is None and in_dims[2] is None:
         return op(in_front(input, in_dims[0]), weight, bias), 0
@@ -80,7 +81,7 @@ linear = primitive(
 
 
 @composite
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
     """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2)."""
     input1, input2, weight = (
         as_operand("bilinear", n, x)
@@ -91,7 +92,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else add(out, bias)
 
 
-def _check_bilinear(input1: Any, input2: Any, weight: Any) -> None:
+def _check_bilinear(input1: Array, input2: Array, weight: Array) -> None:
     if list(input1.shape[:-1]) != list(input2.shape[:-1]):
         raise RuntimeError(
             f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
@@ -104,7 +105,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any) -> None:
             )
 
 
-def _check_linear(input: Any, weight: Any, bias: Any) -> None:
+def _check_linear(input: Array, weight: Array, bias: Array | None) -> None:
     if not 1 <= weight.ndim <= 2 or input.ndim == 0 or (weight.ndim == 1 and bias is not None):
         raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor (input is {input.ndim}-D)")
     if input.dtype != weight.dtype:
@@ -114,7 +115,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
         check_inner((math.prod(input.shape[:-1]), input.shape[-1]), (weight.shape[-1], math.prod(weight.shape[:-1])))
 
 
-def _check_bias(bias: Any, weight: Any) -> None:
+def _check_bias(bias: Array, weight: Array) -> None:
     if bias.dtype != weight.dtype:
         names = dtypes.SCALAR_NAMES[bias.dtype], dtypes.SCALAR_NAMES[weight.dtype]
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {names[0]} and {names[1]}")

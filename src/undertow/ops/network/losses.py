@@ -6,9 +6,10 @@ Losses of class scores are in network/cross_entropy.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.graph.user_lines import warn_user
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_tensors, require_kinds
@@ -34,7 +35,7 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'")
 
 
-def _warn_about_sizes(input: Any, target: Any) -> None:
+def _warn_about_sizes(input: Array, target: Array) -> None:
     """Broadcasting in a loss is nearly always a mistake."""
     if input.shape != target.shape:
         warn_user(
@@ -46,29 +47,29 @@ def _warn_about_sizes(input: Any, target: Any) -> None:
             raise RuntimeError(problem)
 
 
-def _reduce_array(xp: Any, values: Any, reduction: str) -> Any:
+def _reduce_array(xp: Namespace, values: Array, reduction: str) -> Any:
     if reduction == "none":
         return values
     total = xp.add.reduce(values, axis=None)
     return total / xp.size(values) if reduction == "mean" else total
 
 
-def reduce(values: Any, reduction: str) -> Any:
+def reduce(values: Array, reduction: str) -> Array:
     check_reduction(reduction)
     return values if reduction == "none" else mean(values) if reduction == "mean" else sum(values)
 
 
-def _spread(g: Any, slope: Any, reduction: str) -> Any:
+def _spread(g: Array, slope: Array, reduction: str) -> Any:
     """The gradient of a loss from the slopes of its elements."""
     return slope * (g / math.prod(slope.shape) if reduction == "mean" else g)
 
 
-def gathered(xp: Any, values: Any, reduction: str) -> Any:
+def gathered(xp: Namespace, values: Array, reduction: str) -> Array:
     """`values` reduced, as the tangent of a loss is from those of its elements."""
     return values if reduction == "none" else xp.mean(values) if reduction == "mean" else xp.sum(values)
 
 
-def _batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_loss(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The losses of all elements at once, then reduced for each example."""
     input, target, *params = args
     size = batch_size(args, in_dims)
@@ -87,7 +88,7 @@ def _batch_loss(op: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[A
 # ---- errors: functions of input - target
 
 
-def _squared_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _squared_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean") -> Any:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
     difference = input - target
@@ -114,7 +115,7 @@ mse_loss = primitive(
 
 @composite
 @in_float32
-def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def l1_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
     """The mean (or sum) of |input - target|."""
     input, target = as_tensors("l1_loss", input=input, target=target)
     check_reduction(reduction)
@@ -122,7 +123,7 @@ def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     return reduce(abs(input - target), reduction)
 
 
-def _smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+def _smooth_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean", beta: float = 1.0) -> Array:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
     if beta < 0:
@@ -134,7 +135,7 @@ def _smooth_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", 
     return _reduce_array(xp, xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
 
 
-def _smooth_slope(xp: Any, x: Any, beta: float) -> Any:
+def _smooth_slope(xp: Namespace, x: Array, beta: float) -> Array:
     if beta == 0:
         return xp.sign(x)
     return xp.where(xp.less(xp.abs(x), beta), x / beta, xp.sign(x))
@@ -166,7 +167,7 @@ smooth_l1_loss = primitive(
 )
 
 
-def _huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
+def _huber_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean", delta: float = 1.0) -> Array:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
     if delta <= 0:
@@ -176,7 +177,7 @@ def _huber_error(xp: Any, input: Any, target: Any, *, reduction: str = "mean", d
     return _reduce_array(xp, xp.where(size <= delta, size * size * 0.5, delta * (size - 0.5 * delta)), reduction)
 
 
-def _huber_slope(xp: Any, x: Any, delta: float) -> Any:
+def _huber_slope(xp: Namespace, x: Array, delta: float) -> Array:
     # on the border both are the same, and the second derivative is that of the line, as in PyTorch
     return xp.where(xp.less(xp.abs(x), delta), x, xp.sign(x) * delta)
 
@@ -208,7 +209,7 @@ huber_loss = primitive(
 # ---- binary cross entropy
 
 
-def _cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _cross_entropy_of_bits(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean") -> Array:
     check_reduction(reduction)
     require_kinds("binary_cross_entropy", input, "f")
     if input.shape != target.shape:
@@ -224,16 +225,16 @@ def _cross_entropy_of_bits(xp: Any, input: Any, target: Any, *, reduction: str =
     return _reduce_array(xp, -(target * _log_above(xp, input) + (1 - target) * _log_above(xp, 1 - input)), reduction)
 
 
-def _log_above(xp: Any, x: Any) -> Any:
+def _log_above(xp: Namespace, x: Array) -> Array:
     """log(x), but never below -100, so that a wrong certainty costs much and not infinitely much."""
     return xp.maximum(xp.log(xp.maximum(x, LEAST_POSITIVE)), -100)
 
 
-def _bits_slope(xp: Any, input: Any, target: Any) -> Any:
+def _bits_slope(xp: Namespace, input: Array, target: Array) -> Array:
     return (input - target) / xp.maximum(input * (1 - input), 1e-12)
 
 
-def _bits_target_slope(xp: Any, input: Any) -> Any:
+def _bits_target_slope(xp: Namespace, input: Array) -> Array:
     return xp.log1p(-input) - xp.log(input)
 
 
@@ -255,7 +256,7 @@ bce_of_probabilities = primitive(
 
 
 @composite
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+def binary_cross_entropy(input: Array, target: Array, weight: Array | None = None, *, reduction: str = "mean") -> Array:
     """-(target * log(input) + (1 - target) * log(1 - input)) of probabilities; every element may have a weight.
 
     >>> import undertow as ut
@@ -268,7 +269,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
     return reduce(bce_of_probabilities(input, target, reduction="none") * weight, reduction)
 
 
-def _cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def _cross_entropy_of_logits(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean") -> Array:
     check_reduction(reduction)
     require_kinds("log_sigmoid_cpu", input, "f")
     _check_same_size(input, target)
@@ -277,7 +278,7 @@ def _cross_entropy_of_logits(xp: Any, input: Any, target: Any, *, reduction: str
     return _reduce_array(xp, losses, reduction)
 
 
-def _check_same_size(input: Any, target: Any) -> None:
+def _check_same_size(input: Array, target: Array) -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
 
@@ -302,8 +303,13 @@ bce_of_logits = primitive(
 
 @composite
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
-) -> Any:
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Array | None = None,
+) -> Array:
     """binary_cross_entropy(sigmoid(input), target), computed without overflow.
 
     weight      of every element
@@ -321,7 +327,7 @@ def binary_cross_entropy_with_logits(
     return reduce(losses if weight is None else losses * weight, reduction)
 
 
-def _weighted_bce_of_logits(input: Any, target: Any, pos_weight: Any) -> Any:
+def _weighted_bce_of_logits(input: Array, target: Array, pos_weight: Array) -> Array:
     _check_same_size(input, target)
     return (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
 
@@ -331,7 +337,7 @@ def _weighted_bce_of_logits(input: Any, target: Any, pos_weight: Any) -> Any:
 
 @composite
 @in_float32
-def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(input: Array, target: Array, *, reduction: str = "mean", log_target: bool = False) -> Array:
     """target * (log(target) - input): how far log-probabilities `input` are from probabilities `target`.
 
     reduction "batchmean" divides by the number of examples only, which is the divergence as defined.
@@ -345,7 +351,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     return reduce(losses, "sum" if reduction == "batchmean" else reduction)
 
 
-def _variance_at_least(xp: Any, input: Any, eps: float) -> Any:
+def _variance_at_least(xp: Namespace, input: Array, eps: float) -> Array:
     if xp.any(input < 0):
         raise ValueError("var has negative entry/entries")
     return xp.maximum(input, eps)
@@ -363,8 +369,8 @@ floor_variance = primitive(
 
 @composite
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
-) -> Any:
+    input: Array, target: Array, var: Array, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
+) -> Array:
     """The negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`.
 
     Variances below `eps` count as eps; their gradient ignores that.
@@ -381,7 +387,7 @@ def gaussian_nll_loss(
     return reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
 
-def _aligned_variance(input: Any, var: Any) -> Any:
+def _aligned_variance(input: Array, var: Array) -> Array:
     """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or with size one there."""
     shape, size = tuple(input.shape), tuple(var.shape)
     if shape == size or (size and shape[:-1] == size[:-1] and size[-1] == 1):
@@ -394,8 +400,14 @@ def _aligned_variance(input: Any, var: Any) -> Any:
 @composite
 @in_float32
 def poisson_nll_loss(
-    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, *, reduction: str = "mean"
-) -> Any:
+    input: Array,
+    target: Array,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    *,
+    reduction: str = "mean",
+) -> Array:
     """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input)."""
     input, target = as_tensors("poisson_nll_loss", input=input, target=target)
     check_reduction(reduction)
@@ -405,6 +417,6 @@ def poisson_nll_loss(
     return reduce(losses, reduction)
 
 
-def _stirling(n: Any) -> Any:
+def _stirling(n: Array) -> Array:
     """log(n!) for large n."""
     return n * log(n) - n + log(n * (2 * math.pi)) * 0.5

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.declare import composite
@@ -18,7 +17,7 @@ from undertow.ops.reduce.sums_and_products import sum
 
 @composite
 @in_float32
-def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
+def hinge_embedding_loss(input: Array, target: Array, margin: float = 1.0, *, reduction: str = "mean") -> Array:
     """input where target is 1, max(0, margin - input) where it is -1."""
     input, target = as_tensors("hinge_embedding_loss", input=input, target=target)
     check_reduction(reduction)
@@ -29,8 +28,8 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, *, reduct
 @composite
 @in_float32
 def cosine_embedding_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
-) -> Any:
+    input1: Array, input2: Array, target: Array, margin: float = 0.0, *, reduction: str = "mean"
+) -> Array:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1, of pairs of vectors."""
     input1, input2, target = as_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     check_reduction(reduction)
@@ -47,7 +46,9 @@ def cosine_embedding_loss(
 
 @composite
 @in_float32
-def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean") -> Any:
+def margin_ranking_loss(
+    input1: Array, input2: Array, target: Array, margin: float = 0.0, *, reduction: str = "mean"
+) -> Array:
     """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller."""
     input1, input2, target = as_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
     check_reduction(reduction)
@@ -61,7 +62,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
 
 @composite
 @in_float32
-def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+def soft_margin_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
     """log(1 + exp(-target * input)), for targets 1 and -1."""
     input, target = as_tensors("soft_margin_loss", input=input, target=target)
     check_reduction(reduction)
@@ -69,7 +70,9 @@ def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any
 
 
 @composite
-def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+def multilabel_soft_margin_loss(
+    input: Array, target: Array, weight: Array | None = None, *, reduction: str = "mean"
+) -> Array:
     """The mean over classes of binary cross entropies of logits."""
     input, target = as_tensors("multilabel_soft_margin_loss", input=input, target=target)
     check_reduction(reduction)
@@ -81,16 +84,16 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, 
 @composite
 @in_float32
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Array,
+    positive: Array,
+    negative: Array,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
     *,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """max(0, distance to the positive - distance to the negative + margin)."""
     check_reduction(reduction)
     if margin <= 0:

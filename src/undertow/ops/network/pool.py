@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.network.pool_kernels import (
@@ -29,7 +30,7 @@ from undertow.tensor import Tensor
 # ---- checks
 
 
-def _check_input(name: str, input: Any, dims: int, kinds: str = "biuf") -> Any:
+def _check_input(name: str, input: Array, dims: int, kinds: str = "biuf") -> Array:
     input = as_operand(name, "input", input)
     if input.ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -65,7 +66,7 @@ def _check_windows(name: str, kernel: Sizes, stride: Sizes, padding: Sizes, dila
             )
 
 
-def check_output(input: Any, counts: Sizes) -> None:
+def check_output(input: Array, counts: Sizes) -> None:
     if min(counts) < 1:
         channels, *sizes = input.shape[input.ndim - len(counts) - 1 :]
         given, found = ["x".join(map(str, (channels, *n))) for n in (sizes, counts)]
@@ -73,7 +74,14 @@ def check_output(input: Any, counts: Sizes) -> None:
 
 
 def windows(
-    name: str, dims: int, input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    name: str,
+    dims: int,
+    input: Array,
+    kernel: Any,
+    stride: Any,
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
 ) -> list[Sizes]:
     """Kernel size, stride, padding and dilation for each dimension, all checked."""
     stride = kernel if stride is None or (isinstance(stride, Iterable) and not tuple(stride)) else stride
@@ -99,7 +107,7 @@ def _check_seen(name: str, length: int, count: int, stride: int, padding: int, d
         )
 
 
-def _in_two(function: Callable[[Any], Any], input: Any) -> Any:
+def _in_two(function: Callable[[Any], Any], input: Array) -> Any:
     """A function of two dimensions on an input with one, which gets another of size 1 in front of it."""
     out = function(unsqueeze(input, -2))
     return tuple([squeeze(o, -2) for o in out]) if isinstance(out, tuple) else squeeze(out, -2)
@@ -108,7 +116,7 @@ def _in_two(function: Callable[[Any], Any], input: Any) -> Any:
 # ---- the largest
 
 
-def max_pool(dims: int, input: Any, *arguments: Any) -> Any:
+def max_pool(dims: int, input: Array, *arguments: Any) -> Any:
     name = f"max_pool{dims}d"
     kernel, stride, padding, dilation, ceil_mode, return_indices = arguments
     input = _check_input(name, input, dims)
@@ -123,11 +131,11 @@ def max_pool(dims: int, input: Any, *arguments: Any) -> Any:
 
 @composite
 def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: Array,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -137,11 +145,11 @@ def max_pool1d(
 
 @composite
 def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: Array,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -160,11 +168,11 @@ def max_pool2d(
 
 @composite
 def max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: Array,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -175,7 +183,7 @@ def max_pool3d(
 # ---- the mean
 
 
-def avg_pool(dims: int, input: Any, *arguments: Any) -> Tensor:
+def avg_pool(dims: int, input: Array, *arguments: Any) -> Tensor:
     kernel, stride, padding, ceil_mode, count_include_pad, divisor_override = arguments
     name = f"avg_pool{dims}d"
     input = _check_input(name, input, dims)
@@ -199,10 +207,10 @@ def avg_pool1d(
 
 @composite
 def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: Array,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -221,10 +229,10 @@ def avg_pool2d(
 
 @composite
 def avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: Array,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -236,7 +244,7 @@ def avg_pool3d(
 # ---- so many windows
 
 
-def _output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
+def _output_sizes(name: str, input: Array, output_size: int | Sequence[int | None], dims: int) -> Sizes:
     """The number of windows along each dimension: None means as many as there are elements."""
     given = tuple(output_size) if isinstance(output_size, Iterable) else (output_size,) * dims
     if len(given) != dims:
@@ -250,7 +258,7 @@ def _output_sizes(name: str, input: Any, output_size: Any, dims: int) -> Sizes:
     return sizes
 
 
-def adaptive_avg_pool(dims: int, input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool(dims: int, input: Array, output_size: int | Sequence[int | None]) -> Array:
     name = f"adaptive_avg_pool{dims}d"
     input = _check_input(name, input, dims, "fc")
     sizes = _output_sizes(name, input, output_size, dims)
@@ -261,7 +269,7 @@ def adaptive_avg_pool(dims: int, input: Any, output_size: Any) -> Any:
     return ADAPTIVE_AVG_POOLS[dims](input, sizes)
 
 
-def adaptive_max_pool(dims: int, input: Any, output_size: Any, return_indices: bool) -> Any:
+def adaptive_max_pool(dims: int, input: Array, output_size: int | Sequence[int | None], return_indices: bool) -> Any:
     name = f"adaptive_max_pool{dims}d"
     input = _check_input(name, input, dims, "f")
     sizes = _output_sizes(name, input, output_size, dims)
@@ -273,13 +281,13 @@ def adaptive_max_pool(dims: int, input: Any, output_size: Any, return_indices: b
 
 
 @composite
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Array, output_size: int | Sequence[int | None]) -> Tensor:
     """The means of `output_size` windows that cover the last dimension; see adaptive_avg_pool2d."""
     return adaptive_avg_pool(1, input, output_size)
 
 
 @composite
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Array, output_size: int | Sequence[int | None]) -> Tensor:
     """The means of so many windows (None: one for each element) as cover the last two dimensions.
 
     >>> import undertow as ut
@@ -290,25 +298,25 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
 
 
 @composite
-def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Array, output_size: int | Sequence[int | None]) -> Tensor:
     """The means of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
     return adaptive_avg_pool(3, input, output_size)
 
 
 @composite
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
     """The largest elements of `output_size` windows that cover the last dimension."""
     return adaptive_max_pool(1, input, output_size, return_indices)
 
 
 @composite
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
     """The largest elements of windows that cover the last two dimensions; see adaptive_avg_pool2d."""
     return adaptive_max_pool(2, input, output_size, return_indices)
 
 
 @composite
-def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
     """The largest elements of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
     return adaptive_max_pool(3, input, output_size, return_indices)
 
@@ -316,25 +324,43 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = Fal
 # ---- norms of windows
 
 
-def _lp_pool(dims: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
+def _lp_pool(dims: int, input: Array, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
     count = math.prod(per_dim("kernel_size", kernel, dims, "pooling"))
     sums = avg_pool(dims, power(input, norm_type), kernel, stride, 0, ceil_mode, True, None)
     return power(mul(mul(sign(sums), relu(absolute(sums))), count), 1.0 / norm_type)
 
 
 @composite
-def lp_pool1d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool1d(
+    input: Array,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch)."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite
-def lp_pool2d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool2d(
+    input: Array,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The p-norm of every window over the last two dimensions."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @composite
-def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool3d(
+    input: Array,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The p-norm of every window over the last three dimensions."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

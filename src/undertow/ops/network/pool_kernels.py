@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes, kernels
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.apply_batching import expanded
@@ -30,13 +32,13 @@ def pooled_sizes(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dil
     )
 
 
-def lowest(xp: Any, dtype: Any) -> Any:
+def lowest(xp: Namespace, dtype: DType) -> float:
     return -math.inf if dtype.kind == "f" else xp.iinfo(dtype).min
 
 
 def _enclosed(
-    xp: Any, x: Any, kernel: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, value: Any
-) -> Any:
+    xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, value: Any
+) -> Array:
     """The array with what windows reach beyond it, before and behind."""
     lead, sizes = x.ndim - len(kernel), x.shape[x.ndim - len(kernel) :]
     reach = [
@@ -53,7 +55,7 @@ def _enclosed(
 # ---- the largest
 
 
-def places(xp: Any, sizes: Sizes, counts: Sizes, starts: list[Any]) -> Any:
+def places(xp: Namespace, sizes: Sizes, counts: Sizes, starts: list[Any]) -> Array:
     """The flat position of the element that lies at `starts` (an array for each dimension) of every window."""
     total = 0
     for k, (n, start) in enumerate(zip(sizes, starts, strict=True)):
@@ -62,8 +64,8 @@ def places(xp: Any, sizes: Sizes, counts: Sizes, starts: list[Any]) -> Any:
 
 
 def largest(
-    xp: Any, input: Any, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
-) -> Any:
+    xp: Namespace, input: Array, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> tuple[Any, ...]:
     """The first largest element of every window, and its flat position; a later nan counts as larger."""
     dims = len(kernel_size)
     sizes = input.shape[input.ndim - dims :]
@@ -85,8 +87,15 @@ def largest(
 
 
 def _flat_places(
-    xp: Any, chosen: Any, sizes: Sizes, counts: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
-) -> Any:
+    xp: Namespace,
+    chosen: Array,
+    sizes: Sizes,
+    counts: Sizes,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+) -> Array:
     """The flat positions of the elements with these numbers (-1: the first inside) in their windows."""
     first = [xp.arange(c) * s - p for c, s, p in zip(counts, stride, padding, strict=True)]
     steps = [math.prod(sizes[k + 1 :]) * d for k, d in enumerate(dilation)]
@@ -103,12 +112,12 @@ def _adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
     return [(k * n // count, -((k + 1) * n // -count)) for k in range(count)]
 
 
-def adaptive_largest(xp: Any, input: Any, output_size: Sizes) -> Any:
+def adaptive_largest(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Any, ...]:
     found = kernels.adaptive_max_pool(xp, xp.ascontiguousarray(input), output_size)
     return _adaptive_largest_by_cells(xp, input, output_size) if found is None else found
 
 
-def _adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
+def _adaptive_largest_by_cells(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Any, ...]:
     dims = len(output_size)
     sizes, lead = input.shape[input.ndim - dims :], input.shape[: input.ndim - dims]
     values = xp.empty((*lead, *output_size), input.dtype)
@@ -125,7 +134,7 @@ def _adaptive_largest_by_cells(xp: Any, input: Any, output_size: Sizes) -> Any:
     return values, indices
 
 
-def _last_nan_or_largest(xp: Any, window: Any) -> Any:
+def _last_nan_or_largest(xp: Namespace, window: Array) -> Array:
     choice = xp.argmax(window, axis=-1)
     missing = window != window
     if not missing.any():
@@ -134,7 +143,7 @@ def _last_nan_or_largest(xp: Any, window: Any) -> Any:
     return xp.where(missing.any(axis=-1), last, choice)
 
 
-def put_back(xp: Any, grad: Any, indices: Any, input_sizes: Sizes) -> Any:
+def put_back(xp: Namespace, grad: Array, indices: Array, input_sizes: Sizes) -> Array:
     """The values added to zeros of `input_sizes`, at their flat positions."""
     found = kernels.max_pool_gradient(xp, xp.ascontiguousarray(grad), xp.ascontiguousarray(indices), input_sizes)
     if found is not None:
@@ -148,7 +157,7 @@ def put_back(xp: Any, grad: Any, indices: Any, input_sizes: Sizes) -> Any:
     return out.reshape(*lead, *input_sizes)
 
 
-def picked(xp: Any, x: Any, indices: Any, dims: int) -> Any:
+def picked(xp: Namespace, x: Array, indices: Array, dims: int) -> Array:
     """The elements of x at flat positions in its last dimensions."""
     lead = tuple(x.shape[: x.ndim - dims])
     rows = xp.reshape(x, (*lead, math.prod(x.shape[x.ndim - dims :])))
@@ -156,7 +165,7 @@ def picked(xp: Any, x: Any, indices: Any, dims: int) -> Any:
     return xp.reshape(xp.take_along_axis(rows, chosen, axis=-1), tuple(indices.shape))
 
 
-def _batch_both(op: Any, args: Any, in_dims: Any) -> tuple[Any, int]:
+def _batch_both(op: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
     """The batch in front of both tensors."""
     size = next(a.shape[d] for a, d in zip(args, in_dims, strict=True) if d is not None)
     return op(*[expanded(a, d, size) for a, d in zip(args[:2], in_dims[:2], strict=True)], *args[2:]), 0
@@ -191,7 +200,7 @@ def in_float32(dims: int) -> str | None:
     return "float32" if dims == 3 else None
 
 
-def _pooling_by_choice(name: str, forward: Any, rule: Any, dims: int, node: str) -> Any:
+def _pooling_by_choice(name: str, forward: Callable[..., Any], rule: Callable[..., Any], dims: int, node: str) -> Any:
     """A primitive that returns chosen elements of the input, and their positions."""
     return primitive(
         name,
@@ -221,7 +230,7 @@ ADAPTIVE_MAX_POOLS = {
 
 
 def divisors(
-    xp: Any,
+    xp: Namespace,
     sizes: Sizes,
     counts: Sizes,
     kernel: Sizes,
@@ -243,15 +252,15 @@ def divisors(
 
 
 def mean_of_windows(
-    xp: Any,
-    input: Any,
+    xp: Namespace,
+    input: Array,
     kernel_size: Sizes,
     stride: Sizes,
     padding: Sizes,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Array:
     dims = len(kernel_size)
     sizes, ones = input.shape[input.ndim - dims :], (1,) * dims
     counts = pooled_sizes(sizes, kernel_size, stride, padding, ones, ceil_mode)
@@ -270,8 +279,8 @@ def mean_of_windows(
 
 
 def spread_means(
-    xp: Any,
-    grad: Any,
+    xp: Namespace,
+    grad: Array,
     input_sizes: Sizes,
     kernel_size: Sizes,
     stride: Sizes,
@@ -279,7 +288,7 @@ def spread_means(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Array:
     """The transpose of `mean_of_windows`."""
     found = kernels.avg_pool_gradient(
         xp, xp.ascontiguousarray(grad), input_sizes, kernel_size, stride, padding, bool(count_include_pad),
@@ -314,8 +323,8 @@ avg_pool_backward = primitive(
 
 
 def avg_pool_gradient(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     input_shape: Any,
     kernel_size: Sizes,
     stride: Sizes,
@@ -323,7 +332,7 @@ def avg_pool_gradient(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> Array:
     sizes = tuple(input_shape[len(input_shape) - len(kernel_size) :])
     return xp.avg_pool_backward(g, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -353,7 +362,7 @@ def _averaging(count: int, n: int) -> tuple[tuple[float, ...], ...]:
     )
 
 
-def along_each(xp: Any, x: Any, matrices: list[Any]) -> Any:
+def along_each(xp: Namespace, x: Array, matrices: list[Any]) -> Array:
     """The array with its last dimensions multiplied by a matrix each."""
     for matrix in matrices:  # the first of these dimensions goes behind the others, so that all take turns
         x = xp.moveaxis(x, x.ndim - len(matrices), -1)
@@ -361,13 +370,13 @@ def along_each(xp: Any, x: Any, matrices: list[Any]) -> Any:
     return x
 
 
-def _adaptive_mean(xp: Any, input: Any, output_size: Sizes) -> Any:
+def _adaptive_mean(xp: Namespace, input: Array, output_size: Sizes) -> Array:
     sizes = input.shape[input.ndim - len(output_size) :]
     pairs = zip(output_size, sizes, strict=True)
     return along_each(xp, input, [xp.asarray(_averaging(c, n), input.dtype).reshape(c, n) for c, n in pairs])
 
 
-def _spread_adaptive_means(xp: Any, grad: Any, input_sizes: Sizes) -> Any:
+def _spread_adaptive_means(xp: Namespace, grad: Array, input_sizes: Sizes) -> Array:
     counts = grad.shape[grad.ndim - len(input_sizes) :]
     pairs = zip(counts, input_sizes, strict=True)
     return along_each(xp, grad, [xp.asarray(_averaging(c, n), grad.dtype).reshape(c, n).T for c, n in pairs])

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType, Namespace
+
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
 #: arrays of fewer elements are not worth a loop
 FEW = 8192
@@ -25,27 +29,27 @@ LARGE = 1e13
 TINY = 1e-9
 
 
-def has_long_rows(xp: Any, x: Any) -> bool:
+def has_long_rows(xp: Namespace, x: Array) -> bool:
     """Whether the kernels here serve for x, along its last dimension."""
     return xp is cpu and x.size > FEW and x.dtype in (dtypes.float32, dtypes.float64) and x.flags.c_contiguous
 
 
-def is_last(dim: Any, ndim: int) -> bool:
+def is_last(dim: Dims, ndim: int) -> bool:
     return bool(dim == -1 or dim == ndim - 1)
 
 
-def _as_rows(x: Any, width: int) -> Any:
+def _as_rows(x: Array, width: int) -> Array:
     """Contiguous memory, seen as a matrix."""
     return cpu.ascontiguousarray(x).reshape(-1, width)
 
 
-def new_like(x: Any) -> tuple[Any, Any]:
+def new_like(x: Array) -> tuple[Any, Any]:
     """A new array like x, and its rows. Not their reshaped view is returned: what owns no memory would be copied."""
     out = cpu.empty(x.shape, x.dtype)
     return out, out.reshape(-1, x.shape[-1])
 
 
-def blocks(x: Any) -> Iterator[slice]:
+def blocks(x: Array) -> Iterator[slice]:
     """Slices of the rows of a matrix that are about a BLOCK each."""
     step = max(1, BLOCK // (x.shape[1] * x.itemsize))
     for start in range(0, len(x), step):
@@ -53,7 +57,7 @@ def blocks(x: Any) -> Iterator[slice]:
 
 
 @functools.lru_cache(64)
-def ones(n: int, dtype: Any) -> Any:
+def ones(n: int, dtype: DType) -> Array:
     return cpu.ones(n, dtype)
 
 
@@ -75,7 +79,7 @@ def row_kernel(kernel: Callable[..., Any]) -> Callable[..., Any]:
 # ---- softmax
 
 
-def exponentials(x: Any, out: Any) -> tuple[Any, Any]:
+def exponentials(x: Array, out: Array) -> tuple[Any, Any]:
     """exp(x - shift) into `out`, and its sums along rows; shift is None where nothing had to be subtracted."""
     cpu.exp(x, out=out)
     sums = out.dot(ones(x.shape[1], x.dtype))
@@ -88,7 +92,7 @@ def exponentials(x: Any, out: Any) -> tuple[Any, Any]:
 
 
 @row_kernel
-def softmax(input: Any) -> Any:
+def softmax(input: Array) -> Array:
     x = _as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
     for rows in blocks(x):
@@ -99,7 +103,7 @@ def softmax(input: Any) -> Any:
 
 
 @row_kernel
-def softmax_gradient(grad_output: Any, output: Any) -> Any:
+def softmax_gradient(grad_output: Array, output: Array) -> Array:
     g, y = (_as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
     for rows in blocks(y):
@@ -110,7 +114,7 @@ def softmax_gradient(grad_output: Any, output: Any) -> Any:
 
 
 @row_kernel
-def log_softmax(input: Any) -> Any:
+def log_softmax(input: Array) -> Array:
     x = _as_rows(input, input.shape[-1])
     out, all_rows = new_like(input)
     for rows in blocks(x):
@@ -125,7 +129,7 @@ def log_softmax(input: Any) -> Any:
 
 
 @row_kernel
-def log_softmax_gradient(grad_output: Any, output: Any) -> Any:
+def log_softmax_gradient(grad_output: Array, output: Array) -> Array:
     g, y = (_as_rows(t, output.shape[-1]) for t in (grad_output, output))
     out, all_rows = new_like(output)
     for rows in blocks(y):
@@ -137,7 +141,7 @@ def log_softmax_gradient(grad_output: Any, output: Any) -> Any:
 
 
 @row_kernel
-def cross_entropies(input: Any, own: Any) -> Any:
+def cross_entropies(input: Array, own: Any) -> Array:
     """log(sum(exp(row))) - own for each row, without an array of the exponentials; `own` is an element of the row."""
     out = cpu.empty(len(input), input.dtype)
     scratch = None
@@ -150,7 +154,7 @@ def cross_entropies(input: Any, own: Any) -> Any:
 
 
 @row_kernel
-def scaled_softmax(input: Any, factors: Any) -> Any:
+def scaled_softmax(input: Array, factors: Any) -> Array:
     """The softmax of each row, times a factor of its own."""
     out = cpu.empty(input.shape, input.dtype)
     for rows in blocks(input):
@@ -163,7 +167,7 @@ def scaled_softmax(input: Any, factors: Any) -> Any:
 
 
 @row_kernel
-def layer_norm(input: Any, width: int, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+def layer_norm(input: Array, width: int, weight: Array, bias: Array, eps: float) -> tuple[Any, Any, Any]:
     """The normalised rows, their means, and one over their standard deviations."""
     x = _as_rows(input, width)
     out, mean, rstd = cpu.empty(input.shape, x.dtype), cpu.empty(len(x), x.dtype), cpu.empty(len(x), x.dtype)
@@ -183,7 +187,13 @@ def layer_norm(input: Any, width: int, weight: Any, bias: Any, eps: float) -> tu
 
 @row_kernel
 def layer_norm_gradient(
-    grad_output: Any, input: Any, mean: Any, rstd: Any, weight: Any, width: int, needs: tuple[bool, bool, bool]
+    grad_output: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array,
+    width: int,
+    needs: tuple[bool, bool, bool],
 ) -> tuple[Any, Any, Any]:
     """The gradients of input, weight and bias, as far as they are needed."""
     g, x = _as_rows(grad_output, width), _as_rows(input, width)
@@ -204,7 +214,7 @@ def layer_norm_gradient(
     return out, of_weight, of_bias
 
 
-def input_gradient(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, scratch: Any, out: Any) -> None:
+def input_gradient(g: Array, x: Array, mean: Array, rstd: Array, weight: Array, scratch: Any, out: Array) -> None:
     """rstd * (g * weight - its mean - the part of it along the normalised row), into `out`; scratch holds g * x."""
     width = x.shape[1]
     each = ones(width, x.dtype) if weight is None else weight.reshape(-1)

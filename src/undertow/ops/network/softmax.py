@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import reduced_axes, wrap_dim
 from undertow.ops.arguments.operands import require_kinds
@@ -13,8 +14,11 @@ from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.network import row_kernels
 from undertow.ops.pointwise.arithmetic import neg
 
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
-def total(xp: Any, x: Any, dim: int) -> Any:
+
+def total(xp: Namespace, x: Array, dim: int) -> Array:
     """The sum along `dim`, which stays as a dimension of size one; in a recorded pass, too."""
     return xp.sum(x, axis=reduced_axes(dim, x.ndim), keepdims=True)
 
@@ -24,12 +28,12 @@ def _axis_of(dim: int, ndim: int) -> Any:
     return wrap_dim(dim, ndim) if ndim else reduced_axes(dim, 0)
 
 
-def _below_largest(xp: Any, input: Any, axis: Any) -> Any:
+def _below_largest(xp: Namespace, input: Array, axis: Dims) -> Array:
     """input - max(input), so that exp cannot overflow."""
     return input - xp.maximum.reduce(input, axis, None, None, True)
 
 
-def _in_rows(xp: Any, x: Any, dim: int) -> bool:
+def _in_rows(xp: Namespace, x: Array, dim: int) -> bool:
     return row_kernels.is_last(dim, x.ndim) and row_kernels.has_long_rows(xp, x)
 
 
@@ -37,7 +41,7 @@ def _in_rows(xp: Any, x: Any, dim: int) -> bool:
 
 
 @twin
-def normalized_exponentials(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+def normalized_exponentials(xp: Namespace, input: Array, dim: int, dtype: DType | None = None) -> Array:
     if dtype is not None:
         return normalized_exponentials(xp, input.astype(dtype), dim, None)
     require_kinds("softmax", input, "f")
@@ -62,7 +66,7 @@ softmax = primitive(
 )
 
 
-def _softmax_or_zeros(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+def _softmax_or_zeros(xp: Namespace, input: Array, dim: int, dtype: DType | None = None) -> Array:
     input = input if dtype is None else input.astype(dtype)
     if input.size == 0:
         return input.copy()
@@ -85,7 +89,7 @@ _safe_softmax = primitive(
 
 
 @twin
-def softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+def softmax_gradient(xp: Namespace, grad_output: Array, output: Array, dim: int) -> Array:
     if _in_rows(xp, output, dim):
         return row_kernels.softmax_gradient(grad_output, output)
     product = grad_output * output
@@ -114,7 +118,7 @@ softmax_backward_data = primitive(
 
 
 @composite
-def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
+def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """softmax(-input)."""
     return softmax(neg(input), dim, dtype)
 
@@ -123,7 +127,7 @@ def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 
 @twin
-def logs_of_softmax(xp: Any, input: Any, dim: int, dtype: Any = None) -> Any:
+def logs_of_softmax(xp: Namespace, input: Array, dim: int, dtype: DType | None = None) -> Array:
     if dtype is not None:
         return logs_of_softmax(xp, input.astype(dtype), dim, None)
     require_kinds("log_softmax", input, "f")
@@ -148,7 +152,7 @@ log_softmax = primitive(
 
 
 @twin
-def log_softmax_gradient(xp: Any, grad_output: Any, output: Any, dim: int) -> Any:
+def log_softmax_gradient(xp: Namespace, grad_output: Array, output: Array, dim: int) -> Array:
     if _in_rows(xp, output, dim):
         return row_kernels.log_softmax_gradient(grad_output, output)
     return grad_output - xp.exp(output) * xp.add.reduce(grad_output, _axis_of(dim, output.ndim), None, None, True)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 
 
-def _is_integral(value: Any) -> bool:
+def _is_integral(value: Array) -> bool:
     return value.dtype.kind in "bui" if hasattr(value, "dtype") else isinstance(value, int)
 
 
 # ---- sums
 
 
-def times_alpha(input: Any, other: Any, alpha: Any) -> Any:
+def times_alpha(input: Array, other: Array, alpha: Any) -> Any:
     if isinstance(alpha, float | complex) and _is_integral(input) and _is_integral(other):
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number. Convert the "
@@ -28,7 +29,7 @@ def times_alpha(input: Any, other: Any, alpha: Any) -> Any:
     return other & bool(alpha) if getattr(other, "dtype", None) == dtypes.bool_ else other * alpha
 
 
-def difference(xp: Any, a: Any, b: Any) -> Any:
+def difference(xp: Namespace, a: Array, b: Array) -> Any:
     try:
         return xp.subtract(a, b)
     except TypeError:
@@ -40,7 +41,7 @@ def difference(xp: Any, a: Any, b: Any) -> Any:
         ) from None
 
 
-def negative(xp: Any, input: Any) -> Any:
+def negative(xp: Namespace, input: Array) -> Array:
     try:
         return xp.negative(input)
     except TypeError:
@@ -113,7 +114,7 @@ neg = primitive(
 
 
 @composite(variants="function method")
-def positive(input: Any) -> Any:
+def positive(input: Array) -> Array:
     """The tensor itself."""
     input = as_operand("positive", "input", input)
     if input._array.dtype.kind == "b":
@@ -152,7 +153,7 @@ addcmul = primitive(
 )
 
 
-def _interpolated(xp: Any, input: Any, end: Any, weight: Any) -> Any:
+def _interpolated(xp: Namespace, input: Array, end: Array, weight: Array) -> Array:
     # from the nearer end, so that weights 0 and 1 give the ends exactly
     step = end - input
     near = input + weight * step
@@ -196,18 +197,18 @@ true_divide = primitive(
 )
 
 
-def _refuse_zero(xp: Any, input: Any, other: Any) -> None:
+def _refuse_zero(xp: Namespace, input: Array, other: Array) -> None:
     """Integers cannot be divided by zero; NumPy would warn and give 0."""
     if _is_integral(input) and _is_integral(other) and not xp.all(other):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
 
 
-def _floor_quotient(xp: Any, input: Any, other: Any) -> Any:
+def _floor_quotient(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_zero(xp, input, other)
     return xp.floor_divide(input, other)
 
 
-def _whole_quotient(xp: Any, input: Any, other: Any, rounding_mode: str) -> Any:
+def _whole_quotient(xp: Namespace, input: Array, other: Array, rounding_mode: str) -> Array:
     if rounding_mode == "floor":
         return _floor_quotient(xp, input, other)
     if _is_integral(input) and _is_integral(other):
@@ -233,7 +234,7 @@ _div_rounded = primitive(
 
 
 @composite(variants="function method in_place foreach", out=True)
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Array:
     """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
 
     >>> import undertow as ut
@@ -252,7 +253,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 def not_implemented(name: str) -> Any:
     """The rule of an operation that PyTorch records but does not differentiate."""
 
-    def rule(xp: Any, g: Any) -> Any:
+    def rule(xp: Namespace, g: Array) -> Any:
         raise NotImplementedError(
             f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the "
             "inputs if that is what you want."
@@ -275,12 +276,12 @@ floor_divide = primitive(
 )
 
 
-def _modulo(xp: Any, input: Any, other: Any) -> Any:
+def _modulo(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_zero(xp, input, other)
     return xp.remainder(input, other)
 
 
-def _c_modulo(xp: Any, input: Any, other: Any) -> Any:
+def _c_modulo(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_zero(xp, input, other)
     return xp.fmod(input, other)
 
@@ -322,7 +323,7 @@ fmod = primitive(
 )
 
 
-def _sum_with_quotient(xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def _sum_with_quotient(xp: Namespace, input: Array, tensor1: Array, tensor2: Array, *, value: Any = 1) -> Array:
     if _is_integral(tensor1) and _is_integral(tensor2):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported. Convert one of tensor1 and tensor2 to a "

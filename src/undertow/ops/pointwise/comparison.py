@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_order, type_name
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
@@ -24,7 +25,7 @@ def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
 def _ordering(name: str, ufunc: str, **options: Any) -> Any:
     """A comparison of real numbers; NumPy would order complex ones by their real parts."""
 
-    def forward(xp: Any, input: Any, other: Any) -> Any:
+    def forward(xp: Namespace, input: Array, other: Array) -> Any:
         if input.dtype.kind == "c":
             require_order(name, input)
         return getattr(xp, ufunc)(input, other)
@@ -90,7 +91,7 @@ bitwise_right_shift = binary(
 
 
 def _signed_infinity(name: str, **options: Any) -> Any:
-    def forward(xp: Any, input: Any) -> Any:
+    def forward(xp: Namespace, input: Array) -> Any:
         if input.dtype.kind == "c":
             raise RuntimeError(f"{name} does not support complex inputs: their infinities have no sign")
         return getattr(xp, name)(input)
@@ -109,7 +110,9 @@ signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="functi
 # ---- nearly equal, equal as a whole, among
 
 
-def close(xp: Any, input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def close(
+    xp: Namespace, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Array:
     if hasattr(other, "dtype") and other.dtype != input.dtype:
         names = [type_name(a) for a in (input, other)]
         raise RuntimeError(f"{names[0]} did not match {names[1]}: convert one of the tensors to the other's dtype")
@@ -125,7 +128,7 @@ isclose = binary("isclose", close, variants="function method")
 
 
 @composite(variants="function method")
-def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether every |input - other| is at most atol + rtol * |other|.
 
     >>> import undertow as ut
@@ -136,7 +139,7 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
 
 
 @composite(variants="function method")
-def equal(input: Any, other: Any) -> bool:
+def equal(input: Array, other: Array) -> bool:
     """Whether two tensors have the same shape and the same elements.
 
     >>> import undertow as ut
@@ -147,7 +150,9 @@ def equal(input: Any, other: Any) -> bool:
     return input._array.shape == other._array.shape and bool(eq(input, other)._array.all())
 
 
-def among(xp: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def among(
+    xp: Namespace, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False
+) -> Array:
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 

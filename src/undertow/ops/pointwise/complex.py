@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import UndertowError
 from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import adapter, composite, primitive, view
@@ -32,19 +34,19 @@ _conj = _conjugation("_conj", "ConjBackward0")
 _conj_physical = _conjugation("_conj_physical", "ConjPhysicalBackward0")
 
 
-def is_complex(tensor: Any) -> bool:
+def is_complex(tensor: Array) -> bool:
     return bool(tensor._array.dtype.kind == "c")
 
 
 @composite(variants="function method")
-def conj(input: Any) -> Any:
+def conj(input: Array) -> Array:
     """The complex conjugate; a real tensor is returned as it is."""
     input = as_operand("conj", "input", input)
     return _conj(input) if is_complex(input) else input
 
 
 @composite(variants="function method in_place in_place_function", out=True)
-def conj_physical(input: Any) -> Any:
+def conj_physical(input: Array) -> Array:
     """The complex conjugate; a real tensor is returned as it is."""
     input = as_operand("conj_physical", "input", input)
     return _conj_physical(input) if is_complex(input) else input
@@ -54,26 +56,26 @@ def conj_physical(input: Any) -> Any:
 
 
 @composite(variants="function method")
-def resolve_conj(input: Any) -> Any:
+def resolve_conj(input: Array) -> Array:
     """The tensor itself: no conjugation is ever pending."""
     return as_operand("resolve_conj", "input", input)
 
 
 @composite(variants="function method")
-def resolve_neg(input: Any) -> Any:
+def resolve_neg(input: Array) -> Array:
     """The tensor itself: no negation is ever pending."""
     return as_operand("resolve_neg", "input", input)
 
 
 @composite(variants="function method")
-def is_conj(input: Any) -> bool:
+def is_conj(input: Array) -> bool:
     """False: no conjugation is ever pending."""
     as_operand("is_conj", "input", input)
     return False
 
 
 @composite(variants="function method")
-def is_neg(input: Any) -> bool:
+def is_neg(input: Array) -> bool:
     """False: no negation is ever pending."""
     as_operand("is_neg", "input", input)
     return False
@@ -99,7 +101,7 @@ _imag = view(
 
 
 @composite
-def real(input: Any) -> Any:
+def real(input: Array) -> Array:
     """The real parts, as a view; a real tensor is returned as it is."""
     input = as_operand("real", "input", input)
     return _real(input) if is_complex(input) else input
@@ -110,7 +112,7 @@ class NoImaginaryPartError(UndertowError, RuntimeError, AttributeError):
 
 
 @composite
-def imag(input: Any) -> Any:
+def imag(input: Array) -> Array:
     """The imaginary parts of a complex tensor, as a view."""
     input = as_operand("imag", "input", input)
     if not is_complex(input):
@@ -120,14 +122,14 @@ def imag(input: Any) -> Any:
     return _imag(input)
 
 
-def pairs_of_parts(xp: Any, input: Any) -> Any:
+def pairs_of_parts(xp: Namespace, input: Array) -> Array:
     if input.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors")
     parts = xp.asarray(input).real
     return xp.lib.stride_tricks.as_strided(parts, (*parts.shape, 2), (*parts.strides, parts.itemsize))
 
 
-def _complex_of_pairs(xp: Any, input: Any) -> Any:
+def _complex_of_pairs(xp: Namespace, input: Array) -> Array:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(
             "view_as_complex is only supported for float and double tensors, but got a tensor of scalar type"
@@ -142,7 +144,7 @@ def _complex_of_pairs(xp: Any, input: Any) -> Any:
     return input.view(dtypes.complex_of(input.dtype))[..., 0]
 
 
-def _batched_view_as_complex(function: Any, args: Any, in_dims: Any) -> Any:
+def _batched_view_as_complex(function: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, ...]:
     """A batch dimension behind the pairs leaves them apart in memory: then the result is a copy."""
     input = in_front(args[0], in_dims[0])
     return (function if in_dims[0] < input._array.ndim - 1 else _complex_from_pairs)(input), 0
@@ -176,7 +178,7 @@ _view_as_complex = view(
 
 
 @composite
-def view_as_complex(input: Any) -> Any:
+def view_as_complex(input: Array) -> Array:
     """Pairs of real numbers in the last dimension, as complex numbers in the same memory.
 
     >>> import undertow as ut
@@ -190,7 +192,7 @@ def view_as_complex(input: Any) -> Any:
     return result
 
 
-def _check_pairs(tensor: Tensor, array: Any) -> None:
+def _check_pairs(tensor: Tensor, array: Array) -> None:
     """Refuse pairs that do not lie at even places. The operation itself takes them: gradients lie anywhere."""
     if any([n > 1 and s % (2 * array.itemsize) for n, s in zip(array.shape[:-1], array.strides, strict=False)]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension. Take a clone() of it.")
@@ -201,7 +203,7 @@ def _check_pairs(tensor: Tensor, array: Any) -> None:
 # ---- from and to real numbers
 
 
-def _check_parts(real: Any, imag: Any) -> None:
+def _check_parts(real: Array, imag: Array) -> None:
     names = [type_name(part) for part in (real, imag)]
     if real.dtype.kind != "f" or imag.dtype.kind != "f":
         raise RuntimeError(
@@ -213,14 +215,14 @@ def _check_parts(real: Any, imag: Any) -> None:
         )
 
 
-def joined(xp: Any, real: Any, imag: Any) -> Any:
+def joined(xp: Namespace, real: Array, imag: Array) -> Array:
     _check_parts(real, imag)
     out = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.complex_of(real.dtype))
     out.real[...], out.imag[...] = real, imag
     return out
 
 
-def _from_polar(xp: Any, abs: Any, angle: Any) -> Any:
+def _from_polar(xp: Namespace, abs: Array, angle: Array) -> Array:
     _check_parts(abs, angle)
     return joined(xp, abs * xp.cos(angle), abs * xp.sin(angle))
 
@@ -249,7 +251,7 @@ polar = primitive(
 )
 
 
-def _angle_rule(xp: Any, g: Any, input: Any) -> Any:
+def _angle_rule(xp: Namespace, g: Array, input: Array) -> Array:
     if input.dtype.kind != "c":
         return xp.zeros_like(g)
     size = xp.abs(input)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.declare import alias, primitive
@@ -19,7 +20,7 @@ LN10 = math.log(10)
 ZERO_AND_ONE = {d: (cpu.zeros((), d), cpu.ones((), d)) for d in (dtypes.float16, dtypes.float32, dtypes.float64)}
 
 
-def one_for(xp: Any, grad_output: Any, output: Any) -> Any:
+def one_for(xp: Namespace, grad_output: Array, output: Array) -> Array | None:
     """The number 1 in the dtype of these arrays, if they are real and alike, so that one temporary serves both."""
     dtype = output.dtype
     if xp is not cpu or dtype is not grad_output.dtype or output.shape != grad_output.shape or not output.ndim:
@@ -120,7 +121,7 @@ log1p = unary(
 
 
 @twin
-def logistic(xp: Any, input: Any) -> Any:
+def logistic(xp: Namespace, input: Array) -> Array:
     """1 / (1 + exp(-input)), as it stands unless exp overflows."""
     if input.dtype.kind != "f" or input.ndim == 0:
         return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
@@ -135,7 +136,7 @@ def logistic(xp: Any, input: Any) -> Any:
     return xp.divide(one, out, out)
 
 
-def _logistic_of_small(xp: Any, input: Any) -> Any:
+def _logistic_of_small(xp: Namespace, input: Array) -> Array:
     """The same as exp(min(input, 0)) / (1 + exp(-|input|)), which cannot overflow, and takes twice as long."""
     zero, one = ZERO_AND_ONE[input.dtype]
     out = xp.abs(input)
@@ -147,7 +148,7 @@ def _logistic_of_small(xp: Any, input: Any) -> Any:
     return xp.divide(small, out, out)
 
 
-def _logistic_of_number(xp: Any, input: Any) -> Any:
+def _logistic_of_number(xp: Namespace, input: Array) -> Array:
     input = float_array(input)
     return xp.exp(xp.minimum(input, 0)) / (1 + xp.exp(-xp.abs(input)))
 
@@ -161,7 +162,7 @@ sigmoid = unary(
 
 
 @twin
-def sigmoid_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
+def sigmoid_gradient(xp: Namespace, grad_output: Array, output: Array) -> Array:
     one = one_for(xp, grad_output, output)
     if one is None:
         return grad_output * xp.conj(output * (1 - output))
@@ -186,14 +187,14 @@ sigmoid_backward = primitive(
 )
 
 
-def _log_odds(xp: Any, input: Any, eps: float | None = None) -> Any:
+def _log_odds(xp: Namespace, input: Array, eps: float | None = None) -> Array:
     require_kinds("logit", input, "biuf")
     if eps is not None:
         input = xp.minimum(xp.maximum(input, eps), 1 - eps)
     return xp.log(input / (1 - input))
 
 
-def _logit_rule(xp: Any, g: Any, input: Any, eps: float | None) -> Any:
+def _logit_rule(xp: Namespace, g: Array, input: Array, eps: float | None) -> Array:
     low, outside = (0, math.nan) if eps is None else (eps, 0)
     inside = xp.logical_and(xp.greater_equal(input, low), xp.less_equal(input, 1 - low))
     return xp.where(inside, g / (input * (1 - input)), outside)
@@ -204,7 +205,7 @@ logit = unary("logit", forward=_log_odds, vjp=_logit_rule, variants="function me
 # ---- size and sign
 
 
-def _sgn_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
+def _sgn_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
     """The derivative of z / |z|: what of `g` is at right angles to z, over |z|."""
     if input.dtype.kind != "c":
         return xp.zeros_like(g)
@@ -212,11 +213,11 @@ def _sgn_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
     return xp.where(xp.equal(size, 0), 0, (g - out * out * xp.conj(g)) / (size * 2))
 
 
-def direction(xp: Any, input: Any) -> Any:
+def direction(xp: Namespace, input: Array) -> Array:
     return input.copy() if input.dtype.kind == "b" else xp.sign(input)
 
 
-def _sign_of_real(xp: Any, input: Any) -> Any:
+def _sign_of_real(xp: Namespace, input: Array) -> Array:
     if input.dtype.kind == "c":
         raise NotImplementedError(
             "Unlike NumPy, sign is not intended to support complex numbers, whose sign could mean several "
@@ -239,7 +240,7 @@ sgn = unary(
 )
 
 
-def no_slope(xp: Any, g: Any) -> Any:
+def no_slope(xp: Namespace, g: Array) -> Array:
     return xp.zeros_like(g)
 
 

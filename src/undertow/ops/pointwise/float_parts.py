@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -12,7 +13,7 @@ from undertow.ops.pointwise.elementary import unary
 
 
 def _of_integers(name: str, **options: Any) -> Any:
-    def forward(xp: Any, input: Any, other: Any) -> Any:
+    def forward(xp: Namespace, input: Array, other: Array) -> Any:
         require_kinds(f"{name}_cpu", input, "iu")
         return getattr(xp, name)(input, other)
 
@@ -23,7 +24,7 @@ gcd = _of_integers("gcd", variants="function method in_place in_place_function")
 lcm = _of_integers("lcm", variants="function method in_place in_place_function")
 
 
-def _next_number(xp: Any, input: Any, other: Any) -> Any:
+def _next_number(xp: Namespace, input: Array, other: Array) -> Array:
     require_kinds("nextafter_cpu", input, "f")
     return xp.nextafter(input, other)
 
@@ -43,7 +44,7 @@ nextafter = primitive(
 )
 
 
-def _mantissa_and_exponent(xp: Any, input: Any) -> Any:
+def _mantissa_and_exponent(xp: Namespace, input: Array) -> tuple[Any, ...]:
     if input.dtype.kind != "f":
         raise RuntimeError(
             f"torch.frexp() only supports floating-point dtypes, but got {dtypes.SCALAR_NAMES[input.dtype]}"
@@ -52,7 +53,7 @@ def _mantissa_and_exponent(xp: Any, input: Any) -> Any:
     return mantissa, xp.asarray(exponent, dtypes.int32)
 
 
-def _unscaled(xp: Any, x: Any, exponent: Any) -> Any:
+def _unscaled(xp: Namespace, x: Array, exponent: Array) -> Array:
     return x / xp.exp2(xp.astype(exponent, x.dtype))
 
 
@@ -69,7 +70,7 @@ frexp_parts = primitive(
 
 
 @composite(variants="function method", out=True)
-def frexp(input: Any) -> Any:
+def frexp(input: Array) -> Any:
     """Each number as mantissa * 2 ** exponent, with the mantissa in [0.5, 1): (mantissa, exponent).
 
     >>> import undertow as ut
@@ -79,7 +80,7 @@ def frexp(input: Any) -> Any:
     return return_types.frexp(frexp_parts(input))
 
 
-def _finite_part(xp: Any, g: Any, input: Any) -> Any:
+def _finite_part(xp: Namespace, g: Array, input: Array) -> Array:
     """`g` where the input is finite; real and imaginary parts each for themselves."""
     if input.dtype.kind != "c":
         return xp.where(xp.isfinite(input), g, 0)
@@ -87,8 +88,8 @@ def _finite_part(xp: Any, g: Any, input: Any) -> Any:
 
 
 def _made_finite(
-    xp: Any, input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+    xp: Namespace, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
     nan = 0.0 if nan is None else nan
     if input.dtype.kind != "V":
         return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
@@ -107,7 +108,7 @@ nan_to_num = unary(
 )
 
 
-def _copysign_rule(xp: Any, g: Any, input: Any, out: Any) -> Any:
+def _copysign_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
     return g * xp.where(xp.equal(input, 0), 0, out / input)
 
 

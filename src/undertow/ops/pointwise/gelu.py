@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels, special
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.pointwise.elementary import unary
 
@@ -29,7 +30,7 @@ REACH = 31.36
 FEW, BLOCK = 4096, 32768
 
 
-def _is_fast(xp: Any, x: Any) -> bool:
+def _is_fast(xp: Namespace, x: Array) -> bool:
     return xp is cpu and x.dtype == dtypes.float32 and x.size > FEW and x.flags.c_contiguous
 
 
@@ -38,7 +39,7 @@ def blocks(count: int) -> Iterator[slice]:
         yield slice(start, min(start + BLOCK, count))
 
 
-def _signed_probability(x: Any, squares: Any, out: Any) -> None:
+def _signed_probability(x: Array, squares: Any, out: Array) -> None:
     """2 P - 1 into `out`, where P is the probability of less than x; `squares` is overwritten."""
     cpu.minimum(squares, REACH, out=squares)
     cpu.multiply(squares, CURVE[0], out=out)
@@ -50,7 +51,7 @@ def _signed_probability(x: Any, squares: Any, out: Any) -> None:
     cpu.tanh(out, out=out)
 
 
-def fast_gelu(input: Any) -> Any:
+def fast_gelu(input: Array) -> Array:
     x = input.reshape(-1)
     out, scratch = cpu.empty(input.shape, x.dtype), cpu.empty(min(BLOCK, x.size), x.dtype)
     flat = out.reshape(-1)
@@ -64,7 +65,7 @@ def fast_gelu(input: Any) -> Any:
     return out
 
 
-def _fast_gradient(grad_output: Any, input: Any) -> Any:
+def _fast_gradient(grad_output: Array, input: Array) -> Array:
     x, g = input.reshape(-1), cpu.ascontiguousarray(grad_output).reshape(-1)
     out = cpu.empty(input.shape, x.dtype)
     flat = out.reshape(-1)
@@ -85,7 +86,7 @@ def _fast_gradient(grad_output: Any, input: Any) -> Any:
     return out
 
 
-def _gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
+def _gaussian_linear(xp: Namespace, input: Array, *, approximate: str = "none") -> Array:
     require_kinds("GeluKernelImpl", input, "f")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh. (got {approximate!r})")
@@ -99,11 +100,11 @@ def _gaussian_linear(xp: Any, input: Any, *, approximate: str = "none") -> Any:
     return input * 0.5 * (1 + xp.tanh(inner(input)))
 
 
-def inner(x: Any) -> Any:
+def inner(x: Array) -> Array:
     return (x + x * x * x * 0.044715) * SQRT_TWO_OVER_PI
 
 
-def gelu_gradient(xp: Any, g: Any, input: Any, approximate: str) -> Any:
+def gelu_gradient(xp: Namespace, g: Array, input: Array, approximate: str) -> Array:
     found = kernels.gelu_gradient(xp, g, input, approximate == "tanh")
     if found is not None:
         return found

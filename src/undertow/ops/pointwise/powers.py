@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -15,12 +16,12 @@ from undertow.tensor import Tensor
 LN2 = math.log(2)
 
 
-def as_float(xp: Any, value: Any, dtype: Any) -> Any:
+def as_float(xp: Namespace, value: Array, dtype: DType) -> Array:
     """Integers as `dtype`, so that a rule neither overflows nor computes in half precision."""
     return value if value.dtype.kind in "fc" else xp.astype(value, dtype)
 
 
-def _number_like(xp: Any, number: Any, like: Any) -> Any:
+def _number_like(xp: Namespace, number: Any, like: Array) -> Array:
     """A Python number as an array or a tensor of the shape and dtype of `like`."""
     return xp.zeros_like(like) + number
 
@@ -28,7 +29,7 @@ def _number_like(xp: Any, number: Any, like: Any) -> Any:
 # ---- powers
 
 
-def power(xp: Any, input: Any, exponent: Any) -> Any:
+def power(xp: Namespace, input: Array, exponent: Any) -> Array:
     if input.dtype.kind in "fc":
         return input**exponent
     if hasattr(exponent, "dtype"):
@@ -40,7 +41,7 @@ def power(xp: Any, input: Any, exponent: Any) -> Any:
     return input**exponent
 
 
-def _integer_power(xp: Any, input: Any, exponent: Any) -> Any:
+def _integer_power(xp: Namespace, input: Array, exponent: Array) -> Array:
     """Integer powers of integers; a negative one is 0 (or 1 or -1, for those bases), as PyTorch has it."""
     if input.dtype.kind == "b":
         return input | ~exponent
@@ -49,7 +50,7 @@ def _integer_power(xp: Any, input: Any, exponent: Any) -> Any:
     return xp.where(exponent < 0, inverse, whole)
 
 
-def _pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
+def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Any) -> Array:
     if hasattr(exponent, "dtype"):
         flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
         base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
@@ -61,13 +62,13 @@ def _pow_input_rule(xp: Any, g: Any, input: Any, exponent: Any) -> Any:
     return g * xp.conj(input ** (exponent - 1) * exponent)
 
 
-def _is_nonnegative(xp: Any, value: Any) -> Any:
+def _is_nonnegative(xp: Namespace, value: Array) -> Array:
     if value.dtype.kind == "c":
         return xp.logical_and(xp.equal(xp.imag(value), 0), xp.greater_equal(xp.real(value), 0))
     return xp.greater_equal(value, 0)
 
 
-def _pow_exponent_rule(xp: Any, g: Any, input: Any, exponent: Any, out: Any) -> Any:
+def _pow_exponent_rule(xp: Namespace, g: Array, input: Array, exponent: Array, out: Array) -> Array:
     """At 0 ** b: 0 for b >= 0, and -inf for b < 0, the limit from the right."""
     if not hasattr(input, "dtype"):
         input = _number_like(xp, input, out)
@@ -91,7 +92,7 @@ pow = primitive(
 )
 
 
-def _power_of_number(xp: Any, exponent: Any, self: Any) -> Any:
+def _power_of_number(xp: Namespace, exponent: Array, self: Any) -> Array:
     dtype = result_type(self, Tensor(exponent, xp))
     return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
 
@@ -107,25 +108,25 @@ _pow_of_number = primitive(
 
 
 @composite
-def _rpow(exponent: Any, input: Any) -> Any:
+def _rpow(exponent: Array, input: Array) -> Array:
     """`input ** exponent` of a tensor on the right-hand side."""
     return _pow_of_number(exponent, input) if isinstance(input, NUMBERS) else pow(input, exponent)
 
 
 @composite(variants="function method in_place in_place_function", out=True)
-def square(input: Any) -> Any:
+def square(input: Array) -> Any:
     """The square of every element."""
     return pow(input, 2)
 
 
-def _as_double(value: Any, dtype: Any) -> Any:
+def _as_double(value: Array, dtype: DType) -> Any:
     if isinstance(value, NUMBERS) or value.dtype == dtype:
         return value
     return recorded.astype(as_operand("float_power", "input", value), dtype)
 
 
 @composite(variants="function method in_place", out=True)
-def float_power(input: Any, exponent: Any) -> Any:
+def float_power(input: Array, exponent: Any) -> Array:
     """`pow` in double precision, whatever the dtypes.
 
     >>> import undertow as ut
@@ -137,11 +138,11 @@ def float_power(input: Any, exponent: Any) -> Any:
     return pow(_as_double(input, dtype), _as_double(exponent, dtype))
 
 
-def _scaled_by_power_of_two(xp: Any, input: Any, other: Any) -> Any:
+def _scaled_by_power_of_two(xp: Namespace, input: Array, other: Array) -> Array:
     return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
 
 
-def _ldexp_input_rule(xp: Any, g: Any, other: Any) -> Any:
+def _ldexp_input_rule(xp: Namespace, g: Array, other: Array) -> Array:
     return g * xp.conj(xp.exp2(as_float(xp, other, g.dtype)))
 
 
@@ -158,7 +159,7 @@ ldexp = primitive(
 # ---- logarithms and exponentials of two numbers
 
 
-def _log_of_sum(xp: Any, input: Any, other: Any) -> Any:
+def _log_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
     if input.dtype.kind != "c":
         return xp.logaddexp(input, other)
     larger = xp.where(input.real >= other.real, input, other)
@@ -193,7 +194,7 @@ logaddexp2 = primitive(
 )
 
 
-def _x_log_y(xp: Any, input: Any, other: Any) -> Any:
+def _x_log_y(xp: Namespace, input: Array, other: Array) -> Array:
     """input * log(other), and 0 where input is 0, unless other is nan."""
     if input.dtype.kind == "c":
         raise NotImplementedError('"xlogy" not implemented for complex tensors')
@@ -202,7 +203,7 @@ def _x_log_y(xp: Any, input: Any, other: Any) -> Any:
     return input * xp.log(xp.where((input == 0) & (other == other), 1, other))
 
 
-def _xlogy_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
+def _xlogy_input_rule(xp: Namespace, g: Array, input: Array, other: Array) -> Array:
     if not hasattr(other, "dtype"):
         other = _number_like(xp, other, g)
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, 0))

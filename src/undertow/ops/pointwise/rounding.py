@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import adapter, alias
 from undertow.ops.pointwise.elementary import no_slope, unary
@@ -38,7 +37,7 @@ trunc = unary(
 )
 
 
-def rounded(xp: Any, input: Any, *, decimals: int = 0) -> Any:
+def rounded(xp: Namespace, input: Array, *, decimals: int = 0) -> Array:
     require_kinds("round", input, "biuf")
     return xp.round(input, decimals)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import Joint, adapter, alias, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.pointwise.elementary import one_for, unary
@@ -82,7 +83,7 @@ tanh = unary(
 )
 
 
-def _tanh_gradient(xp: Any, grad_output: Any, output: Any) -> Any:
+def _tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Any:
     one = one_for(xp, grad_output, output)
     if one is None:
         return grad_output * xp.conj(1 - output * output)
@@ -115,7 +116,7 @@ asinh = unary(
 )
 
 
-def _acosh_rule(xp: Any, g: Any, input: Any) -> Any:
+def _acosh_rule(xp: Namespace, g: Array, input: Array) -> Array:
     # over the complex numbers the root of the product is not always the product of the roots
     if input.dtype.kind == "c":
         return g * xp.conj(xp.rsqrt(input + 1) * xp.rsqrt(input - 1))
@@ -138,7 +139,7 @@ atanh = unary(
 )
 
 
-def _sinc_rule(xp: Any, g: Any, input: Any) -> Any:
+def _sinc_rule(xp: Namespace, g: Array, input: Array) -> Array:
     angle = input * math.pi
     slope = (angle * xp.cos(angle) - xp.sin(angle)) / (input * angle)
     return xp.where(xp.equal(input * angle, 0), 0, g * xp.conj(slope))
@@ -182,7 +183,7 @@ adapter("degrees")(rad2deg)
 adapter("radians")(deg2rad)
 
 
-def _atan2_rule(xp: Any, g: Any, needs: Any, input: Any, other: Any) -> Any:
+def _atan2_rule(xp: Namespace, g: Array, needs: Any, input: Array, other: Array) -> tuple[Any, ...]:
     """x / r**2 and -y / r**2, and 0 at the origin."""
     y, x = as_float(xp, input, g.dtype), as_float(xp, other, g.dtype)
     square = y * y + x * x

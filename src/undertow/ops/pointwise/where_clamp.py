@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_of, type_name
 from undertow.ops.declare import adapter, alias, composite, primitive
@@ -17,7 +19,7 @@ from undertow.tensor import Tensor
 # ---- where
 
 
-def chosen(xp: Any, condition: Any, input: Any, other: Any) -> Any:
+def chosen(xp: Namespace, condition: Array, input: Array, other: Array) -> Array:
     if condition.dtype.kind != "b" and condition.dtype != dtypes.uint8:
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
@@ -46,7 +48,7 @@ _where = primitive(
 
 
 @composite(variants="function method", out=True)
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(condition: Array, input: Array | None = None, other: Array | None = None) -> Array:
     """Elements of `input` where the condition holds, of `other` elsewhere; given that alone, its places.
 
     >>> import undertow as ut
@@ -66,32 +68,32 @@ adapter("where")(where)
 # ---- the larger and the smaller
 
 
-def _refuse_unordered(name: str, array: Any) -> None:
+def _refuse_unordered(name: str, array: Array) -> None:
     if array.dtype.kind == "c":
         raise NotImplementedError(f"{name} not implemented for complex tensors: complex numbers have no order")
 
 
-def larger(xp: Any, input: Any, other: Any) -> Any:
+def larger(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_unordered("maximum", input)
     return xp.maximum(input, other)
 
 
-def smaller(xp: Any, input: Any, other: Any) -> Any:
+def smaller(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_unordered("minimum", input)
     return xp.minimum(input, other)
 
 
-def _larger_number(xp: Any, input: Any, other: Any) -> Any:
+def _larger_number(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_unordered("fmax", input)
     return xp.fmax(input, other)
 
 
-def _smaller_number(xp: Any, input: Any, other: Any) -> Any:
+def _smaller_number(xp: Namespace, input: Array, other: Array) -> Array:
     _refuse_unordered("fmin", input)
     return xp.fmin(input, other)
 
 
-def share(xp: Any, g: Any, loses: Any, a: Any, b: Any) -> Any:
+def share(xp: Namespace, g: Array, loses: Callable[..., Any], a: Array, b: Array) -> Array:
     """The gradient of `a`, which gets none where it loses: ties share evenly, and both get it at nan."""
     return xp.where(xp.equal(a, b), g / 2, xp.where(loses(a, b), 0, g))
 
@@ -123,7 +125,7 @@ minimum = primitive(
 )
 
 
-def _input_wins(xp: Any, compare: Any, input: Any, other: Any) -> Any:
+def _input_wins(xp: Namespace, compare: Callable[..., Any], input: Array, other: Array) -> Array:
     """Where fmax and fmin take their first argument: ties, too, and where the second is nan."""
     return xp.logical_or(compare(input, other), xp.isnan(other))
 
@@ -157,30 +159,30 @@ fmin = primitive(
 # ---- clamp: the gradient of the input includes the bounds
 
 
-def _clamped_below(xp: Any, input: Any, min: Any) -> Any:
+def _clamped_below(xp: Namespace, input: Array, min: Any) -> Array:
     _refuse_unordered("clamp", input)
     return xp.maximum(input, min)
 
 
-def _clamped_above(xp: Any, input: Any, max: Any) -> Any:
+def _clamped_above(xp: Namespace, input: Array, max: Any) -> Array:
     _refuse_unordered("clamp", input)
     return xp.minimum(input, max)
 
 
-def _clamped(xp: Any, input: Any, min: Any, max: Any) -> Any:
+def _clamped(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
     _refuse_unordered("clamp", input)
     return xp.minimum(xp.maximum(input, min), max)
 
 
-def inside(xp: Any, input: Any, min: Any, max: Any) -> Any:
+def inside(xp: Namespace, input: Array, min: Any, max: Any) -> Array:
     return xp.logical_and(xp.greater_equal(input, min), xp.less_equal(input, max))
 
 
-def below(xp: Any, input: Any, min: Any, max: Any) -> Any:
+def below(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
     return xp.logical_and(xp.less(input, min), xp.less(min, max))
 
 
-def above(xp: Any, input: Any, min: Any, max: Any) -> Any:
+def above(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
     return xp.logical_or(xp.greater(input, max), xp.less(max, min))
 
 
@@ -250,7 +252,7 @@ _clamp_tensors = primitive(
 
 
 @twin
-def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+def clamped_to_numbers(xp: Namespace, input: Array, min: Any = None, max: Any = None) -> Array:
     _refuse_unordered("clamp", input)
     out = input if min is None else xp.maximum(input, min)
     out = out if max is None else xp.minimum(out, max)
@@ -261,7 +263,7 @@ def clamped_to_numbers(xp: Any, input: Any, min: Any = None, max: Any = None) ->
 
 
 @twin
-def clamp_to_numbers_rule(xp: Any, g: Any, input: Any, min: Any, max: Any) -> Any:
+def clamp_to_numbers_rule(xp: Namespace, g: Array, input: Array, min: Any, max: Any) -> Array:
     if min is None or max is None:
         return xp.where(xp.less_equal(input, max) if min is None else xp.greater_equal(input, min), g, 0)
     return xp.where(inside(xp, input, min, max), g, 0)
@@ -277,7 +279,7 @@ _clamp = unary(
 
 
 @composite(variants="function method in_place in_place_function", out=True)
-def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(input: Array, min: Any = None, max: Any = None) -> Array:
     """Every element, moved into [min, max]; each bound is a number, a tensor, or None.
 
     >>> import undertow as ut
@@ -296,7 +298,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
 # ---- signs and steps
 
 
-def step(xp: Any, input: Any, values: Any) -> Any:
+def step(xp: Namespace, input: Array, values: Array) -> Array:
     _refuse_unordered("heaviside", input)
     return xp.where(input == 0, values, input > 0).astype(input.dtype)
 

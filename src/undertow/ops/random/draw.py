@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import DeviceArray, cpu, dtypes
+from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.random.generator import Generator
 from undertow.ops.random.mersenne_twister import BLOCK
@@ -15,20 +16,20 @@ from undertow.ops.random.mersenne_twister import BLOCK
 USUAL = (dtypes.float32, dtypes.float64)
 
 
-def unsupported(kernel: str, dtype: Any) -> NotImplementedError:
+def unsupported(kernel: str, dtype: DType) -> NotImplementedError:
     return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
 
 
-def drawn(generator: Generator, numbers: str, shape: Any, *args: Any) -> Any:
+def drawn(generator: Generator, numbers: str, shape: Sequence[int], *args: Any) -> Array:
     return generator.draw(numbers, math.prod(shape), *args).reshape(shape)
 
 
-def _precise(dtype: Any) -> Any:
+def _precise(dtype: DType) -> DType:
     """What numbers of a dtype are computed in."""
     return dtype if dtype == dtypes.float64 else dtypes.float32
 
 
-def parts(draw: Any, generator: Generator, shape: Any, dtype: Any, *args: Any) -> Any:
+def parts(draw: Callable[..., Any], generator: Generator, shape: Sequence[int], dtype: DType, *args: Any) -> Array:
     """A complex array whose real and imaginary parts are drawn alike."""
     return draw(generator, (*shape, 2), dtypes.real_of(dtype), *args).view(dtype).reshape(shape)
 
@@ -38,7 +39,7 @@ def in_order(like: Any) -> bool:
     return not isinstance(like, cpu.ndarray) or like.flags.c_contiguous
 
 
-def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Any:
+def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Array:
     """Numbers for the elements of an array: the first for the first in memory, as PyTorch fills tensors."""
     if in_order(like):
         return sample(like.shape)
@@ -50,14 +51,14 @@ def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Any:
 # ---- continuous
 
 
-def unit_interval(generator: Generator, shape: Any, dtype: Any) -> Any:
+def unit_interval(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """Uniform in [0, 1), for complex dtypes in both parts."""
     if dtype in USUAL:
         return drawn(generator, "fractions", shape, dtype)
     return uniform(generator, shape, dtype)
 
 
-def uniform(generator: Generator, shape: Any, dtype: Any, low: float = 0.0, high: float = 1.0) -> Any:
+def uniform(generator: Generator, shape: Sequence[int], dtype: DType, low: float = 0.0, high: float = 1.0) -> Array:
     """Uniform in [low, high)."""
     if not low <= high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
@@ -78,7 +79,7 @@ def uniform(generator: Generator, shape: Any, dtype: Any, low: float = 0.0, high
     return cpu.where(numbers == dtype.type(high), dtype.type(low), numbers)
 
 
-def scaled(numbers: Any, factor: Any, start: Any) -> Any:
+def scaled(numbers: Array, factor: Array, start: Any) -> Array:
     """numbers * factor + start, rounded once, as processors do it."""
     if numbers.dtype == dtypes.float64 or start == 0:
         return numbers * numbers.dtype.type(factor) + numbers.dtype.type(start)
@@ -90,7 +91,7 @@ def _on_host(parameter: Any) -> Any:
     return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
 
 
-def standard_normal(generator: Generator, shape: Any, dtype: Any) -> Any:
+def standard_normal(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """Normal with mean 0 and variance 1; the parts of a complex number share the variance."""
     if dtype not in USUAL:
         return normal(generator, shape, dtype)
@@ -100,8 +101,8 @@ def standard_normal(generator: Generator, shape: Any, dtype: Any) -> Any:
 
 
 def normal(
-    generator: Generator, shape: Any, dtype: Any, mean: Any = 0.0, std: Any = 1.0, contiguous: bool = True
-) -> Any:
+    generator: Generator, shape: Sequence[int], dtype: DType, mean: Array = 0.0, std: Any = 1.0, contiguous: bool = True
+) -> Array:
     """Normal; mean and std are numbers or arrays that broadcast to the shape."""
     mean, std = _on_host(mean), _on_host(std)
     _check_deviation(std)
@@ -123,8 +124,8 @@ def _check_deviation(std: Any) -> None:
 
 
 def _normal_of_numbers(
-    generator: Generator, shape: Any, dtype: Any, mean: float, std: float, contiguous: bool = True
-) -> Any:
+    generator: Generator, shape: Sequence[int], dtype: DType, mean: float, std: float, contiguous: bool = True
+) -> Array:
     if dtype.kind == "c":
         return parts(_normal_of_numbers, generator, shape, dtype, mean, std / math.sqrt(2), contiguous)
     if not dtypes.is_floating(dtype):
@@ -136,14 +137,14 @@ def _normal_of_numbers(
     return cpu.asarray(scaled(numbers, std, mean), dtype=dtype)
 
 
-def exponential(generator: Generator, shape: Any, dtype: Any, lambd: float = 1.0) -> Any:
+def exponential(generator: Generator, shape: Sequence[int], dtype: DType, lambd: float = 1.0) -> Array:
     _check_continuous("Exponential", dtype)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return cpu.asarray(-1 / lambd * cpu.log1p(-drawn(generator, "doubles", shape)), dtype=dtype)
 
 
-def cauchy(generator: Generator, shape: Any, dtype: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+def cauchy(generator: Generator, shape: Sequence[int], dtype: DType, median: float = 0.0, sigma: float = 1.0) -> Array:
     _check_continuous("Cauchy", dtype)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -151,7 +152,7 @@ def cauchy(generator: Generator, shape: Any, dtype: Any, median: float = 0.0, si
     return cpu.asarray(median + sigma * cpu.tan(angle), dtype=dtype)
 
 
-def log_normal(generator: Generator, shape: Any, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+def log_normal(generator: Generator, shape: Sequence[int], dtype: DType, mean: float = 1.0, std: float = 2.0) -> Array:
     if not dtypes.is_floating(dtype):
         raise unsupported("log_normal_cpu", dtype)
     if not std > 0:
@@ -159,7 +160,7 @@ def log_normal(generator: Generator, shape: Any, dtype: Any, mean: float = 1.0, 
     return cpu.asarray(cpu.exp(mean + std * drawn(generator, "normals", shape)), dtype=dtype)
 
 
-def _check_continuous(name: str, dtype: Any) -> None:
+def _check_continuous(name: str, dtype: DType) -> None:
     if not dtypes.is_floating(dtype):
         raise RuntimeError(
             f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
@@ -170,7 +171,7 @@ def _check_continuous(name: str, dtype: Any) -> None:
 # ---- discrete
 
 
-def bernoulli(generator: Generator, shape: Any, dtype: Any, p: Any) -> Any:
+def bernoulli(generator: Generator, shape: Sequence[int], dtype: DType, p: Any) -> Array:
     """1 with probability p (a number or an array), else 0."""
     p = _on_host(p)
     if dtype.kind == "c":
@@ -186,7 +187,7 @@ def bernoulli(generator: Generator, shape: Any, dtype: Any, p: Any) -> Any:
     return cpu.asarray(drawn(generator, numbers, shape) < p, dtype=dtype)
 
 
-def geometric(generator: Generator, shape: Any, dtype: Any, p: float) -> Any:
+def geometric(generator: Generator, shape: Sequence[int], dtype: DType, p: float) -> Array:
     """The number of trials until the first success."""
     if dtype.kind in "cb":
         raise unsupported("geometric_cpu", dtype)
@@ -196,7 +197,7 @@ def geometric(generator: Generator, shape: Any, dtype: Any, p: float) -> Any:
         return cpu.ceil(cpu.log(drawn(generator, "doubles", shape)) / math.log1p(-p)).astype(dtype)
 
 
-def poisson(generator: Generator, rate: Any) -> Any:
+def poisson(generator: Generator, rate: Array) -> Array:
     rate = _on_host(rate)
     if not dtypes.is_floating(rate.dtype):
         raise unsupported("poisson_cpu", rate.dtype)
@@ -205,7 +206,7 @@ def poisson(generator: Generator, rate: Any) -> Any:
     return cpu.asarray(generator.draw("poisson", rate), dtype=rate.dtype)
 
 
-def binomial(generator: Generator, count: Any, prob: Any) -> Any:
+def binomial(generator: Generator, count: Array, prob: Array) -> Array:
     count, prob = _on_host(count), _on_host(prob)
     for name, array in (("count", count), ("prob", prob)):
         if not dtypes.is_floating(array.dtype):
@@ -215,7 +216,7 @@ def binomial(generator: Generator, count: Any, prob: Any) -> Any:
     return cpu.asarray(generator.draw("binomial", count.astype(dtypes.int64), prob), dtype=count.dtype)
 
 
-def integers(generator: Generator, shape: Any, dtype: Any, low: int, high: int) -> Any:
+def integers(generator: Generator, shape: Sequence[int], dtype: DType, low: int, high: int) -> Array:
     """Uniform in low, ..., high - 1."""
     if dtype.kind == "c":
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
@@ -229,14 +230,14 @@ def integers(generator: Generator, shape: Any, dtype: Any, low: int, high: int) 
     return (numbers + cpu.asarray(low).astype(dtypes.int64)).astype(dtype)
 
 
-def any_integers(generator: Generator, shape: Any, dtype: Any) -> Any:
+def any_integers(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """What `random_()` fills with: all non-negative integers that the dtype holds exactly."""
     end = random_range(dtype, None, None)[1]
     numbers = drawn(generator, "long_words" if dtype.itemsize == 8 else "words", shape)
     return (numbers % cpu.asarray(end, dtype=dtypes.uint64)).astype(dtype)
 
 
-def _integer_bounds(dtype: Any) -> tuple[int, int]:
+def _integer_bounds(dtype: DType) -> tuple[int, int]:
     """The least and the greatest integer that the dtype holds (and that is drawn, for a float dtype)."""
     if dtype.kind == "b":
         return 0, 1
@@ -246,7 +247,7 @@ def _integer_bounds(dtype: Any) -> tuple[int, int]:
     return int(cpu.iinfo(dtype).min), int(cpu.iinfo(dtype).max)
 
 
-def random_range(dtype: Any, low: int | None, high: int | None) -> tuple[int, int]:
+def random_range(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
     """What `random_(low, high)` draws from: without bounds, all non-negative integers that the dtype holds exactly."""
     if dtype.kind == "c":
         raise unsupported("random_kernel_cpu", dtype)
@@ -257,7 +258,7 @@ def random_range(dtype: Any, low: int | None, high: int | None) -> tuple[int, in
     return low or 0, high
 
 
-def permutation(generator: Generator, n: int, dtype: Any) -> Any:
+def permutation(generator: Generator, n: int, dtype: DType) -> Array:
     if n and not _integer_bounds(dtype)[1] >= n - 1:
         raise RuntimeError(f"value cannot be converted to type {dtype} without overflow: n is too large: {n}")
     return cpu.asarray(generator.draw("permutation", n), dtype=dtype)
@@ -266,7 +267,7 @@ def permutation(generator: Generator, n: int, dtype: Any) -> Any:
 # ---- weighted choice
 
 
-def multinomial(generator: Generator, weights: Any, samples: int, replacement: bool) -> Any:
+def multinomial(generator: Generator, weights: Array, samples: int, replacement: bool) -> Array:
     """Indices along the last dimension, drawn with probabilities proportional to the weights."""
     weights = _on_host(weights)
     _check_weights(weights, samples, replacement)
@@ -280,7 +281,7 @@ def multinomial(generator: Generator, weights: Any, samples: int, replacement: b
     return cpu.argsort(-speeds, axis=-1, kind="stable")[..., :samples].astype(dtypes.int64)
 
 
-def _with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
+def _with_replacement(generator: Generator, weights: Array, samples: int) -> Array:
     sums = cpu.cumsum(weights, axis=-1, dtype=_precise(weights.dtype))
     bounds = (sums / sums[..., -1:]).reshape(-1, weights.shape[-1])
     bounds[:, -1] = 1
@@ -289,7 +290,7 @@ def _with_replacement(generator: Generator, weights: Any, samples: int) -> Any:
     return cpu.stack(found).reshape(*weights.shape[:-1], samples).astype(dtypes.int64)
 
 
-def _check_weights(weights: Any, samples: int, replacement: bool) -> None:
+def _check_weights(weights: Array, samples: int, replacement: bool) -> None:
     if weights.ndim not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {weights.ndim}")
     if not dtypes.is_floating(weights.dtype):

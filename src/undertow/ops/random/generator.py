@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
+from undertow.backend.interface import Array
 from undertow.ops.random.mersenne_twister import STATE_BYTES, Mersenne
 from undertow.tensor import Tensor
 
@@ -30,7 +31,7 @@ class Generator:
     tensor([2, 5, 3, 0, 1, 4])
     """
 
-    def __init__(self, device: Any = "cpu") -> None:
+    def __init__(self, device: Device | str | int = "cpu") -> None:
         self._xp = namespace_of(device)
         # Guards `_stream`: a draw advances its state in several steps.
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class Generator:
         """The seed that the generator started from."""
         return self._stream.seed
 
-    def draw(self, numbers: str, *args: Any) -> Any:
+    def draw(self, numbers: str, *args: Any) -> Array:
         """Random numbers from one of the methods of `Mersenne`."""
         with self._lock:
             return getattr(self._stream, numbers)(*args)
@@ -154,7 +155,7 @@ def fork_rng(devices: Any = (), enabled: bool = True) -> Iterator[None]:
             set_rng_state(state)
 
 
-def as_generator(function: str, generator: Any) -> Generator:
+def as_generator(function: str, generator: Generator | None) -> Generator:
     if generator is None:
         return stand_in.get() or default_generator
     if not isinstance(generator, Generator):

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
+from undertow.backend.interface import Array, DType
 
 #: words of the Twister's state
 SIZE = 624
@@ -62,29 +63,29 @@ class Mersenne:
         """What kernels draw from."""
         return self.bits.capsule
 
-    def _place(self, key: Any, position: int) -> None:
+    def _place(self, key: Array, position: int) -> None:
         self.bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
 
     # ---- words
 
-    def words(self, count: int) -> Any:
+    def words(self, count: int) -> Array:
         """Integers of 32 bits, in an array of 64-bit ones."""
         found = kernels.random_words(cpu, self._capsule, count)
         return self.bits.random_raw(count) if found is None else found
 
-    def long_words(self, count: int) -> Any:
+    def long_words(self, count: int) -> Array:
         """Integers of 64 bits, each of two words."""
         words = self.words(2 * count)
         return (words[::2] << 32) | words[1::2]
 
-    def below(self, count: int, end: int) -> Any:
+    def below(self, count: int, end: int) -> Array:
         """Integers in [0, end)."""
         if end >= 2**64:
             return self.long_words(count)
         drawn = self.long_words(count) if end >= WIDE else self.words(count)
         return drawn % cpu.asarray(end, dtype=dtypes.uint64)
 
-    def permutation(self, n: int) -> Any:
+    def permutation(self, n: int) -> Array:
         """0, ..., n - 1 in random order: every number changes places with one that comes after it, or with itself."""
         found = kernels.random_permutation(cpu, self._capsule, n)
         if found is not None:
@@ -97,24 +98,24 @@ class Mersenne:
 
     # ---- fractions
 
-    def singles(self, count: int) -> Any:
+    def singles(self, count: int) -> Array:
         """float32 in [0, 1), from 24 bits."""
         found = kernels.random_singles(cpu, self._capsule, count)
         if found is not None:
             return found
         return (self.words(count) & (2**24 - 1)).astype(dtypes.float32) * dtypes.float32.type(2.0**-24)
 
-    def doubles(self, count: int) -> Any:
+    def doubles(self, count: int) -> Array:
         """float64 in [0, 1), from 53 bits."""
         found = kernels.random_doubles(cpu, self._capsule, count)
         return (self.long_words(count) & (2**53 - 1)) * 2.0**-53 if found is None else found
 
-    def fractions(self, count: int, dtype: Any) -> Any:
+    def fractions(self, count: int, dtype: DType) -> Array:
         return self.doubles(count) if dtype == dtypes.float64 else self.singles(count)
 
     # ---- normal numbers
 
-    def normals(self, count: int) -> Any:
+    def normals(self, count: int) -> Array:
         """float64, one after the other; an odd one out is kept for the next call."""
         kept = [] if self.spare is None or count == 0 else [self.spare]
         numbers = self.normal_pairs((count - len(kept) + 1) // 2)
@@ -122,7 +123,7 @@ class Mersenne:
             self.spare = float(numbers[-1]) if len(numbers) + len(kept) > count else None
         return cpu.concatenate([kept, numbers])[:count] if kept else numbers[:count]
 
-    def normal_pairs(self, pairs: int) -> Any:
+    def normal_pairs(self, pairs: int) -> Array:
         """float64, two from every two fractions: the first gives the angle, the second the radius."""
         found = kernels.random_normals(cpu, self._capsule, 2 * pairs)
         if found is not None:
@@ -131,7 +132,7 @@ class Mersenne:
         radius, angle = cpu.sqrt(-2 * cpu.log1p(-u)), 2 * math.pi * angle
         return cpu.stack([radius * cpu.cos(angle), radius * cpu.sin(angle)], -1).reshape(-1)
 
-    def normal_blocks(self, count: int, dtype: Any, rounded: bool) -> Any:
+    def normal_blocks(self, count: int, dtype: DType, rounded: bool) -> Array:
         """At least BLOCK numbers of one dtype; the last BLOCK are drawn again if they are no block.
 
         rounded   the result will be rounded to fewer bits: then what is drawn again is not drawn before
@@ -146,10 +147,10 @@ class Mersenne:
 
     # ---- what PyTorch computes by other means
 
-    def poisson(self, rate: Any) -> Any:
+    def poisson(self, rate: Array) -> Array:
         return self._numpy.poisson(rate)
 
-    def binomial(self, count: Any, prob: Any) -> Any:
+    def binomial(self, count: Array, prob: Array) -> Array:
         return self._numpy.binomial(count, prob)
 
     # ---- states, as PyTorch writes them
@@ -171,7 +172,7 @@ class Mersenne:
         self._place(words.astype(dtypes.uint32), SIZE if left == 1 else position)
 
 
-def _blocks_to_normal(drawn: Any) -> Any:
+def _blocks_to_normal(drawn: Array) -> Array:
     """Box and Muller's transform of blocks: the first half gives radii, the second angles."""
     halves = drawn.reshape(-1, 2, BLOCK // 2)
     radius = cpu.sqrt(-2 * cpu.log(1 - halves[:, 0]))

@@ -7,10 +7,11 @@ parameters is zero.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.modes import Interceptor, current
 from undertow.ops.create.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
 from undertow.ops.create.like import made_like
@@ -21,6 +22,10 @@ from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge
 from undertow.tensor.facts import made_in_order
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.ops.random.generator import Generator
 
 
 def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -43,11 +48,11 @@ def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @_intercepted
 def rand(
     *shape: Any,
-    size: Any = None,
-    generator: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -66,11 +71,11 @@ def rand(
 @_intercepted
 def randn(
     *shape: Any,
-    size: Any = None,
-    generator: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -102,11 +107,11 @@ def randint(
     *args: Any,
     low: Any = None,
     high: Any = None,
-    size: Any = None,
-    generator: Any = None,
-    dtype: Any = None,
+    size: int | Sequence[int] | None = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -132,10 +137,10 @@ def randint(
 def randperm(
     n: int,
     *,
-    generator: Any = None,
-    dtype: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -151,7 +156,7 @@ def randperm(
 # ---- the shape of another tensor
 
 
-def _drawn_like(xp: Any, input: Any, sample: Any, dtype: Any, order: str) -> Any:
+def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: DType, order: str) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
     out[...] = draw.in_memory_order(out, lambda shape: sample(shape, dtype, draw.in_order(out)))
     return out
@@ -163,7 +168,13 @@ _draw_like = nondifferentiable(
 
 
 def _sample_like(
-    name: str, sample: Any, input: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+    name: str,
+    sample: Callable[..., Any],
+    input: Array,
+    dtype: DType | None,
+    device: Any,
+    requires_grad: bool,
+    memory_format: Any,
 ) -> Tensor:
     """A tensor of `sample(shape, dtype, contiguous)`, with the shape of `input` and its dtype, or the one given."""
     make = lambda dtype, order: _draw_like(input, sample, dtype, order)
@@ -175,10 +186,10 @@ def _sample_like(
 def rand_like(
     input: Tensor,
     *,
-    generator: Any = None,
-    dtype: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
@@ -194,10 +205,10 @@ def rand_like(
 def randn_like(
     input: Tensor,
     *,
-    generator: Any = None,
-    dtype: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
@@ -215,10 +226,10 @@ def randint_like(
     *args: Any,
     low: Any = None,
     high: Any = None,
-    generator: Any = None,
-    dtype: Any = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
@@ -235,7 +246,7 @@ def randint_like(
 _zero = lambda xp, g: xp.zeros_like(g)
 
 
-def _bernoulli(xp: Any, input: Any, p: Any = None, *, generator: Any = None) -> Any:
+def _bernoulli(xp: Namespace, input: Array, p: Any = None, *, generator: Generator | None = None) -> Array:
     source = as_generator("bernoulli", generator)
     if p is None:
         return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input))
@@ -329,14 +340,14 @@ _normal_of_both = primitive(
 @composite(out=True, random="given")
 @_intercepted
 def normal(
-    mean: Any,
+    mean: Array,
     std: Any = 1.0,
     size: Any = None,
     *,
-    generator: Any = None,
+    generator: Generator | None = None,
     dtype: Any = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -371,37 +382,45 @@ def _filler(name: str, sample: Callable[..., Any], node: str | None = None) -> A
     return primitive("_" + name.rstrip("_"), sample, node=node, bfloat16="as_is", random="like", **rules)
 
 
-def _uniform(xp: Any, input: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
+def _uniform(
+    xp: Namespace, input: Array, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
+) -> Array:
     source = as_generator("uniform_", generator)
     return draw.in_memory_order(input, lambda shape: draw.uniform(source, shape, input.dtype, low, high))
 
 
-def _normal(xp: Any, input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+def _normal(
+    xp: Namespace, input: Array, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Array:
     source, ordered = as_generator("normal_", generator), draw.in_order(input)
     return draw.in_memory_order(input, lambda shape: draw.normal(source, shape, input.dtype, mean, std, ordered))
 
 
-def _exponential(xp: Any, input: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+def _exponential(xp: Namespace, input: Array, lambd: float = 1.0, *, generator: Generator | None = None) -> Array:
     source = as_generator("exponential_", generator)
     return draw.in_memory_order(input, lambda shape: draw.exponential(source, shape, input.dtype, lambd))
 
 
-def _cauchy(xp: Any, input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+def _cauchy(
+    xp: Namespace, input: Array, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Array:
     source = as_generator("cauchy_", generator)
     return draw.in_memory_order(input, lambda shape: draw.cauchy(source, shape, input.dtype, median, sigma))
 
 
-def _log_normal(xp: Any, input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+def _log_normal(
+    xp: Namespace, input: Array, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Array:
     source = as_generator("log_normal_", generator)
     return draw.in_memory_order(input, lambda shape: draw.log_normal(source, shape, input.dtype, mean, std))
 
 
-def _geometric(xp: Any, input: Any, p: float, *, generator: Any = None) -> Any:
+def _geometric(xp: Namespace, input: Array, p: float, *, generator: Generator | None = None) -> Array:
     source = as_generator("geometric_", generator)
     return draw.in_memory_order(input, lambda shape: draw.geometric(source, shape, input.dtype, p))
 
 
-def _random(xp: Any, input: Any, low: Any, high: Any, *, generator: Any = None) -> Any:
+def _random(xp: Namespace, input: Array, low: Any, high: Any, *, generator: Generator | None = None) -> Array:
     source, dtype = as_generator("random_", generator), input.dtype
     lowest, end = draw.random_range(dtype, low, high)
     if low is None and high is None:
@@ -409,7 +428,7 @@ def _random(xp: Any, input: Any, low: Any, high: Any, *, generator: Any = None) 
     return draw.in_memory_order(input, lambda shape: draw.integers(source, shape, dtype, lowest, end))
 
 
-def _bernoulli_like(xp: Any, input: Any, p: Any, *, generator: Any = None) -> Any:
+def _bernoulli_like(xp: Namespace, input: Array, p: Any, *, generator: Generator | None = None) -> Array:
     source = as_generator("bernoulli_", generator)
     if isinstance(p, Tensor):
         return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p._array, input.shape))
@@ -420,7 +439,7 @@ _fill_random = in_place("random", _filler("random_", _random))
 _fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_like, node="BernoulliBackward2"))
 
 
-def random_(self: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
+def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> Tensor:
     """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between."""
     if len(bounds) > 2:
         raise TypeError(f"random_() takes at most from and to, got {len(bounds)} bounds")
@@ -429,7 +448,7 @@ def random_(self: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
     return _fill_random(self, *checked, generator=generator)
 
 
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 (with probability p, a number or a tensor that broadcasts) and 0."""
     if isinstance(p, Tensor) and current_edge(p) is not None:
         raise RuntimeError("bernoulli_(): p must not require grad: detach() it")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
 from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.ops.declare.recorded_namespace import recorded
@@ -16,14 +17,14 @@ from undertow.tensor import Tensor
 def truth(ufunc: str) -> Any:
     """The forward of any and all; PyTorch answers in uint8 for uint8."""
 
-    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
         out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
         return out.astype(_truth_dtype(input))
 
     return forward
 
 
-def _truth_dtype(input: Any) -> Any:
+def _truth_dtype(input: Array) -> DType:
     return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
 
 
@@ -33,7 +34,7 @@ any_dims = nondifferentiable("_any_dims", truth("logical_or"), inputs=("input",)
 all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",), batch=REDUCTION)
 
 
-def _truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
+def _truth_along(reduce: Callable[..., Any], input: Array, dim: Dims, keepdim: bool) -> Tensor:
     """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
     if isinstance(dim, Iterable) and not tuple(dim):
         return recorded.astype(recorded.not_equal(input, 0), _truth_dtype(input))
@@ -42,14 +43,14 @@ def _truth_along(reduce: Any, input: Any, dim: Dims, keepdim: bool) -> Tensor:
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def any(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def any(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether an element along `dim`, or of all elements, is not zero."""
     return _truth_along(any_dims, input, dim, keepdim)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def all(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether every element along `dim`, or of all elements, is not zero."""
     return _truth_along(all_dims, input, dim, keepdim)
 

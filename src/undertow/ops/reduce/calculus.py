@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
@@ -25,7 +26,7 @@ EQUAL = ((-1.5, 2.0, -0.5), (-0.5, 0.0, 0.5), (0.5, -2.0, 1.5))
 
 @composite
 @numpy_spelling
-def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+def gradient(input: Array, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """The slope along each of the dimensions `dim` (by default all), for values `spacing` apart.
 
     spacing      a number, one for each dimension, or for each a tensor of coordinates
@@ -47,7 +48,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     return [slope(input, d, step, edge_order) for d, step in zip(dims, spacings, strict=True)]
 
 
-def _for_each_dim(input: Any, spacing: Any, dims: Sequence[int], all_dims: bool) -> list[Any]:
+def _for_each_dim(input: Array, spacing: Any, dims: Sequence[int], all_dims: bool) -> list[Any]:
     if isinstance(spacing, NUMBERS) or getattr(spacing, "ndim", None) == 0:
         return [spacing] * len(dims)
     spacings = [spacing] if hasattr(spacing, "ndim") else list(spacing)
@@ -65,7 +66,7 @@ def _for_each_dim(input: Any, spacing: Any, dims: Sequence[int], all_dims: bool)
     return spacings
 
 
-def slope(x: Any, dim: int, step: Any, edge_order: int) -> Tensor:
+def slope(x: Array, dim: int, step: Any, edge_order: int) -> Tensor:
     at_coordinates = getattr(step, "ndim", 0) == 1
     size = x.shape[dim]
     gaps = column(narrow(step, 0, 1, size - 1) - narrow(step, 0, 0, size - 1), x, dim) if at_coordinates else None
@@ -76,12 +77,12 @@ def slope(x: Any, dim: int, step: Any, edge_order: int) -> Tensor:
     return cat(parts, dim)
 
 
-def column(values: Any, x: Any, dim: int) -> Any:
+def column(values: Array, x: Array, dim: int) -> Array:
     """Numbers for the elements along one dimension, to be multiplied with x."""
     return reshape(values, (-1, *[1] * (x.ndim - 1 - dim)))
 
 
-def middle(x: Any, dim: int, step: Any, gaps: Any) -> Any:
+def middle(x: Array, dim: int, step: Any, gaps: Array | None) -> Array:
     count = x.shape[dim] - 2
     before, here, after = [narrow(x, dim, k, count) for k in range(3)]
     if gaps is None:
@@ -91,12 +92,12 @@ def middle(x: Any, dim: int, step: Any, gaps: Any) -> Any:
     return weights[0] * before + weights[1] * here + weights[2] * after
 
 
-def _gap_pair(gaps: Any, start: int, count: int) -> tuple[Any, Any]:
+def _gap_pair(gaps: Array, start: int, count: int) -> tuple[Any, Any]:
     """The gaps before and behind `count` values."""
     return narrow(gaps, 0, start, count), narrow(gaps, 0, start + 1, count)
 
 
-def end(x: Any, dim: int, side: int, step: Any, gaps: Any, edge_order: int) -> Any:
+def end(x: Array, dim: int, side: int, step: Any, gaps: Array | None, edge_order: int) -> Array:
     """The slope at the first (side 0) or the last (side 2) value."""
     size = x.shape[dim]
     if edge_order == 1:
@@ -110,14 +111,14 @@ def end(x: Any, dim: int, side: int, step: Any, gaps: Any, edge_order: int) -> A
     return total / step if gaps is None else total
 
 
-def unequal(side: int, one: Any, two: Any) -> tuple[Any, Any, Any]:
+def unequal(side: int, one: Array, two: Array) -> tuple[Any, Any, Any]:
     """The weights of three values with these gaps between them."""
     if side == 0:
         return -(2 * one + two) / (one * (one + two)), (one + two) / (one * two), -one / (two * (one + two))
     return two / (one * (one + two)), -(one + two) / (one * two), (2 * two + one) / (two * (one + two))
 
 
-def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
+def neighbours(input: Array, dim: int) -> tuple[Any, Any]:
     """All elements but the first along `dim`, and all but the last."""
     n = input.shape[dim] - 1
     return narrow(input, dim, 1, n), narrow(input, dim, 0, n)
@@ -125,7 +126,9 @@ def neighbours(input: Any, dim: int) -> tuple[Any, Any]:
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+def diff(
+    input: Array, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """The n-th differences of neighbours along `dim`.
 
     >>> import undertow as ut
@@ -149,7 +152,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Tensor | None = None, a
     return input
 
 
-def _check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
+def _check_samples(name: str, y: Array, x: Array | None, dx: Any, dim: int) -> None:
     if y.ndim == 0:
         raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
     for argument, samples in (("y", y), ("x", x)):
@@ -159,13 +162,13 @@ def _check_samples(name: str, y: Any, x: Any, dx: Any, dim: int) -> None:
         raise TypeError(f"{name}(): pass either x (the samples' places) or dx (their distance), not both")
 
 
-def _heights(y: Any, dim: int) -> Any:
+def _heights(y: Array, dim: int) -> Array:
     """The sums of neighbours: twice the mean height of each trapezoid."""
     later, earlier = neighbours(y, dim) if y.shape[dim] else (y, y)
     return later + earlier
 
 
-def _sample_distances(y: Any, x: Any, dim: int) -> Any:
+def _sample_distances(y: Array, x: Array, dim: int) -> Array:
     """Differences of x along the dimension that belongs to y's; a 1-d x serves every row."""
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
@@ -179,7 +182,7 @@ def _sample_distances(y: Any, x: Any, dim: int) -> Any:
 
 @composite
 @numpy_spelling
-def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of samples y by the trapezoidal rule, at places x or at distances dx.
 
     >>> import undertow as ut
@@ -198,14 +201,14 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
 
 @composite
 @numpy_spelling
-def trapz(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def trapz(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The older name of `trapezoid`."""
     return trapezoid(y, x, dx=dx, dim=dim)
 
 
 @composite
 @numpy_spelling
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoidal rule."""
     y = as_operand("cumulative_trapezoid", "y", y)
     _check_samples("cumulative_trapezoid", y, x, dx, dim)

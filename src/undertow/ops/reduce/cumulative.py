@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import require_kinds, require_order
 from undertow.ops.declare import composite, primitive, return_types
@@ -14,7 +15,7 @@ from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
 
 
-def _scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
+def _scan(ufunc: Any, input: Array, dim: int, dtype: Any) -> Array:
     """ufunc.accumulate, in the dtypes that PyTorch uses; a 0-d array is its own scan."""
     if dtype is not None:
         input = input.astype(dtype)
@@ -25,7 +26,7 @@ def _scan(ufunc: Any, input: Any, dim: int, dtype: Any) -> Any:
     return in_dtype_of(input, ufunc.accumulate(input, axis, accumulator or input.dtype))
 
 
-def _reversed_cumsum(xp: Any, g: Any, dim: int) -> Any:
+def _reversed_cumsum(xp: Namespace, g: Array, dim: int) -> Array:
     if not g.shape:
         return g
     axis = wrap_dim(dim, len(g.shape))
@@ -51,7 +52,7 @@ FORWARDS = slice(None, -1), slice(1, None), slice(None, 1)
 BACKWARDS = slice(1, None), slice(None, -1), slice(-1, None)
 
 
-def shift(xp: Any, input: Any, dim: int, by: int, fill: float) -> Any:
+def shift(xp: Namespace, input: Array, dim: int, by: int, fill: float) -> Array:
     """The elements moved by one place along `dim` (1: forth, -1: back), `fill` in the place left free."""
     source, target, free = FORWARDS if by == 1 else BACKWARDS
     lead = (slice(None),) * wrap_dim(dim, input.ndim)
@@ -70,7 +71,7 @@ shifted = primitive(
 )
 
 
-def _recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
+def _recur(xp: Namespace, coefficients: Array, input: Array, dim: int) -> Array:
     """out[k] = coefficients[k] * out[k - 1] + input[k] along `dim`."""
     c, out = xp.moveaxis(coefficients, dim, 0), xp.moveaxis(input, dim, 0).copy()
     n = len(out)
@@ -83,7 +84,7 @@ def _recur(xp: Any, coefficients: Any, input: Any, dim: int) -> Any:
     return xp.moveaxis(out, 0, dim)
 
 
-def _recur_by_doubling(c: Any, out: Any) -> Any:
+def _recur_by_doubling(c: Array, out: Array) -> Array:
     """The same in log2(n) steps on whole arrays; products of coefficients may overflow where out does not."""
     step = 1
     while step < len(out):
@@ -93,7 +94,7 @@ def _recur_by_doubling(c: Any, out: Any) -> Any:
     return out
 
 
-def _reversed_recurrence(xp: Any, g: Any, coefficients: Any, dim: int) -> Any:
+def _reversed_recurrence(xp: Namespace, g: Array, coefficients: Array, dim: int) -> Array:
     """The adjoint of `_recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
     c = xp.flip(xp._shifted(xp.conj(coefficients), dim, -1, 0), dim)
     return xp.flip(xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
@@ -122,7 +123,7 @@ linear_recurrence = primitive(
 # ---- cumprod, logcumsumexp
 
 
-def _cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _cumprod_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: int) -> Array:
     """The sum of g * out from here on, over the element; but zeros cannot be divided by, nor infinities.
 
     There, and in recorded passes, by the recurrence out[k] = input[k] * out[k - 1], whose derivative is one, too.
@@ -135,7 +136,7 @@ def _cumprod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
     return _reversed_recurrence(xp, g, input, dim) * xp.conj(xp._shifted(out, dim, 1, 1))
 
 
-def _cumprod_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+def _cumprod_tangent(xp: Namespace, t: Array, input: Array, out: Array, dim: int) -> Array:
     if not t.shape:
         return t
     dim = wrap_dim(dim, len(t.shape))
@@ -154,7 +155,7 @@ cumprod = primitive(
 )
 
 
-def _logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
+def _logcumsumexp_forward(xp: Namespace, input: Array, dim: int) -> Array:
     axis = wrap_dim(dim, input.ndim)
     require_kinds("logcumsumexp_out_cpu", input, "fc")
     if input.ndim == 0:
@@ -167,18 +168,18 @@ def _logcumsumexp_forward(xp: Any, input: Any, dim: int) -> Any:
     return xp.moveaxis(out, 0, axis)
 
 
-def _complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
+def _complex_logaddexp(xp: Namespace, a: Array, b: Array) -> Array:
     swap = a.real < b.real
     high, low = xp.where(swap, b, a), xp.where(swap, a, b)
     return high + xp.log1p(xp.exp(low - high))
 
 
-def _logcumsumexp_weights(xp: Any, input: Any, out: Any, dim: int) -> tuple[Any, Any]:
+def _logcumsumexp_weights(xp: Namespace, input: Array, out: Array, dim: int) -> tuple[Any, Any]:
     """How much each running value owes to the one before it, and to its own element."""
     return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
 
 
-def _logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _logcumsumexp_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: int) -> Array:
     if not g.shape:
         return g
     dim = wrap_dim(dim, len(g.shape))
@@ -186,7 +187,7 @@ def _logcumsumexp_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> A
     return _reversed_recurrence(xp, g, carried, dim) * xp.conj(own)
 
 
-def _logcumsumexp_tangent(xp: Any, t: Any, input: Any, out: Any, dim: int) -> Any:
+def _logcumsumexp_tangent(xp: Namespace, t: Array, input: Array, out: Array, dim: int) -> Array:
     if not t.shape:
         return t
     dim = wrap_dim(dim, len(t.shape))
@@ -207,7 +208,7 @@ logcumsumexp = primitive(
 # ---- cummax, cummin
 
 
-def _running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
+def _running_extreme(xp: Namespace, name: str, ufunc: Any, input: Array, dim: int) -> tuple[Any, Any]:
     """Running extremes and the latest place of each; a NaN stays."""
     axis = wrap_dim(dim, input.ndim)
     require_order(name, input)
@@ -219,7 +220,7 @@ def _running_extreme(xp: Any, name: str, ufunc: Any, input: Any, dim: int) -> tu
     return values, xp.maximum.accumulate(xp.where(reached, places, 0), axis)
 
 
-def _add_along(xp: Any, grad: Any, indices: Any, dim: int) -> Any:
+def _add_along(xp: Namespace, grad: Array, indices: Array, dim: int) -> Array:
     """grad[..., k, ...] added up at the places indices[..., k, ...] along `dim`."""
     if grad.ndim == 0:
         return xp.array(grad)
@@ -231,7 +232,7 @@ def _add_along(xp: Any, grad: Any, indices: Any, dim: int) -> Any:
     return out
 
 
-def take_along(xp: Any, input: Any, indices: Any, dim: int) -> Any:
+def take_along(xp: Namespace, input: Array, indices: Array, dim: int) -> Array:
     return xp.take_along_axis(input, indices, wrap_dim(dim, len(input.shape))) if input.shape else input
 
 
@@ -265,7 +266,7 @@ cummin_along = running("cummin", "minimum")
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def cummax(input: Any, dim: int) -> Any:
+def cummax(input: Array, dim: int) -> Any:
     """(values, indices) of the largest element so far, along `dim`.
 
     >>> import undertow as ut
@@ -277,6 +278,6 @@ def cummax(input: Any, dim: int) -> Any:
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def cummin(input: Any, dim: int) -> Any:
+def cummin(input: Array, dim: int) -> Any:
     """(values, indices) of the smallest element so far, along `dim`."""
     return return_types.cummin(cummin_along(input, dim))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand, as_tensors, type_name
 from undertow.ops.declare import composite, primitive
@@ -17,13 +16,13 @@ from undertow.ops.views.dimensions import broadcast_tensors
 from undertow.tensor import Tensor
 
 
-def _differences(xp: Any, input: Any) -> Any:
+def _differences(xp: Namespace, input: Array) -> Array:
     """Every row minus every later one."""
     first, second = xp.triu_indices(input.shape[0], 1)
     return input[first] - input[second]
 
 
-def _spread_differences(xp: Any, grad: Any, rows: int) -> Any:
+def _spread_differences(xp: Namespace, grad: Array, rows: int) -> Array:
     first, second = xp.triu_indices(rows, 1)
     out = xp.zeros((rows, grad.shape[1]), grad.dtype)
     xp.add.at(out, first, grad)
@@ -49,7 +48,7 @@ pair_differences_backward = primitive(
 )
 
 
-def _distances_gradient(xp: Any, g: Any, input: Any, out: Any, p: float) -> Any:
+def _distances_gradient(xp: Namespace, g: Array, input: Array, out: Array, p: float) -> Array:
     slopes = norm_gradient(xp, g, xp._pair_differences(input), out, p, -1, False)
     return xp._pair_differences_backward(slopes, input.shape[0])
 
@@ -69,7 +68,7 @@ pair_distances = primitive(
 
 
 @composite
-def pdist(input: Any, p: float = 2.0) -> Tensor:
+def pdist(input: Array, p: float = 2.0) -> Tensor:
     """The distance of every row to every later one.
 
     >>> import undertow as ut
@@ -86,11 +85,11 @@ def pdist(input: Any, p: float = 2.0) -> Tensor:
     return pair_distances(input, float(p))
 
 
-def _dist_gradient(xp: Any, g: Any, input: Any, other: Any, out: Any, p: float) -> Any:
+def _dist_gradient(xp: Namespace, g: Array, input: Array, other: Array, out: Array, p: float) -> Array:
     return norm_gradient(xp, g, input - other, out, p, None, False)
 
 
-def _dist_tangent(xp: Any, t: Any, input: Any, other: Any, out: Any, p: float) -> Any:
+def _dist_tangent(xp: Namespace, t: Array, input: Array, other: Array, out: Array, p: float) -> Array:
     difference = input - other
     return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
 
@@ -112,7 +111,7 @@ dist = primitive(
 )
 
 
-def _check_points(x1: Any, x2: Any, p: float) -> None:
+def _check_points(x1: Array, x2: Array, p: float) -> None:
     for name, x in (("X1", x1), ("X2", x2)):
         if not dtypes.is_floating(x.dtype):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_name(x)}")
@@ -126,7 +125,7 @@ def _check_points(x1: Any, x2: Any, p: float) -> None:
 
 @composite
 @in_float32
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distance of every row of x1 to every row of x2, batch by batch."""
     x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)
     _check_points(x1, x2, p)
@@ -136,7 +135,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
 
 
 @composite
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
     """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
     x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
     lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
@@ -144,7 +143,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 
 @composite
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Array:
     """The p-norm of x1 - x2 + eps along the last dimension."""
     x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)

@@ -6,9 +6,11 @@ at that index gets all of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import require_order
@@ -21,7 +23,7 @@ from undertow.ops.reduce.sums_and_products import over_rows
 from undertow.tensor import Tensor
 
 
-def require_elements(name: str, shape: Any, dim: Dims, error: type[Exception] = RuntimeError) -> None:
+def require_elements(name: str, shape: Sequence[int], dim: Dims, error: type[Exception] = RuntimeError) -> None:
     """An extreme of no elements does not exist."""
     axes = reduced_axes(dim, len(shape))
     empty = [d for d in axes if shape[d] == 0]
@@ -40,7 +42,7 @@ def require_elements(name: str, shape: Any, dim: Dims, error: type[Exception] = 
 def _extreme(name: str, ufunc: str) -> Any:
     """The forward of amax, amin, max and min."""
 
-    def forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
         axes = None if dim is None else reduced_axes(dim, input.ndim)
         require_order(name, input)
         if not input.size:
@@ -50,21 +52,21 @@ def _extreme(name: str, ufunc: str) -> Any:
     return forward
 
 
-def share(xp: Any, values: Any, mask: Any, dim: Dims) -> Any:
+def share(xp: Namespace, values: Array, mask: Array, dim: Dims) -> Array:
     """Of values along `dim`, equal parts to the elements that are chosen, none to the others."""
     return values * mask / xp.sum(mask, reduced_axes(dim, len(mask.shape)), keepdims=True)
 
 
-def chosen(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def chosen(xp: Namespace, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
     return xp.equal(input, restore(xp, out, tuple(input.shape), dim, keepdim))
 
 
-def _spread_evenly(xp: Any, g: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def _spread_evenly(xp: Namespace, g: Array, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
     mask = chosen(xp, input, out, dim, keepdim)
     return share(xp, restore(xp, g, tuple(input.shape), dim, keepdim), mask, dim)
 
 
-def _read_evenly(xp: Any, t: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def _read_evenly(xp: Namespace, t: Array, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
     mask = chosen(xp, input, out, dim, keepdim)
     return xp.sum(share(xp, t, mask, dim), reduced_axes(dim, len(t.shape)), keepdims=keepdim)
 
@@ -87,7 +89,7 @@ amin_dims = even("amin", "minimum")
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def amax(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The largest element over `dim`, or of all; ties share the gradient evenly.
 
     >>> import undertow as ut
@@ -99,12 +101,12 @@ def amax(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def amin(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def amin(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The smallest element over `dim`, or of all; ties share the gradient evenly."""
     return amin_dims(input, dim, keepdim)
 
 
-def _aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def _aminmax_forward(xp: Namespace, input: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Any, ...]:
     if dim is None and input.size == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -114,13 +116,15 @@ def _aminmax_forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool 
     return tuple([forward(xp, input, dim, keepdim) for forward in forwards])
 
 
-def _aminmax_gradient(xp: Any, g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+def _aminmax_gradient(xp: Namespace, g: Any, input: Array, min: Array, max: Array, dim: Any, keepdim: bool) -> Array:
     flowing = [(one, out) for one, out in zip(g, (min, max), strict=True) if one is not None]
     parts = [_spread_evenly(xp, one, input, out, dim, keepdim) for one, out in flowing]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-def _aminmax_tangents(xp: Any, t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
+def _aminmax_tangents(
+    xp: Namespace, t: Array, input: Array, min: Array, max: Array, dim: Any, keepdim: bool
+) -> tuple[Array, Array]:
     return tuple([_read_evenly(xp, t, input, out, dim, keepdim) for out in (min, max)])
 
 
@@ -137,7 +141,7 @@ aminmax_dim = primitive(
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) along `dim`, or of all elements."""
     return return_types.aminmax(aminmax_dim(input, dim, keepdim))
 
@@ -145,11 +149,11 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any
 # ---- all elements; a NaN is the extreme, and NaNs share as ties do
 
 
-def _same_value(xp: Any, input: Any, out: Any) -> Any:
+def _same_value(xp: Namespace, input: Array, out: Array) -> Array:
     return xp.logical_or(xp.equal(input, out), xp.logical_and(xp.isnan(out), xp.isnan(input)))
 
 
-def of_all(name: str, forward: Any, batch: Any, node: str) -> Any:
+def of_all(name: str, forward: Callable[..., Any], batch: Any, node: str) -> Any:
     """The primitive of an operation that picks one value out of all elements."""
     return primitive(
         name,
@@ -162,7 +166,7 @@ def of_all(name: str, forward: Any, batch: Any, node: str) -> Any:
 
 
 def _extreme_of_all(name: str, choose: str) -> Any:
-    def forward(xp: Any, input: Any) -> Any:
+    def forward(xp: Namespace, input: Array) -> Any:
         require_order(name, input)
         if not input.size:
             require_elements(name, input.shape, None)
@@ -180,7 +184,9 @@ min_all = of_all("_min_all", _extreme_of_all("min", "argmin"), over_rows(amin_di
 
 
 @twin
-def scatter_selected(xp: Any, grad: Any, indices: Any, shape: Any, dim: int, keepdim: bool = True) -> Any:
+def scatter_selected(
+    xp: Namespace, grad: Array, indices: Array, shape: Sequence[int], dim: int, keepdim: bool = True
+) -> Array:
     """Zeros of `shape`, with the elements of grad at their indices along `dim`."""
     if not shape:
         return xp.array(grad)
@@ -192,7 +198,7 @@ def scatter_selected(xp: Any, grad: Any, indices: Any, shape: Any, dim: int, kee
     return out
 
 
-def select(xp: Any, input: Any, indices: Any, dim: int, keepdim: bool = True) -> Any:
+def select(xp: Namespace, input: Array, indices: Array, dim: int, keepdim: bool = True) -> Array:
     """The elements at `indices` along `dim`: the transpose of `scatter_selected`."""
     shape = tuple(input.shape)
     if not shape:
@@ -205,7 +211,7 @@ def select(xp: Any, input: Any, indices: Any, dim: int, keepdim: bool = True) ->
     return xp.reshape(xp.take_along_axis(input, indices, axis), kept)
 
 
-def _batch_scatter(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+def _batch_scatter(call: Callable[..., Any], args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
     grad, indices, shape, dim, keepdim = args
     size = batch_size(args, in_dims)
     grad, indices = (expanded(t, d, size) for t, d in zip(args[:2], in_dims[:2], strict=True))
@@ -241,7 +247,7 @@ SELECTING: dict[str, Any] = {
 }
 
 
-def with_values(xp: Any, input: Any, indices: Any, axis: int, keepdim: bool) -> tuple[Any, Any]:
+def with_values(xp: Namespace, input: Array, indices: Array, axis: int, keepdim: bool) -> tuple[Any, Any]:
     """(values, indices), from indices that keep the dimension."""
     values = xp.take_along_axis(input, indices, axis)
     return (values, indices) if keepdim else (xp.squeeze(values, axis), xp.squeeze(indices, axis))
@@ -250,7 +256,7 @@ def with_values(xp: Any, input: Any, indices: Any, axis: int, keepdim: bool) -> 
 def _extreme_along(name: str, ufunc: str, choose: str) -> Any:
     """The forward of max and min along a dimension."""
 
-    def forward(xp: Any, input: Any, dim: int, keepdim: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, dim: int, keepdim: bool = False) -> Any:
         axis = wrap_dim(dim, input.ndim)
         require_order(name, input)
         if input.ndim == 0:
@@ -271,7 +277,7 @@ min_dim = primitive("_min_dim", _extreme_along("min", "minimum", "argmin"), node
 @composite(variants="function method foreach", out=True)
 @shortcut(max_all, max_dim, return_types.max)
 @numpy_spelling
-def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The largest element; along `dim`, (values, indices); of two tensors, the larger elements.
 
     >>> import undertow as ut
@@ -288,7 +294,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 @composite(variants="function method", out=True)
 @shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
-def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def min(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements."""
     if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
         return recorded.minimum(input, dim if other is None else other)
@@ -301,7 +307,7 @@ def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 
 
 def _extreme_index(name: str) -> Any:
-    def forward(xp: Any, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
         if input.dtype.kind in "bc":
             kind = "bool" if input.dtype.kind == "b" else "complex"
             raise RuntimeError(f"{name}(): does not support {kind} input")
@@ -324,7 +330,7 @@ argmin = nondifferentiable(
 
 
 @adapter("take_along_axis")
-def take_along_axis(input: Any, indices: Any, axis: int) -> Tensor:
+def take_along_axis(input: Array, indices: Array, axis: int) -> Tensor:
     return gather(input, axis, indices)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -14,7 +15,7 @@ from undertow.ops.declare.rules import LOOP
 from undertow.tensor import Tensor
 
 
-def counted(xp: Any, input: Any, weight: Any, bins: Any, limits: Any, density: bool, name: str) -> Any:
+def counted(xp: Namespace, input: Array, weight: Any, bins: Any, limits: Any, density: bool, name: str) -> list[Any]:
     """The histogram of points, the rows of `input`, and the edges of the bins along each dimension."""
     if input.dtype.kind != "f":
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
@@ -30,7 +31,7 @@ def counted(xp: Any, input: Any, weight: Any, bins: Any, limits: Any, density: b
     return [xp.asarray(a).astype(input.dtype) for a in (found, *edges)]
 
 
-def refuse(xp: Any, g: Any) -> Any:
+def refuse(xp: Namespace, g: Array) -> Any:
     raise NotDifferentiableError("histogram", "Call detach() on the input and on the weights.")
 
 
@@ -53,11 +54,11 @@ def _edges_or_number(bins: Any) -> Any:
 @composite(variants="function method", out=True)
 @example_by_example
 def histogram(
-    input: Any,
+    input: Array,
     bins: int | Tensor,
     *,
     range: Sequence[float] | None = None,
-    weight: Any = None,
+    weight: Array | None = None,
     density: bool = False,
 ) -> Any:
     """How many elements are in each of `bins` (a number, or their edges), or the sum of their weights; and the edges.
@@ -75,11 +76,11 @@ def histogram(
 @composite
 @example_by_example
 def histogramdd(
-    input: Any,
+    input: Array,
     bins: Any,
     *,
     range: Sequence[float] | None = None,
-    weight: Any = None,
+    weight: Array | None = None,
     density: bool = False,
 ) -> Any:
     """How many points, the rows of `input`, are in each box; and the edges of the boxes along each dimension.
@@ -107,7 +108,7 @@ def histogramdd(
     return return_types.histogramdd((hist, tuple(edges)))
 
 
-def _bincount_forward(xp: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
+def _bincount_forward(xp: Namespace, input: Array, weights: Array | None = None, minlength: int = 0) -> Array:
     require_kinds("bincount_cpu", input, "iu")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
@@ -137,7 +138,7 @@ bincount = primitive(
 adapter("bincount")(bincount)
 
 
-def _histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
+def _histc_range(input: Array, low: float, high: float) -> tuple[float, float]:
     """The range of the bins: as given, or that of the data; never of zero width."""
     if low == 0 == high and input.size:
         low, high = float(input.min()), float(input.max())
@@ -148,7 +149,7 @@ def _histc_range(input: Any, low: float, high: float) -> tuple[float, float]:
     return (low - 1, high + 1) if low == high else (low, high)
 
 
-def _histc_forward(xp: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def _histc_forward(xp: Namespace, input: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
     require_kinds("histogram_cpu", input, "f")
     if bins <= 0:
         raise RuntimeError(f"histc: bins must be > 0, but got {bins}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore
 from undertow.ops.arguments.operands import float_array
 from undertow.ops.declare import composite, primitive
@@ -12,7 +11,7 @@ from undertow.ops.declare.rules import REDUCTION
 from undertow.tensor import Tensor
 
 
-def _logsumexp_forward(xp: Any, input: Any, dim: Dims, keepdim: bool = False) -> Any:
+def _logsumexp_forward(xp: Namespace, input: Array, dim: Dims, keepdim: bool = False) -> Array:
     if dim is None:
         raise TypeError("logsumexp(): argument 'dim' must be tuple of ints, not NoneType")
     input = float_array(input)
@@ -33,7 +32,7 @@ def _numpy_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ..
     return tuple([n for d, n in enumerate(shape) if d not in axes])
 
 
-def _softmax_like(xp: Any, input: Any, out: Any, dim: Dims, keepdim: bool) -> Any:
+def _softmax_like(xp: Namespace, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
     return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
 
 
@@ -57,7 +56,7 @@ logsumexp_dims = primitive(
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Array, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, without overflow.
 
     >>> import undertow as ut

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -31,9 +32,9 @@ def segment_reduce(
     data: Any,
     reduce: str,
     *,
-    lengths: Any = None,
-    indices: Any = None,
-    offsets: Any = None,
+    lengths: Array | None = None,
+    indices: Array | None = None,
+    offsets: Array | None = None,
     axis: int = 0,
     unsafe: bool = False,
     initial: Any = None,
@@ -60,7 +61,7 @@ def segment_reduce(
     return reduced(data, reduce, axis, Tensor(counts, data._xp), places, initial)
 
 
-def _segment_lengths(data: Tensor, axis: int, lengths: Any, offsets: Any, unsafe: bool) -> Any:
+def _segment_lengths(data: Tensor, axis: int, lengths: Array | None, offsets: Array | None, unsafe: bool) -> Array:
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
     given = as_operand("segment_reduce", "lengths", lengths if offsets is None else offsets)._array
@@ -76,7 +77,7 @@ def _segment_lengths(data: Tensor, axis: int, lengths: Any, offsets: Any, unsafe
     return counts.astype(dtypes.int64)
 
 
-def _check_lengths(counts: Any, size: int, by_offsets: bool, unsafe: bool) -> None:
+def _check_lengths(counts: Array, size: int, by_offsets: bool, unsafe: bool) -> None:
     if counts.size and counts.min() < 0:
         raise RuntimeError("segment_reduce(): lengths contains negative value!")
     totals = counts.sum(axis=-1)
@@ -88,7 +89,7 @@ def _check_lengths(counts: Any, size: int, by_offsets: bool, unsafe: bool) -> No
         )
 
 
-def _segment_of_each(xp: Any, counts: Any) -> Any:
+def _segment_of_each(xp: Namespace, counts: Array) -> Array:
     """The number of its segment, for every slice that belongs to one."""
     *lead, segments = counts.shape
     rows = [xp.repeat(xp.arange(segments), row) for row in counts.reshape(-1, segments)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
@@ -27,13 +28,13 @@ REORDERING: dict[str, Any] = {
 }
 
 
-def refuse(name: str, input: Any, kinds: str) -> None:
+def refuse(name: str, input: Array, kinds: str) -> None:
     if input.dtype.kind in kinds:
         kind = "bool" if input.dtype.kind == "b" else "complex"
         raise RuntimeError(f"{name} does not support {kind} dtypes on CPU, got {type_name(input)}")
 
 
-def order(xp: Any, input: Any, axis: int, descending: bool) -> Any:
+def order(xp: Namespace, input: Array, axis: int, descending: bool) -> Array:
     """The indices that sort, equal elements in the order they came in; NaN counts as the largest."""
     if not descending:
         return xp.argsort(input, axis, kind="stable")
@@ -45,7 +46,7 @@ def order(xp: Any, input: Any, axis: int, descending: bool) -> Any:
 
 
 @twin
-def sort_forward(xp: Any, input: Any, dim: int = -1, descending: bool = False) -> Any:
+def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = False) -> tuple[Any, ...]:
     axis = wrap_dim(dim, input.ndim)
     refuse("Sort", input, "c")
     if input.ndim == 0:
@@ -60,7 +61,7 @@ stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBack
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
+def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
 
     >>> import undertow as ut
@@ -72,7 +73,7 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | Non
 
 
 @composite(variants="function method", out=True)
-def msort(input: Any) -> Tensor:
+def msort(input: Array) -> Tensor:
     """The values sorted along the first dimension."""
     return sort_along(input, 0)[0]
 
@@ -87,17 +88,19 @@ argsort = nondifferentiable(
 
 
 @adapter("sort")
-def sorted_values(input: Any, axis: int = -1, kind: str | None = None) -> Tensor:
+def sorted_values(input: Array, axis: int = -1, kind: str | None = None) -> Tensor:
     return sort_along(input, axis)[0]
 
 
 @adapter("argsort")
-def sorting_indices(input: Any, axis: int = -1, kind: str | None = None) -> Tensor:
+def sorting_indices(input: Array, axis: int = -1, kind: str | None = None) -> Tensor:
     return argsort(input, axis)
 
 
 @twin
-def topk_forward(xp: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk_forward(
+    xp: Namespace, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Any, ...]:
     axis = wrap_dim(dim, input.ndim)
     refuse("topk", input, "bc")
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
@@ -113,7 +116,7 @@ topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REOR
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
 
     >>> import undertow as ut
@@ -123,7 +126,7 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return return_types.topk(topk_along(input, k, dim, largest, sorted))
 
 
-def _kthvalue_forward(xp: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _kthvalue_forward(xp: Namespace, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, ...]:
     axis = wrap_dim(dim, input.ndim)
     require_elements("kthvalue", input.shape, axis)
     require_kinds("kthvalue_cpu", input, "iuf")
@@ -140,7 +143,7 @@ kthvalue_dim = primitive("_kthvalue_dim", _kthvalue_forward, node="KthvalueBackw
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the k-th smallest element along `dim`, counted from 1."""
     return return_types.kthvalue(kthvalue_dim(input, k, dim, keepdim))
 
@@ -149,8 +152,13 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _search_forward(
-    xp: Any, sorted_sequence: Any, input: Any, sorter: Any = None, right: bool = False, int32: bool = False
-) -> Any:
+    xp: Namespace,
+    sorted_sequence: Array,
+    input: Array,
+    sorter: Array | None = None,
+    right: bool = False,
+    int32: bool = False,
+) -> Array:
     side = "right" if right else "left"
     dtype = dtypes.int32 if int32 else dtypes.int64
     if sorter is not None:
@@ -168,7 +176,7 @@ search = nondifferentiable(
 )
 
 
-def _check_search(boundaries: Any, input: Any) -> None:
+def _check_search(boundaries: Array, input: Array) -> None:
     if boundaries.ndim == 1:
         return
     described = f"boundaries tensor {list(boundaries.shape)} and input value tensor {list(input.shape)}"
@@ -186,13 +194,13 @@ def _check_search(boundaries: Any, input: Any) -> None:
 
 @composite(out=True)
 def searchsorted(
-    sorted_sequence: Any,
-    input: Any,
+    sorted_sequence: Array,
+    input: Array,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    sorter: Any = None,
+    sorter: Array | None = None,
 ) -> Tensor:
     """Where to insert the elements of input into the sorted rows to keep them sorted.
 
@@ -213,7 +221,7 @@ def searchsorted(
 
 
 @composite(out=True)
-def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Array, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

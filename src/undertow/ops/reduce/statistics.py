@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
@@ -23,7 +25,7 @@ from undertow.tensor import Tensor
 # ---- variance: the same rules for var, std, var_mean and std_mean
 
 
-def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdim: bool) -> tuple[Any, Any]:
+def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float, keepdim: bool) -> tuple[Any, Any]:
     """(variance, mean) in the precision they are accumulated in."""
     axes = reduced_axes(dim, input.ndim)
     n = reduced_size(input.shape, dim)
@@ -42,7 +44,7 @@ def moments(xp: Any, name: str, input: Any, dim: Dims, correction: float, keepdi
     return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)
 
 
-def _over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
+def _over_freedom(xp: Namespace, total: Array, n: int, correction: float) -> Array:
     """total / max(n - correction, 0), without NumPy's remarks on division by zero."""
     if n == 0:
         return total * xp.nan
@@ -53,7 +55,7 @@ def _over_freedom(xp: Any, total: Any, n: int, correction: float) -> Any:
 
 @twin
 def var_forward(
-    xp: Any, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False, name: str = "var"
+    xp: Namespace, input: Array, dim: Dims = None, correction: float = 1, keepdim: bool = False, name: str = "var"
 ) -> Any:
     if input.dtype.kind not in "fc":
         subject = f"{name} only" if name.endswith("_mean") else "std and var only"
@@ -65,7 +67,7 @@ def var_forward(
     return (var, mean.astype(input.dtype, copy=False)) if name.endswith("_mean") else var
 
 
-def slope(xp: Any, input: Any, dim: Dims, correction: float) -> Any:
+def slope(xp: Namespace, input: Array, dim: Dims, correction: float) -> Array:
     """The derivative of the variance with respect to each element."""
     axes = reduced_axes(dim, len(input.shape))
     n = reduced_size(tuple(input.shape), dim)
@@ -75,29 +77,31 @@ def slope(xp: Any, input: Any, dim: Dims, correction: float) -> Any:
     return xp.where(xp.equal(distance, 0), math.nan, math.inf)
 
 
-def _var_gradient(xp: Any, g: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _var_gradient(xp: Namespace, g: Array, input: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
     return restore(xp, g, tuple(input.shape), dim, keepdim) * slope(xp, input, dim, correction)
 
 
-def _var_tangent(xp: Any, t: Any, input: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _var_tangent(xp: Namespace, t: Array, input: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
     weighted = xp.real(t * xp.conj(slope(xp, input, dim, correction)))
     return xp.sum(weighted, reduced_axes(dim, len(input.shape)), keepdims=keepdim)
 
 
-def _through_root(xp: Any, g: Any, std: Any) -> Any:
+def _through_root(xp: Namespace, g: Array, std: Array) -> Array:
     """A gradient of the standard deviation as one of the variance; zero where all elements are equal."""
     return xp.where(xp.equal(std, 0), 0.0, g / (std * 2))
 
 
-def _mean_gradient(xp: Any, g: Any, shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Any:
+def _mean_gradient(xp: Namespace, g: Array, shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Array:
     return xp.broadcast_to(restore(xp, g, shape, dim, keepdim) / reduced_size(shape, dim), shape)
 
 
-def _mean_tangent(xp: Any, t: Any, dim: Dims, keepdim: bool) -> Any:
+def _mean_tangent(xp: Namespace, t: Array, dim: Dims, keepdim: bool) -> Array:
     return xp.mean(t, reduced_axes(dim, len(t.shape)), keepdims=keepdim)
 
 
-def _moments_gradient(xp: Any, g: list[Any], input: Any, std: Any, dim: Dims, correction: float, keepdim: bool) -> Any:
+def _moments_gradient(
+    xp: Namespace, g: list[Any], input: Array, std: Array | None, dim: Dims, correction: float, keepdim: bool
+) -> Array:
     """Of var_mean (std is None) and std_mean; either gradient may be missing."""
     of_spread, of_mean = g
     part = 0
@@ -193,11 +197,11 @@ def _spread_arguments(dim: Any, unbiased: bool | None, correction: float | None)
     return dim, correction
 
 
-def _spread(primitive_function: Any, name: str, doc: str, **options: Any) -> Any:
+def _spread(primitive_function: Callable[..., Any], name: str, doc: str, **options: Any) -> Any:
     """The public function of var, std, var_mean or std_mean."""
 
     def function(
-        input: Any,
+        input: Array,
         dim: Any = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
@@ -224,7 +228,7 @@ std_mean = _spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in on
 # ---- medians and modes: the lower of two middle elements, as PyTorch takes it
 
 
-def _median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
+def _median_index(xp: Namespace, input: Array, ignore_nan: bool) -> Array:
     """Along the last axis, kept: where the lower median is; the first NaN unless they are ignored."""
     order = xp.argsort(input, -1, kind="stable")
     missing = input != input
@@ -236,7 +240,7 @@ def _median_index(xp: Any, input: Any, ignore_nan: bool) -> Any:
 
 
 def _median_along(name: str, ignore_nan: bool) -> Any:
-    def forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    def forward(xp: Namespace, input: Array, dim: int = -1, keepdim: bool = False) -> Any:
         axis = wrap_dim(dim, input.ndim)
         require_kinds(f"{'median'}_cpu", input, "iuf")
         if input.ndim == 0:
@@ -249,7 +253,7 @@ def _median_along(name: str, ignore_nan: bool) -> Any:
 
 
 def _median_of_all(ignore_nan: bool) -> Any:
-    def forward(xp: Any, input: Any) -> Any:
+    def forward(xp: Namespace, input: Array) -> Any:
         require_kinds(f"{'median'}_cpu", input, "iuf")
         flat = xp.reshape(input, (-1,))
         if not flat.size:
@@ -267,7 +271,7 @@ nanmedian_all = of_all("_nanmedian_all", _median_of_all(True), LOOP, "NanmedianB
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median (the lower of two middle elements); along `dim`, (values, indices). NaN if there is one.
 
     >>> import undertow as ut
@@ -281,14 +285,14 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of the elements that are not NaN; along `dim`, (values, indices)."""
     if dim is None and not keepdim:
         return nanmedian_all(input)
     return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
 
 
-def _mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+def _mode_forward(xp: Namespace, input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Any, ...]:
     axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind == "c":
         require_kinds(f"{'mode'}_cpu", input, "iuf")
@@ -298,7 +302,7 @@ def _mode_forward(xp: Any, input: Any, dim: int = -1, keepdim: bool = False) -> 
     return with_values(xp, input, _mode_index(xp, input, axis), axis, keepdim)
 
 
-def _mode_index(xp: Any, input: Any, axis: int) -> Any:
+def _mode_index(xp: Namespace, input: Array, axis: int) -> Array:
     """The last place of the smallest of the most frequent values, with the dimension kept."""
     order = xp.moveaxis(xp.argsort(input, axis, kind="stable"), axis, -1)
     ranked = xp.take_along_axis(xp.moveaxis(input, axis, -1), order, -1)
@@ -314,7 +318,7 @@ mode_dim = primitive("_mode_dim", _mode_forward, node="ModeBackward0", **SELECTI
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Array, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent value along `dim`; the smallest of several."""
     return return_types.mode(mode_dim(input, dim, keepdim))
 
@@ -325,7 +329,7 @@ NEIGHBOUR = {"lower": "floor", "higher": "ceil", "nearest": "round"}
 INTERPOLATIONS = ("linear", "midpoint", *NEIGHBOUR)
 
 
-def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
+def _check_quantile(name: str, input: Array, q: Array, interpolation: str) -> None:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         got = type_name(input)
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {got}")
@@ -347,7 +351,7 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
 
 
-def _ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
+def _ranks(ordered: Array, q: Array, ignore_nan: bool) -> Array:
     """The (fractional) places of the quantiles in each row; a row with NaN has them at its end, on a NaN."""
     n = ordered.shape[-1]
     missing = recorded.isnan(ordered)
@@ -358,7 +362,7 @@ def _ranks(ordered: Any, q: Any, ignore_nan: bool) -> Any:
     return recorded.where(spoiled, float(n - 1), q * (n - 1))
 
 
-def interpolate(ordered: Any, rank: Any, interpolation: str) -> Any:
+def interpolate(ordered: Array, rank: Array, interpolation: str) -> Array:
     """The elements of each row at fractional places."""
     if interpolation in NEIGHBOUR:
         return _at_ranks(ordered, getattr(recorded, NEIGHBOUR[interpolation])(rank))
@@ -368,11 +372,11 @@ def interpolate(ordered: Any, rank: Any, interpolation: str) -> Any:
     return recorded.where(recorded.equal(below, above), low, low + (_at_ranks(ordered, above) - low) * weight)
 
 
-def _at_ranks(ordered: Any, rank: Any) -> Any:
+def _at_ranks(ordered: Array, rank: Array) -> Array:
     return recorded.take_along_axis(ordered, recorded.astype(rank, dtypes.int64), ordered.ndim - 1)
 
 
-def _rows_along(input: Any, dim: int | None) -> Any:
+def _rows_along(input: Array, dim: int | None) -> Array:
     """The elements along `dim` (all of them, if None) as the last dimension."""
     if dim is None or not input.ndim:
         return recorded.reshape(input, (-1,))
@@ -380,8 +384,8 @@ def _rows_along(input: Any, dim: int | None) -> Any:
 
 
 def quantiles(
-    name: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
-) -> Any:
+    name: str, input: Array, q: Array, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
+) -> Array:
     input = as_operand(name, "input", input)
     q = as_operand(name, "q", q) if isinstance(q, cpu.ndarray) else q
     _check_quantile(name, input, q, interpolation)
@@ -402,7 +406,7 @@ def quantiles(
 @in_float32
 @numpy_spelling
 def quantile(
-    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Array, q: Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The q-th quantile(s) along `dim`, or of all elements; for several q, a new first dimension.
 
@@ -418,7 +422,7 @@ def quantile(
 @in_float32
 @numpy_spelling
 def nanquantile(
-    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Array, q: Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The quantile(s) of the elements that are not NaN."""
     return quantiles("nanquantile", input, q, dim, keepdim, interpolation, True)
@@ -427,7 +431,7 @@ def nanquantile(
 @composite
 @numpy_spelling
 def percentile(
-    input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """`quantile` with q in percent."""
     return quantiles("percentile", input, q / 100, dim, keepdim, interpolation, False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import (
     Dims,
@@ -27,13 +28,13 @@ from undertow.tensor import Tensor
 ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"} | {dtypes.float16: dtypes.float32}
 
 
-def accumulate(ufunc: Any, input: Any, axis: Any, keepdim: bool = False) -> Any:
+def accumulate(ufunc: Any, input: Array, axis: Any, keepdim: bool = False) -> Any:
     """ufunc.reduce as PyTorch does it: integers in int64, half precision in float32."""
     dtype = ACCUMULATOR.get(input.dtype)
     return ufunc.reduce(input, axis, dtype, keepdims=keepdim)
 
 
-def in_dtype_of(input: Any, out: Any) -> Any:
+def in_dtype_of(input: Array, out: Array) -> Any:
     """Round a half-precision result that was accumulated in float32."""
     return out.astype(dtypes.float16) if input.dtype == dtypes.float16 else out
 
@@ -46,7 +47,7 @@ def reduced_size(shape: tuple[int, ...], dim: Dims) -> int:
 def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
     """Batching for an op that reduces everything: `reduce(rows, 1)`, with a row for each example."""
 
-    def batch(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
         front = recorded.moveaxis(args[0], in_dims[0], 0)
         size, *rest = front._array.shape
         return reduce(recorded.reshape(front, (size, math.prod(rest))), 1), 0
@@ -54,7 +55,7 @@ def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
     return batch
 
 
-def cast(input: Any, dtype: Any) -> Any:
+def cast(input: Array, dtype: Any) -> Any:
     return input if dtype is None else recorded.astype(input, dtype)
 
 
@@ -69,7 +70,7 @@ FEW_ONES = {
 
 
 @twin
-def sum_all_forward(xp: Any, input: Any) -> Any:
+def sum_all_forward(xp: Namespace, input: Array) -> Any:
     ones = FEW_ONES.get(input.dtype)
     if ones is None:
         return in_dtype_of(input, accumulate(xp.add, input, None))
@@ -79,7 +80,7 @@ def sum_all_forward(xp: Any, input: Any) -> Any:
 
 
 @twin
-def sum_dims_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def sum_dims_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     axes = reduced_axes(dim, input.ndim)
     if input.dtype in ACCUMULATOR:
         return in_dtype_of(input, accumulate(xp.add, input, axes, keepdim))
@@ -112,11 +113,11 @@ sum_all = primitive(
 @composite(variants="function method", out=True)
 @shortcut(sum_all, sum_dims, None)
 def sum(
-    input: Any,
+    input: Array,
     dim: Dims = None,
     keepdim: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: Dims = None,
     keepdims: bool | None = None,
 ) -> Tensor:
@@ -140,7 +141,7 @@ def sum(
     return cast(total, dtype)  # integers are summed up as int64
 
 
-def _batch_sum_to(call: Any, args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
+def _batch_sum_to(call: Callable[..., Any], args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
     """Every example is summed to `shape`, so the batch is, to (size, *ones, *shape)."""
     front = recorded.moveaxis(args[0], in_dims[0], 0)
     size, *rest = front._array.shape
@@ -164,7 +165,7 @@ adapter("sum_to")(sum_to)
 # ---- mean
 
 
-def _require_inexact(name: str, input: Any) -> None:
+def _require_inexact(name: str, input: Array) -> None:
     if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
         raise RuntimeError(
@@ -174,14 +175,14 @@ def _require_inexact(name: str, input: Any) -> None:
 
 
 @twin
-def mean_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def mean_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
     _require_inexact("mean", input)
     total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
     n = reduced_size(input.shape, dim)
     return in_dtype_of(input, total / n if n else total * xp.nan)
 
 
-def _mean_all_forward(xp: Any, input: Any) -> Any:
+def _mean_all_forward(xp: Namespace, input: Array) -> Array:
     if input.dtype in FEW_ONES and input.size:
         return sum_all_forward(xp, input) / input.size
     return mean_forward(xp, input)
@@ -213,11 +214,11 @@ mean_all = primitive(
 @composite(variants="function method", out=True)
 @shortcut(mean_all, mean_dims, None)
 def mean(
-    input: Any,
+    input: Array,
     dim: Dims = None,
     keepdim: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: Dims = None,
     keepdims: bool | None = None,
 ) -> Tensor:
@@ -241,12 +242,12 @@ def mean(
 # ---- leaving NaN out
 
 
-def _nansum_forward(xp: Any, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def _nansum_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
     return in_dtype_of(input, accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim))
 
 
-def _is_present(xp: Any, input: Any) -> Any:
+def _is_present(xp: Namespace, input: Array) -> Array:
     return xp.logical_not(xp.isnan(input))
 
 
@@ -270,14 +271,14 @@ nansum_dims = primitive(
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nansum(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum, with NaN counted as zero."""
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
     input = cast(input, dtype)
     if not dtypes.is_differentiable(input.dtype):
@@ -290,24 +291,24 @@ def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any =
 # ---- prod
 
 
-def _product_of_others(xp: Any, input: Any, dim: int) -> Any:
+def _product_of_others(xp: Namespace, input: Array, dim: int) -> Array:
     """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
     before = xp._shifted(xp.cumprod(input, dim), dim, 1, 1)
     after = xp.flip(xp._shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
     return before * after
 
 
-def _prod_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int) -> Any:
+def _prod_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: int) -> Array:
     if xp is not recorded and xp.all(out) and xp.all(xp.isfinite(out)):
         return g * xp.conj(out / input)
     return g * xp.conj(_product_of_others(xp, input, dim))
 
 
-def flat(xp: Any, input: Any) -> Any:
+def flat(xp: Namespace, input: Array) -> Array:
     return xp.reshape(input, (math.prod(input.shape),))
 
 
-def _prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim: bool) -> Any:
+def _prod_dim_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: int, keepdim: bool) -> Array:
     shape = tuple(input.shape)
     if not shape:
         return g
@@ -315,7 +316,7 @@ def _prod_dim_gradient(xp: Any, g: Any, input: Any, out: Any, dim: int, keepdim:
     return _prod_gradient(xp, g, input, out, wrap_dim(dim, len(shape)))
 
 
-def _prod_dim_tangent(xp: Any, t: Any, input: Any, dim: int, keepdim: bool) -> Any:
+def _prod_dim_tangent(xp: Namespace, t: Array, input: Array, dim: int, keepdim: bool) -> Array:
     if not input.shape:
         return t
     return xp.sum(t * _product_of_others(xp, input, wrap_dim(dim, input.ndim)), dim, keepdims=keepdim)
@@ -350,7 +351,7 @@ prod_all = primitive(
 
 @composite(variants="function method", out=True)
 @numpy_spelling
-def prod(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def prod(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product over `dim`, or of all elements; its gradient is exact where elements are zero.
 
     >>> import undertow as ut
@@ -377,7 +378,7 @@ adapter("nansum")(nansum)
 
 
 @composite(variants="method")
-def sum_to_size(input: Any, *size: Any) -> Tensor:
+def sum_to_size(input: Array, *size: Any) -> Tensor:
     """The sum over the dimensions along which a tensor of `size` would be broadcast to the shape of `input`.
 
     >>> import undertow as ut

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import require_order
@@ -16,13 +17,13 @@ from undertow.tensor import Tensor
 def _no_derivative(name: str) -> Any:
     """A rule for values whose number depends on the data: an error, not a gradient lost in silence."""
 
-    def rule(xp: Any, g: Any) -> Any:
+    def rule(xp: Namespace, g: Array) -> Any:
         raise NotDifferentiableError(name, "Its shape depends on the data. Call detach() on its input first.")
 
     return rule
 
 
-def runs(xp: Any, rows: Any) -> tuple[Any, Any, Any]:
+def runs(xp: Namespace, rows: Array) -> tuple[Any, Any, Any]:
     """Of neighbours that are equal: (first ones, which run each belongs to, lengths)."""
     n = rows.shape[0]
     new = xp.ones(n, dtypes.bool_)
@@ -41,7 +42,7 @@ def _slice_dim(shape: tuple[int, ...], dim: int) -> int:
     return axis
 
 
-def _unique_forward(xp: Any, input: Any, dim: int | None = None, consecutive: bool = False) -> Any:
+def _unique_forward(xp: Namespace, input: Array, dim: int | None = None, consecutive: bool = False) -> tuple[Any, ...]:
     axis = None if dim is None else _slice_dim(input.shape, dim)
     require_order("unique", input)
     rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)
@@ -83,7 +84,7 @@ def _asked_for(results: tuple[Any, ...], return_inverse: bool, return_counts: bo
 @composite(variants="function method")
 @numpy_spelling
 def unique(
-    input: Any,
+    input: Array,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -101,7 +102,7 @@ def unique(
 @composite(variants="function method")
 @numpy_spelling
 def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The elements (or slices along `dim`) without those that repeat the one before."""
     return _asked_for(unique_consecutive_values(input, dim), return_inverse, return_counts)
@@ -109,7 +110,7 @@ def unique_consecutive(
 
 @composite(variants="function")
 def _unique2(
-    input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+    input: Array, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`unique` with all three results; those that are not asked for are empty."""
     values, inverse, counts = unique(input, sorted, True, True)
@@ -118,7 +119,7 @@ def _unique2(
 
 
 @composite(variants="function")
-def _unique(input: Any, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+def _unique(input: Array, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
     """`unique` with both results; the inverse is empty if it is not asked for."""
     values, inverse, _ = _unique2(input, sorted, return_inverse)
     return values, inverse

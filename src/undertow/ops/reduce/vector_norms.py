@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
 from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import composite, primitive
@@ -16,7 +16,7 @@ from undertow.ops.reduce.sums_and_products import cast
 from undertow.tensor import Tensor
 
 
-def norm_forward(xp: Any, input: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False) -> Any:
+def norm_forward(xp: Namespace, input: Array, ord: float = 2, dim: Dims = None, keepdim: bool = False) -> Array:
     if input.dtype.kind not in "fc":
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. "
@@ -33,7 +33,7 @@ def norm_forward(xp: Any, input: Any, ord: float = 2, dim: Dims = None, keepdim:
     return xp.asarray(out).astype(dtypes.real_of(input.dtype))
 
 
-def _power_norm(xp: Any, magnitude: Any, ord: float, axes: tuple[int, ...], keepdim: bool) -> Any:
+def _power_norm(xp: Namespace, magnitude: Array, ord: float, axes: tuple[int, ...], keepdim: bool) -> Array:
     if ord == 0:
         return xp.add.reduce(magnitude != 0, axes, keepdims=keepdim)
     if ord == 1:
@@ -54,7 +54,7 @@ def _require_largest(ord: float, shape: tuple[int, ...], axes: tuple[int, ...]) 
         )
 
 
-def _norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
+def _norm_slope(xp: Namespace, input: Array, norm: Array, ord: float, dim: Dims) -> Array:
     """The derivative of the norm (given with its dimensions kept) with respect to each element.
 
     Zero at zero, as PyTorch has it. There second derivatives are NaN for ord up to 2, and zero for larger ones.
@@ -75,13 +75,13 @@ def _norm_slope(xp: Any, input: Any, norm: Any, ord: float, dim: Dims) -> Any:
     return xp.sgn(input) * powers * xp.where(xp.equal(norm, 0), 1.0, norm) ** (1 - ord)
 
 
-def norm_gradient(xp: Any, g: Any, input: Any, out: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
+def norm_gradient(xp: Namespace, g: Array, input: Array, out: Array, ord: float, dim: Dims, keepdim: bool) -> Array:
     shape = tuple(input.shape)
     norm = restore(xp, out, shape, dim, keepdim)
     return restore(xp, g, shape, dim, keepdim) * _norm_slope(xp, input, norm, ord, dim)
 
 
-def norm_tangent(xp: Any, t: Any, input: Any, out: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
+def norm_tangent(xp: Namespace, t: Array, input: Array, out: Array, ord: float, dim: Dims, keepdim: bool) -> Array:
     norm = restore(xp, out, tuple(input.shape), dim, keepdim)
     weighted = xp.real(t * xp.conj(_norm_slope(xp, input, norm, ord, dim)))
     return xp.sum(weighted, reduced_axes(dim, len(input.shape)), keepdims=keepdim)
@@ -99,7 +99,9 @@ vector_norm = primitive(
 
 @composite
 @numpy_spelling
-def linalg_vector_norm(x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def linalg_vector_norm(
+    x: Array, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`."""
     if isinstance(ord, str) or not isinstance(ord, int | float):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
@@ -110,7 +112,7 @@ def linalg_vector_norm(x: Any, ord: float = 2, dim: Dims = None, keepdim: bool =
 
 
 @composite(variants="function method in_place", out=True)
-def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Array:
     """The tensor with every slice along `dim` scaled down to have a p-norm of at most `maxnorm`.
 
     >>> import undertow as ut
@@ -131,7 +133,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 
 @composite
-def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Array:
     """Vectors along `dim` over their p-norm, or over eps if that is larger."""
     input = as_operand("normalize", "input", input)
     return input / clamp_min(vector_norm(input, p, dim, True), eps)

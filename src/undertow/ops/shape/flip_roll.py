@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import adapter, composite, primitive
@@ -17,7 +18,7 @@ from undertow.ops.views.reshape import reshape
 # ---- moving
 
 
-def _flip_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+def _flip_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     dims = wrap_dims(dims, input.ndim)
     return xp.flip(input, dims if input.ndim else ()).copy()
 
@@ -32,39 +33,39 @@ _flip = primitive(
 
 
 @composite(variants="function method")
-def flip(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
+def flip(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Array:
     """The tensor with the elements of some dimensions in reverse order."""
     if not order and dims is None:
         raise TypeError('flip() missing 1 required positional arguments: "dims"')
     return _flip(input, ints(order, dims))
 
 
-def backwards(input: Any) -> Any:
+def backwards(input: Array) -> Array:
     """`reversed(tensor)`: the first dimension in reverse order."""
     return _flip(input, (0,)) if input.ndim else input
 
 
 @composite(variants="function method")
-def fliplr(input: Any) -> Any:
+def fliplr(input: Array) -> Array:
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
 
 
 @composite(variants="function method")
-def flipud(input: Any) -> Any:
+def flipud(input: Array) -> Array:
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return _flip(input, (0,))
 
 
-def _roll_array(xp: Any, input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+def _roll_array(xp: Namespace, input: Array, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Array:
     if not input.ndim:
         return input.copy()
     return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
 
 
-def _batch_roll(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_roll(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if args[2] and input.ndim > 1:
         return call(input, args[1], shift(args[2], input.ndim - 1)), 0
@@ -82,7 +83,9 @@ _roll = primitive(
 
 
 @composite(variants="function method")
-def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
+def roll(
+    input: Array, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None, *, axis: Any = None
+) -> Array:
     """The tensor with its elements shifted along dimensions, those pushed out coming in at the other end.
 
     Without `dims` it is shifted as one long vector.
@@ -106,7 +109,7 @@ _rot90 = primitive(
 
 
 @composite(variants="function method")
-def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
     """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
     dims = ints((dims,))
     if len(dims) != 2:

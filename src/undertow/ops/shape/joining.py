@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations as combinations_of
 from itertools import combinations_with_replacement
 from math import prod
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import is_sparse
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
@@ -52,17 +53,17 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 
 
 @twin
-def join(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
+def join(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
     dim = _check_cat([t.shape for t in tensors], dim)
     return row_major(xp, xp.concatenate([t for t in tensors if not _is_skipped(t.shape)] or tensors, axis=dim))
 
 
-def row_major(xp: Any, array: Any) -> Any:
+def row_major(xp: Namespace, array: Array) -> Any:
     """The array with its elements in the order of its dimensions: NumPy follows the order of what it joins."""
     return array if array.flags.c_contiguous or is_sparse(array) else xp.ascontiguousarray(array)
 
 
-def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
+def separate(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
     dim = wrap_dim(dim, g.ndim)
     gradients: list[Any] = []
     start = 0
@@ -78,7 +79,7 @@ def separate(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]], 
     return gradients
 
 
-def _batch_join(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_join(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     tensors = _batched_together(args[0], in_dims[0])
     kept = [t for t in tensors if not _is_skipped(tuple(t.shape[1:]))] or tensors
     _check_cat([tuple(t.shape[1:]) for t in tensors], args[1])
@@ -95,7 +96,7 @@ _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=_batch_joi
 
 
 @composite(out=True)
-def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     """The tensors one behind the other along a dimension they have.
 
     >>> import undertow as ut
@@ -108,17 +109,17 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any
 
 
 @composite(out=True)
-def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     return cat(tensors, dim, axis=axis)
 
 
 @composite(out=True)
-def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     return cat(tensors, dim, axis=axis)
 
 
 @twin
-def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
+def pile(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
     first = tensors[0].shape
     for k, t in enumerate(tensors):
         if t.shape != first:
@@ -129,11 +130,11 @@ def pile(xp: Any, tensors: list[Any], dim: int = 0) -> Any:
     return row_major(xp, xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1)))
 
 
-def _unpile(xp: Any, g: Any, needs: list[bool], dim: int) -> list[Any]:
+def _unpile(xp: Namespace, g: Array, needs: list[bool], dim: int) -> list[Any]:
     return [xp.select_at(g, dim, k) if wanted else None for k, wanted in enumerate(needs)]
 
 
-def _batch_pile(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_pile(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     tensors = _batched_together(args[0], in_dims[0])
     return call(tensors, wrap_dim(args[1], tensors[0].ndim) + 1), 0
 
@@ -142,7 +143,7 @@ _stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_
 
 
 @composite(out=True)
-def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Any:
+def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     """Tensors of one shape, side by side along a new dimension."""
     if not len(tensors):
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -150,14 +151,14 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
 
 
 @composite(out=True)
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Any]) -> Array:
     """`cat` along columns (dimension 1; 0 for vectors)."""
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
 @composite(out=True)
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Any]) -> Array:
     """`cat` along rows; vectors are rows."""
     return cat(atleast_2d(tuple(tensors)), 0)
 
@@ -166,13 +167,13 @@ alias("row_stack", vstack, out=True)
 
 
 @composite(out=True)
-def dstack(tensors: Sequence[Any]) -> Any:
+def dstack(tensors: Sequence[Any]) -> Array:
     """`cat` along dimension 2."""
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
 @composite(out=True)
-def column_stack(tensors: Sequence[Any]) -> Any:
+def column_stack(tensors: Sequence[Any]) -> Array:
     """`cat` along columns; vectors are columns."""
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
     return cat([t if t.ndim > 1 else reshape(t, (prod(t.shape), 1)) for t in tensors], 1)
@@ -195,7 +196,7 @@ def corners(shapes: list[tuple[int, ...]]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def _place_blocks(xp: Any, tensors: list[Any]) -> Any:
+def _place_blocks(xp: Namespace, tensors: list[Any]) -> Array:
     for k, t in enumerate(tensors):
         if t.ndim > 2:
             raise RuntimeError(
@@ -208,7 +209,7 @@ def _place_blocks(xp: Any, tensors: list[Any]) -> Any:
     return out
 
 
-def _take_blocks(xp: Any, g: Any, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
+def _take_blocks(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
     return [
         xp.reshape(xp.slice(xp.slice(g, 0, top, bottom, 1), 1, left, right, 1), shape) if wanted else None
         for wanted, shape, (top, bottom, left, right) in zip(needs, shapes, corners(shapes), strict=True)
@@ -219,13 +220,13 @@ _block_diag = variadic("_block_diag", forward=_place_blocks, vjp=_take_blocks, j
 
 
 @composite
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Array) -> Array:
     """A matrix with the given matrices on its diagonal and zeros elsewhere."""
     return _block_diag(tensors)
 
 
 @composite
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+def meshgrid(*tensors: Array, indexing: str = "ij") -> tuple[Any, ...]:
     """Coordinates as grids, one for each vector given; "xy" swaps the first two dimensions."""
     tensors = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if not tensors:
@@ -246,7 +247,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 
 
 @composite
-def cartesian_prod(*tensors: Any) -> Any:
+def cartesian_prod(*tensors: Array) -> Array:
     """Every way to take one element of each vector, one per row."""
     tensors = tuple([as_operand("cartesian_prod", "tensors", t) for t in tensors])
     for t in tensors:
@@ -255,7 +256,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @composite
-def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Array:
     """Every way to take `r` elements of a vector, in order, one per row."""
     input = as_operand("combinations", "input", input)
     _check_vector(input)
@@ -269,10 +270,10 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     return stack([take(input, 0, index_tensor(input, [row[k] for row in rows])) for k in range(r)], 1)
 
 
-def _check_vector(tensor: Any) -> None:
+def _check_vector(tensor: Array) -> None:
     if tensor.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
 
 
-def index_tensor(like: Any, values: Any) -> Tensor:
+def index_tensor(like: Array, values: Any) -> Tensor:
     return Tensor(like._xp.asarray(values, dtype="int64"), like._xp)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
@@ -34,7 +35,7 @@ def _check_pad(pad: Sequence[int], ndim: int) -> None:
 # ---- a constant
 
 
-def _pad_constant(xp: Any, input: Any, pad: tuple[int, ...], value: Any = 0) -> Any:
+def _pad_constant(xp: Namespace, input: Array, pad: tuple[int, ...], value: Any = 0) -> Array:
     _check_pad(pad, input.ndim)
     shape, inner, kept = list(input.shape), [slice(None)] * input.ndim, [slice(None)] * input.ndim
     for dim, before, after in _by_dim(pad, input.ndim):
@@ -119,7 +120,7 @@ def _check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> Non
             )
 
 
-def _pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
+def _pad_own(xp: Namespace, input: Array, padding: tuple[int, ...], mode: str) -> Array:
     _check_own(input.shape, padding, mode)
     out = input
     for dim, before, after in _by_dim(padding, input.ndim):
@@ -127,7 +128,9 @@ def _pad_own(xp: Any, input: Any, padding: tuple[int, ...], mode: str) -> Any:
     return out.copy() if out is input else out
 
 
-def _pad_own_gradient(xp: Any, grad: Any, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str) -> Any:
+def _pad_own_gradient(
+    xp: Namespace, grad: Array, input_sizes: tuple[int, ...], padding: tuple[int, ...], mode: str
+) -> Array:
     for dim, before, after in _by_dim(padding, len(input_sizes)):
         length = input_sizes[dim]
         total = xp.zeros((*grad.shape[:dim], length, *grad.shape[dim + 1 :]), grad.dtype)
@@ -183,7 +186,7 @@ PADDINGS = {
 
 
 @composite
-def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+def pad(input: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Array:
     """The tensor with `pad` = (before, after, ...) more elements around it; the last dimension comes first.
 
     mode    "constant" fills with `value` (0 by default); "reflect", "replicate" and "circular" with the

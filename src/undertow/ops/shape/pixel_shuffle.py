@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.views.dimensions import permute
@@ -11,7 +10,7 @@ from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 
-def _check_image(name: str, input: Any, factor: int, argument: str) -> Any:
+def _check_image(name: str, input: Array, factor: int, argument: str) -> Array:
     input = as_operand(name, "input", input)
     if input.ndim < 3:
         raise RuntimeError(
@@ -22,7 +21,7 @@ def _check_image(name: str, input: Any, factor: int, argument: str) -> Any:
     return input
 
 
-def _rearranged(input: Any, inner: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+def _rearranged(input: Array, inner: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
     """The last three dimensions, seen as `inner`, in another order, and joined to `shape`."""
     lead = tuple(input.shape[:-3])
     whole = reshape(input, (*lead, *inner))
@@ -31,7 +30,7 @@ def _rearranged(input: Any, inner: tuple[int, ...], order: tuple[int, ...], shap
 
 
 @composite
-def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
+def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     """Every r * r channels become one, r times as high and as wide.
 
     >>> import undertow as ut
@@ -50,7 +49,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
 
 
 @composite
-def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
+def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: every square of r * r places becomes as many channels."""
     input, r = _check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
     channels, height, width = input.shape[-3:]
@@ -65,7 +64,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
 
 
 @composite
-def channel_shuffle(input: Any, groups: int) -> Tensor:
+def channel_shuffle(input: Array, groups: int) -> Tensor:
     """The channels, in `groups` groups, dealt out in turn: first all firsts, then all seconds, ..."""
     input = as_operand("channel_shuffle", "input", input)
     if input.ndim < 3:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import ints
@@ -20,7 +21,7 @@ from undertow.ops.views.reshape import flatten, reshape
 from undertow.tensor.facts import contiguous_format
 
 
-def _repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
+def _repeat_array(xp: Namespace, input: Array, repeats: tuple[int, ...]) -> Array:
     if len(repeats) < input.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
@@ -31,14 +32,14 @@ def _repeat_array(xp: Any, input: Any, repeats: tuple[int, ...]) -> Any:
     return xp.asarray(xp.tile(input, repeats), order="C")
 
 
-def _repeat_gradient(xp: Any, g: Any, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Any:
+def _repeat_gradient(xp: Namespace, g: Array, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Array:
     shape = (1,) * (len(repeats) - len(input_shape)) + tuple(input_shape)
     apart = [n for pair in zip(repeats, shape, strict=True) for n in pair]
     summed = [n for size in shape for n in (1, size)]
     return xp.reshape(xp.sum_to(xp.reshape(g, tuple(apart)), tuple(summed)), tuple(input_shape))
 
 
-def _batch_repeat(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_repeat(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     padded = reshape(input, (batch, *[1] * (len(args[1]) - len(shape)), *shape))
@@ -49,13 +50,13 @@ _repeat = primitive("_repeat", forward=_repeat_array, vjp={"input": _repeat_grad
 
 
 @composite(variants="method")
-def repeat(input: Any, *sizes: Any, repeats: Sequence[int] | None = None) -> Any:
+def repeat(input: Array, *sizes: Any, repeats: Sequence[int] | None = None) -> Array:
     """The tensor repeated along each dimension, new ones in front: `repeat(x, 2, 1)`; `np.tile`."""
     return _repeat(input, ints(sizes, repeats))
 
 
 @composite(variants="function method")
-def tile(input: Any, *sizes: Any, dims: Sequence[int] | None = None) -> Any:
+def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
     """`repeat` with ones filled in for dimensions in front that are not mentioned."""
     repeats = ints(sizes, dims)
     return _repeat(input, (1,) * (input.ndim - len(repeats)) + repeats)
@@ -63,13 +64,13 @@ def tile(input: Any, *sizes: Any, dims: Sequence[int] | None = None) -> Any:
 
 @composite(variants="function method")
 def repeat_interleave(
-    input: Any,
+    input: Array,
     repeats: Any = None,
     dim: int | None = None,
     *,
     output_size: int | None = None,
     axis: Any = None,
-) -> Any:
+) -> Array:
     """Every element repeated in place: 1, 2 becomes 1, 1, 2, 2. `repeats` is a number, or one per element.
 
     Given only numbers, the index of each, as often as it says.
@@ -88,7 +89,7 @@ def repeat_interleave(
     return index_select(input, dim, index_tensor(input, index))
 
 
-def interleave(input: Any, repeats: int, dim: int) -> Any:
+def interleave(input: Array, repeats: int, dim: int) -> Array:
     if repeats < 0:
         raise RuntimeError(f"Repeats must be non-negative, got {repeats}")
     sizes = [*input.shape[: dim + 1], repeats, *input.shape[dim + 1 :]]
@@ -96,7 +97,7 @@ def interleave(input: Any, repeats: int, dim: int) -> Any:
     return flatten(wide, dim, dim + 1)
 
 
-def _repeated_indices(repeats: Any, length: int) -> Any:
+def _repeated_indices(repeats: Array, length: int) -> Array:
     counts = repeats._array
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")

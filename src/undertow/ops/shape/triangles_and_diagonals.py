@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
@@ -15,7 +16,7 @@ from undertow.ops.views.slices import diagonal_array
 
 
 def _triangle(name: str, **options: Any) -> Any:
-    def forward(xp: Any, input: Any, diagonal: int = 0) -> Any:
+    def forward(xp: Namespace, input: Array, diagonal: int = 0) -> Any:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         return xp.asarray(getattr(xp, name)(input, diagonal), order="C")
@@ -36,7 +37,7 @@ tril = _triangle("tril", variants="function method in_place", same_in_numpy=True
 triu = _triangle("triu", variants="function method in_place", same_in_numpy=True)
 
 
-def _embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def _embed_diagonal(xp: Namespace, input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     ndim = input.ndim + 1
     first, second = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
     if first == second:
@@ -49,7 +50,7 @@ def _embed_diagonal(xp: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: 
     return out
 
 
-def _batch_embed(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_embed(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, args[1], *[wrap_dim(d, input.ndim) + 1 for d in args[2:]]), 0
 
@@ -77,7 +78,7 @@ diagonal_copy = primitive(
 
 
 @composite(variants="function method", out=True)
-def diag(input: Any, diagonal: int = 0) -> Any:
+def diag(input: Array, diagonal: int = 0) -> Array:
     """A matrix with the given vector on a diagonal; of a matrix, a copy of that diagonal."""
     if input.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
@@ -85,6 +86,6 @@ def diag(input: Any, diagonal: int = 0) -> Any:
 
 
 @composite(variants="function method")
-def diagflat(input: Any, offset: int = 0) -> Any:
+def diagflat(input: Array, offset: int = 0) -> Array:
     """A matrix with all elements of the tensor on a diagonal."""
     return diag(ravel(input), offset)

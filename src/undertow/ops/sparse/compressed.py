@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.compressed import BY_ROWS, OF_BLOCKS, CompressedArray, expand_compressed, form_of
 from undertow.backend.sparse.protocol import layout_title
 from undertow.modes import current
@@ -20,9 +22,18 @@ from undertow.tensor.layouts import layout as Layout
 from undertow.tensor.layouts import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from undertow.tensor.tensor import current_edge
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+
 
 def _compressed_array(
-    xp: Any, values: Any, compressed_indices: Any, plain_indices: Any, size: Any, layout: str, copy: bool = False
+    xp: Namespace,
+    values: Array,
+    compressed_indices: Any,
+    plain_indices: Any,
+    size: int | Sequence[int],
+    layout: str,
+    copy: bool = False,
 ) -> CompressedArray:
     return CompressedArray(layout, compressed_indices, plain_indices, values.copy() if copy else values, size)
 
@@ -45,12 +56,12 @@ _sparse_compressed = primitive(
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
-    values: Any,
+    values: Array,
     size: Any = None,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
     layout: Any = None,
-    device: Any = None,
+    device: Device | str | int | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
@@ -89,7 +100,7 @@ def sparse_compressed_tensor(
     return _assembled(values, places, shape, layout.name, requires_grad)
 
 
-def _assembled(values: Tensor, places: Any, shape: Any, layout: str, requires_grad: bool) -> Tensor:
+def _assembled(values: Tensor, places: Any, shape: Sequence[int], layout: str, requires_grad: bool) -> Tensor:
     state = current()
     followed = state.intercept is not None or (state.grad_enabled and current_edge(values) is not None)
     indices = [Tensor(array, values._xp) for array in places]
@@ -99,7 +110,7 @@ def _assembled(values: Tensor, places: Any, shape: Any, layout: str, requires_gr
     return requiring_grad(made) if requires_grad else made
 
 
-def _index_array(indices: Any) -> Any:
+def _index_array(indices: Array) -> Array:
     array = as_tensor(indices)._array
     return array.astype(dtypes.int64) if not array.size else array.copy()
 
@@ -114,7 +125,7 @@ def _names_of(layout: str) -> tuple[str, str, str, str]:
     return "ccol_indices", "row_indices", "columns", "nrows"
 
 
-def _check_parts(layout: str, compressed: Any, plain: Any, values: Any) -> None:
+def _check_parts(layout: str, compressed: Any, plain: Any, values: Array) -> None:
     first, second, _, _ = _names_of(layout)
     if compressed.dtype != plain.dtype or compressed.dtype not in (dtypes.int32, dtypes.int64):
         kinds = type_name(compressed), type_name(plain)
@@ -142,16 +153,16 @@ def _check_parts(layout: str, compressed: Any, plain: Any, values: Any) -> None:
         )
 
 
-def _block_of(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
+def _block_of(layout: str, plain: Any, values: Array) -> tuple[int, ...]:
     return values.shape[plain.ndim : plain.ndim + 2] if layout in OF_BLOCKS else (1, 1)
 
 
-def _dense_sizes(layout: str, plain: Any, values: Any) -> tuple[int, ...]:
+def _dense_sizes(layout: str, plain: Any, values: Array) -> tuple[int, ...]:
     dense: tuple[int, ...] = values.shape[plain.ndim + (2 if layout in OF_BLOCKS else 0) :]
     return dense
 
 
-def _inferred_size(layout: str, compressed: Any, plain: Any, values: Any) -> tuple[int, ...]:
+def _inferred_size(layout: str, compressed: Any, plain: Any, values: Array) -> tuple[int, ...]:
     """The smallest size that has room for all the places."""
     counts = compressed.shape[-1] - 1, int(plain.max()) + 1 if plain.size else 0
     rows, cols = counts if layout in BY_ROWS else counts[::-1]
@@ -159,7 +170,7 @@ def _inferred_size(layout: str, compressed: Any, plain: Any, values: Any) -> tup
     return (*plain.shape[:-1], rows * block[0], cols * block[1], *_dense_sizes(layout, plain, values))
 
 
-def _check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
+def _check_sizes(layout: str, compressed: Any, plain: Any, values: Array, size: tuple[int, ...]) -> None:
     batch, dense, block = plain.ndim - 1, _dense_sizes(layout, plain, values), _block_of(layout, plain, values)
     if len(size) != batch + 2 + len(dense):
         raise RuntimeError(
@@ -187,7 +198,7 @@ def _check_sizes(layout: str, compressed: Any, plain: Any, values: Any, size: tu
         )
 
 
-def _check_places(layout: str, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
+def _check_places(layout: str, compressed: Any, plain: Any, values: Array, size: tuple[int, ...]) -> None:
     first, second, _, limit = _names_of(layout)
     count = "nrows" if layout in BY_ROWS else "ncols"
     at = 1 if layout in BY_ROWS else 0
@@ -217,7 +228,7 @@ def require(holds: Any, what: str) -> None:
 def _constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
     name = f"{layout.name}_tensor"
 
-    def function(*args: Any, size: Any = None, **options: Any) -> Tensor:
+    def function(*args: Any, size: int | Sequence[int] | None = None, **options: Any) -> Tensor:
         parts = dict(zip((compressed, plain, "values", "size"), args, strict=False))
         parts.update({key: options.pop(key) for key in (compressed, plain, "values") if key in options})
         if len(args) > 4 or not {compressed, plain, "values"} <= set(parts):
@@ -268,7 +279,7 @@ _convert_indices_from_csr_to_coo = nondifferentiable(
 )
 
 
-def _coordinates(xp: Any, crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool) -> Any:
+def _coordinates(xp: Namespace, crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool) -> Array:
     """Batch, row and column (with `transpose`: column and row) of every value."""
     batch = crow_indices.shape[:-1]
     number, rows = xp.divmod(expand_compressed(crow_indices), max(crow_indices.shape[-1] - 1, 1))

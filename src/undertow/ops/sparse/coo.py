@@ -8,9 +8,10 @@ dense for a sparse one; rules take either.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.compressed import form_of, in_coo, is_compressed
 from undertow.backend.sparse.coo import SparseArray, is_sparse
 from undertow.backend.sparse.kernels import values_at
@@ -24,6 +25,9 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.tensor import LEAF, Tensor, share_memory
 from undertow.tensor.tensor import current_edge
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+
 
 def refuse_batch(call: Any, args: Any, in_dims: Any) -> Any:
     """The batching rule of operations on sparse tensors."""
@@ -33,7 +37,7 @@ def refuse_batch(call: Any, args: Any, in_dims: Any) -> Any:
     )
 
 
-def expect_sparse(function: str, input: Any) -> None:
+def expect_sparse(function: str, input: Array) -> None:
     if not is_sparse(input):
         found = layout_title(form_of(input).layout)
         raise RuntimeError(
@@ -42,7 +46,7 @@ def expect_sparse(function: str, input: Any) -> None:
         )
 
 
-def _expect_coalesced(function: str, input: Any) -> None:
+def _expect_coalesced(function: str, input: Array) -> None:
     expect_sparse(function, input)
     if not input._array.coalesced:
         raise RuntimeError(f"Cannot get {function} on an uncoalesced tensor, please call .coalesce() first")
@@ -51,7 +55,9 @@ def _expect_coalesced(function: str, input: Any) -> None:
 # ---- from indices and values
 
 
-def _sparse_array(xp: Any, values: Any, indices: Any, size: Any, is_coalesced: bool = False, copy: bool = False) -> Any:
+def _sparse_array(
+    xp: Namespace, values: Array, indices: Array, size: Any, is_coalesced: bool = False, copy: bool = False
+) -> Array:
     return SparseArray(indices, values.copy() if copy else values, tuple(size), is_coalesced)
 
 
@@ -65,7 +71,7 @@ _sparse_coo = primitive(
 )
 
 
-def _scattered(xp: Any, g: Any, indices: Any, grad_shape: tuple[int, ...], from_sparse: bool) -> Any:
+def _scattered(xp: Namespace, g: Array, indices: Array, grad_shape: tuple[int, ...], from_sparse: bool) -> Array:
     found = xp._sparse_coo(g, indices, grad_shape)
     return found if from_sparse else xp._to_dense(found)
 
@@ -82,7 +88,7 @@ _values_at = primitive(
 @composite(variants="function")
 def sparse_coo_tensor(
     indices: Any = None,
-    values: Any = None,
+    values: Array | None = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -145,7 +151,7 @@ def expect_cpu(tensor: Tensor) -> None:
         )
 
 
-def _empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def _empty_sparse(size: Any, dtype: DType, device: Device | str | int, requires_grad: bool) -> Tensor:
     shape = check_shape("sparse_coo_tensor", size)
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
     values: Tensor = as_tensor([], dtype=dtype, device=device)
@@ -154,7 +160,7 @@ def _empty_sparse(size: Any, dtype: Any, device: Any, requires_grad: bool) -> Te
     return leaf(SparseArray(indices, values._array, shape, True), values._xp, requires_grad)
 
 
-def _index_array(indices: Any) -> Any:
+def _index_array(indices: Array) -> Array:
     """A copy of the indices, as integers."""
     array = as_tensor(indices)._array
     if array.ndim != 2:
@@ -162,7 +168,7 @@ def _index_array(indices: Any) -> Any:
     return array.astype(dtypes.int64)
 
 
-def _check_counts(indices: Any, values: Any) -> None:
+def _check_counts(indices: Array, values: Array) -> None:
     if values.ndim == 0 or indices.shape[1] != values.shape[0]:
         nnz = values.shape[0] if values.ndim else "none"
         raise RuntimeError(
@@ -171,7 +177,7 @@ def _check_counts(indices: Any, values: Any) -> None:
         )
 
 
-def _inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
+def _inferred_size(indices: Array, values: Array) -> tuple[int, ...]:
     """The smallest size that has room for all the places."""
     for dim, row in enumerate(indices):
         if row.size and row.min() < 0:
@@ -179,7 +185,7 @@ def _inferred_size(indices: Any, values: Any) -> tuple[int, ...]:
     return tuple([int(row.max()) + 1 if row.size else 0 for row in indices]) + tuple(values.shape[1:])
 
 
-def _check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
+def _check_sizes(indices: Array, values: Array, size: tuple[int, ...]) -> None:
     sparse_dim, dense_dim = indices.shape[0], values.ndim - 1
     if len(size) != sparse_dim + dense_dim:
         raise RuntimeError(
@@ -191,7 +197,7 @@ def _check_sizes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
         raise RuntimeError(f"values has incorrect size, expected {expected}, got {list(values.shape)}")
 
 
-def _check_places(indices: Any, size: tuple[int, ...], claims_coalesced: bool) -> None:
+def _check_places(indices: Array, size: tuple[int, ...], claims_coalesced: bool) -> None:
     """Every index inside of the tensor; sorted and distinct, if that is claimed."""
     for dim, (row, n) in enumerate(zip(indices, size, strict=False)):
         if row.size and row.min() < 0:
@@ -219,14 +225,14 @@ _coalesce = primitive(
 
 
 @composite(variants="")
-def coalesce(input: Any) -> Tensor:
+def coalesce(input: Array) -> Tensor:
     """The sparse tensor with sorted, distinct places; values at equal places are added up."""
     expect_sparse("coalesce", input)
     result: Tensor = input if input._array.coalesced else _coalesce(input)
     return result
 
 
-def read_only(array: Any) -> Any:
+def read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
@@ -252,7 +258,7 @@ _with_values = primitive(
 
 
 @composite(variants="")
-def values(input: Any) -> Tensor:
+def values(input: Array) -> Tensor:
     """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
     if not is_compressed(input):
         _expect_coalesced("values", input)
@@ -262,7 +268,7 @@ def values(input: Any) -> Tensor:
 
 
 @composite(variants="")
-def indices(input: Any) -> Tensor:
+def indices(input: Array) -> Tensor:
     """The places of the values of a coalesced sparse tensor, a column for each."""
     _expect_coalesced("indices", input)
     return _raw_indices(input)
@@ -315,7 +321,7 @@ def _set_coalesced(self: Tensor, coalesced: bool) -> Tensor:
 # ---- gradients that are sparse
 
 
-def gather_places(xp: Any, index: Any, sizes: tuple[int, ...], dim: int) -> Any:
+def gather_places(xp: Namespace, index: Array, sizes: tuple[int, ...], dim: int) -> Array:
     """Where the elements that `gather` takes lie."""
     if not sizes:
         return xp.zeros((0, index.size), dtypes.int64)
@@ -324,7 +330,7 @@ def gather_places(xp: Any, index: Any, sizes: tuple[int, ...], dim: int) -> Any:
     return places
 
 
-def slice_places(xp: Any, index: Any, sizes: tuple[int, ...], dim: int) -> Any:
+def slice_places(xp: Namespace, index: Array, sizes: tuple[int, ...], dim: int) -> Array:
     """Where the slices that `index_select` takes lie, along the dimensions up to `dim`."""
     if not sizes:
         return xp.zeros((0, index.size), dtypes.int64)

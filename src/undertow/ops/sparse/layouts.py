@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.compressed import (
     OF_BLOCKS,
     STRIDED,
@@ -30,7 +31,7 @@ from undertow.tensor.layouts import layout as Layout
 from undertow.tensor.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 
 
-def _restored(xp: Any, g: Any, form: Form) -> Any:
+def _restored(xp: Namespace, g: Array, form: Form) -> Array:
     """What a rule has in its hands, in the form of the tensor that it is the gradient of."""
     here = form_of(g)
     return g if here == form else xp._to_form(g, form, here)
@@ -60,7 +61,7 @@ COMPRESSING = {
 # ---- to dense
 
 
-def _dense_gradient(xp: Any, g: Any, input: Any, masked_grad: bool) -> Any:
+def _dense_gradient(xp: Namespace, g: Array, input: Array, masked_grad: bool) -> Array:
     if masked_grad:
         return at_places_of(xp, g, xp._coalesce(input))
     return _restored(xp, g, form_of(input))
@@ -77,7 +78,7 @@ _to_dense = primitive(
 
 
 @composite(variants="")
-def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool = True) -> Tensor:
+def to_dense(input: Array, dtype: DType | None = None, *, masked_grad: bool = True) -> Tensor:
     """The tensor with all of its elements; itself if it is dense.
 
     masked_grad  the gradient has values only where the sparse tensor has; False: wherever it is not zero
@@ -95,7 +96,7 @@ def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool = True) -> Tens
 
 @composite(variants="")
 def to_sparse(
-    input: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
+    input: Array, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
 ) -> Tensor:
     """The tensor without its zeros; itself if it has the layout.
 
@@ -212,7 +213,7 @@ def _checked_blocks(input: Tensor, count: int, layout: str, blocksize: Any) -> t
 
 
 @composite(variants="")
-def to_sparse_csr(input: Any, dense_dim: int | None = None) -> Tensor:
+def to_sparse_csr(input: Array, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows.
 
     >>> import undertow as ut
@@ -223,13 +224,13 @@ def to_sparse_csr(input: Any, dense_dim: int | None = None) -> Tensor:
 
 
 @composite(variants="")
-def to_sparse_csc(input: Any, dense_dim: int | None = None) -> Tensor:
+def to_sparse_csc(input: Array, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns."""
     return to_sparse(input, layout=sparse_csc, dense_dim=dense_dim)
 
 
 @composite(variants="")
-def to_sparse_bsr(input: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+def to_sparse_bsr(input: Array, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows of blocks.
 
     >>> import undertow as ut
@@ -240,7 +241,7 @@ def to_sparse_bsr(input: Any, blocksize: Any, dense_dim: int | None = None) -> T
 
 
 @composite(variants="")
-def to_sparse_bsc(input: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+def to_sparse_bsc(input: Array, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns of blocks."""
     return to_sparse(input, layout=sparse_bsc, blocksize=blocksize, dense_dim=dense_dim)
 
@@ -248,7 +249,7 @@ def to_sparse_bsc(input: Any, blocksize: Any, dense_dim: int | None = None) -> T
 # ---- picking what another sparse tensor has
 
 
-def at_places_of(xp: Any, x: Any, mask: Any) -> Any:
+def at_places_of(xp: Namespace, x: Array, mask: Array) -> Array:
     """What a rule has in its hands, dense or sparse, at the places of a sparse tensor and in its layout."""
     return xp._sparse_mask(x, mask, form_of(x))
 
@@ -264,7 +265,7 @@ _sparse_mask = primitive(
 
 
 @composite
-def sparse_mask(input: Any, mask: Any) -> Tensor:
+def sparse_mask(input: Array, mask: Array) -> Tensor:
     """The elements of the tensor, dense or sparse, at the places of the sparse tensor `mask`, in the layout of that.
 
     >>> import undertow as ut

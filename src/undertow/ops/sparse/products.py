@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.compressed import form_of, is_compressed
 from undertow.backend.sparse.coo import SparseArray, is_sparse
 from undertow.backend.sparse.kernels import product, product_of_values, sum_over, values_at
@@ -24,14 +25,17 @@ from undertow.ops.views.dimensions import transpose
 from undertow.tensor import Tensor
 from undertow.tensor.layouts import layout_of
 
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
+
 # ---- matrices
 
 
-def _sampled_array(xp: Any, input: Any, other: Any, mask: SparseArray) -> SparseArray:
+def _sampled_array(xp: Namespace, input: Array, other: Array, mask: SparseArray) -> SparseArray:
     return SparseArray(mask.indices, product_of_values(input, other, mask.indices), mask.shape, mask.coalesced)
 
 
-def dense(xp: Any, g: Any) -> Any:
+def dense(xp: Namespace, g: Array) -> Array:
     return xp._to_dense(g) if is_sparse(g) else g
 
 
@@ -52,7 +56,7 @@ _sampled_mm = primitive(
 )
 
 
-def _addmm_array(xp: Any, input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addmm_array(xp: Namespace, input: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
     check_same_dtype(mat1, mat2)
     check_inner(mat1.shape, mat2.shape)
     out = product(mat1, mat2)
@@ -60,7 +64,7 @@ def _addmm_array(xp: Any, input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha
     return out if beta == 0 else out + (input if beta == 1 else beta * input)
 
 
-def scaled(xp: Any, g: Any, factor: Any) -> Any:
+def scaled(xp: Namespace, g: Array, factor: Array) -> Array:
     return g if factor == 1 else g * xp.conj(factor)
 
 
@@ -98,7 +102,7 @@ _sparse_sparse_matmul = primitive(
 
 
 @composite
-def sparse_mm(input: Any, mat2: Any) -> Tensor:
+def sparse_mm(input: Array, mat2: Array) -> Tensor:
     """The product of a sparse matrix and a matrix; the gradient of a sparse factor is sparse, with its places.
 
     >>> import undertow as ut
@@ -122,7 +126,7 @@ def sparse_mm(input: Any, mat2: Any) -> Tensor:
 
 
 @composite
-def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def sparse_addmm(input: Array, mat1: Array, mat2: Array, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), with a sparse mat1 whose gradient is sparse, with its places."""
     mat1 = _in_coordinates(mat1)
     expect_sparse("sparse.addmm", mat1)
@@ -131,7 +135,7 @@ def sparse_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any 
 
 
 @composite(variants="")
-def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def sampled_addmm(input: Array, mat1: Array, mat2: Array, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`, and nowhere else.
 
     >>> import undertow as ut
@@ -156,12 +160,12 @@ def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any
     return to_sparse(found, layout=layout_of(input), blocksize=form_of(input).blocksize)
 
 
-def _in_coordinates(input: Any) -> Any:
+def _in_coordinates(input: Array) -> Array:
     """A compressed tensor in coordinate form, any other as it is. Gradients come back in the layout of the input."""
     return to_sparse(input) if is_compressed(input) else input
 
 
-def _check_matrices(mat1: Any, mat2: Any) -> None:
+def _check_matrices(mat1: Array, mat2: Array) -> None:
     for mat in (mat1, mat2):
         if mat._array.ndim != 2:
             raise IndexError(f"sparse.mm: matrices expected, got {mat._array.ndim}D tensor. Dimension out of range")
@@ -170,7 +174,9 @@ def _check_matrices(mat1: Any, mat2: Any) -> None:
 # ---- sums
 
 
-def _spread_array(xp: Any, grad: Any, input: SparseArray, dims: tuple[int, ...], from_sparse: bool) -> SparseArray:
+def _spread_array(
+    xp: Namespace, grad: Array, input: SparseArray, dims: tuple[int, ...], from_sparse: bool
+) -> SparseArray:
     """A gradient of the sum, at every place that went into it."""
     count = input.sparse_dim
     left = [d for d in range(count) if d not in dims]
@@ -182,7 +188,7 @@ def _spread_array(xp: Any, grad: Any, input: SparseArray, dims: tuple[int, ...],
     return SparseArray(input.indices, values, input.shape, input.coalesced)
 
 
-def _spread_gradient(xp: Any, g: Any, input: Any, dims: tuple[int, ...], from_sparse: bool) -> Any:
+def _spread_gradient(xp: Namespace, g: Array, input: Array, dims: tuple[int, ...], from_sparse: bool) -> Array:
     total = xp._sparse_sum(at_places_of(xp, g, input), dims)
     return xp._to_dense(total) if is_sparse(total) and not from_sparse else total
 
@@ -205,7 +211,7 @@ _sparse_sum_backward = primitive(
 
 
 @composite
-def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Tensor:
+def sparse_sum(input: Array, dim: Dims = None, dtype: DType | None = None) -> Tensor:
     """The sum of a sparse tensor over all or some dimensions: dense once no sparse dimension is left.
 
     >>> import undertow as ut
@@ -222,6 +228,6 @@ def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Tensor:
 
 
 @composite
-def spmm(input: Any, mat2: Any) -> Tensor:
+def spmm(input: Array, mat2: Array) -> Tensor:
     """`mm`, which takes sparse matrices, too."""
     return mm(input, mat2)

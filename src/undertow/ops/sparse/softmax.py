@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.places import flat_places
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.create.convert import convert
@@ -26,7 +28,7 @@ DENSE = {"softmax": softmax, "log_softmax": log_softmax}
 
 
 @composite
-def sparse_softmax(input: Any, dim: int, *, dtype: Any = None) -> Tensor:
+def sparse_softmax(input: Array, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Softmax along `dim` over the values that the sparse tensor has; the others count as minus infinity.
 
     >>> import undertow as ut
@@ -38,12 +40,12 @@ def sparse_softmax(input: Any, dim: int, *, dtype: Any = None) -> Tensor:
 
 
 @composite
-def sparse_log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Tensor:
+def sparse_log_softmax(input: Array, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The logarithm of `sparse.softmax`, at the places that the sparse tensor has."""
     return _softmax_of_values("log_softmax", input, dim, dtype)
 
 
-def _softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
+def _softmax_of_values(name: str, input: Array, dim: int, dtype: DType) -> Tensor:
     expect_sparse(f"sparse.{name}", input)
     if dtype is not None:
         input = convert(input, dtypes.as_dtype(dtype, name), input._xp)
@@ -59,7 +61,7 @@ def _softmax_of_values(name: str, input: Any, dim: int, dtype: Any) -> Tensor:
     return made
 
 
-def _groups_along(array: Any, dim: int, xp: Any) -> tuple[Tensor, int]:
+def _groups_along(array: Array, dim: int, xp: Namespace) -> tuple[Tensor, int]:
     """A number for each value, the same for those that differ along `dim` only; and how many there are."""
     others = [d for d in range(array.sparse_dim) if d != dim]
     flat = flat_places(array.indices[others], [array.shape[d] for d in others])
@@ -80,7 +82,7 @@ def _within_groups(name: str, found: Tensor, group: Tensor, count: int) -> Tenso
 
 
 @composite
-def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Tensor:
+def sparse_spdiags(diagonals: Array, offsets: Array, shape: Sequence[int], layout: Any = None) -> Tensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names, below 0 the lower ones.
 
     The element in column j of a row goes to column j of the matrix; what falls outside is left out.

@@ -9,10 +9,11 @@ among them evenly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare import view as declare_view
@@ -39,14 +40,14 @@ class Geometry:
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum([s for s in steps if s < 0]), self.offset + sum([s for s in steps if s > 0]) + 1
 
-    def places(self, xp: Any) -> Any:
+    def places(self, xp: Namespace) -> Array:
         """The place in memory of every element, in the array's shape."""
         places = xp.asarray(self.offset)
         for dim, (n, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             places = places + (xp.arange(n) * stride).reshape((n,) + (1,) * (len(self.shape) - dim - 1))
         return places
 
-    def overlaps(self, xp: Any) -> bool:
+    def overlaps(self, xp: Namespace) -> bool:
         """Whether two elements lie in the same place."""
         extent = 1
         for n, stride in sorted(zip(self.shape, self.strides, strict=True), key=lambda d: abs(d[1])):
@@ -56,7 +57,7 @@ class Geometry:
             extent += (n - 1) * abs(stride)
         return False
 
-    def lies_in(self, other: Geometry, xp: Any) -> bool:
+    def lies_in(self, other: Geometry, xp: Namespace) -> bool:
         """Whether every place is one of the other's."""
         low, high = self.bounds()
         if low == high or other.is_dense():
@@ -73,7 +74,7 @@ class Geometry:
         return 0 not in self.shape
 
 
-def geometry_of(xp: Any, array: Any) -> Geometry:
+def geometry_of(xp: Namespace, array: Array) -> Geometry:
     offset = byte_offset(xp, array)
     if any(s % array.itemsize for s in (offset, *array.strides)):
         raise RuntimeError(
@@ -94,13 +95,13 @@ def _target_geometry(
 
 
 def _restride(
-    xp: Any,
-    input: Any,
+    xp: Namespace,
+    input: Array,
     size: tuple[int, ...],
     stride: tuple[int, ...],
     storage_offset: int | None,
     source: Geometry,
-) -> Any:
+) -> Array:
     target = _target_geometry(size, stride, storage_offset, source)
     if geometry_of(xp, input) != source:
         return _read_elsewhere(xp, input, source, target)
@@ -123,7 +124,7 @@ def _restride(
     return out
 
 
-def _read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> Any:
+def _read_elsewhere(xp: Namespace, input: Array, source: Geometry, target: Geometry) -> Array:
     """What as_strided of `source` shows, for elements that lie otherwise: a copy, which cannot be changed."""
     if not target.lies_in(source, xp):
         raise RuntimeError(
@@ -135,7 +136,7 @@ def _read_elsewhere(xp: Any, input: Any, source: Geometry, target: Geometry) -> 
     return out
 
 
-def _batch_restride(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_restride(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """A view where all examples lie in one memory as `source` says, a step apart; else a copy for each."""
     input, size, stride, storage_offset, source = args
     batch = in_dims[0]
@@ -174,7 +175,7 @@ _as_strided = declare_view(
 
 
 @composite(variants="function method in_place_function")
-def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
+def as_strided(input: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Array:
     """A view of the memory behind `input` with any sizes, strides and offset, all counted in elements.
 
     Elements may appear more than once (then the view is read-only); none may lie outside the memory.
@@ -203,7 +204,7 @@ def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_o
     return _in_memory_of(base, target, input._array.dtype)
 
 
-def _in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
+def _in_memory_of(base: Array, target: Geometry, dtype: DType) -> Array:
     """What lies outside of a view belongs to its base, and its gradient with it."""
     if dtype.kind == "c" and base.dtype.kind != "c":
         doubled = Geometry((*target.shape, 2), (*[2 * s for s in target.strides], 1), 2 * target.offset)
@@ -216,7 +217,7 @@ def _in_memory_of(base: Any, target: Geometry, dtype: Any) -> Any:
 # ---- its linear map, from elements to elements, and the transpose
 
 
-def _carry(xp: Any, values: Any, origin: Geometry, destination: Geometry, shared: Geometry) -> Any:
+def _carry(xp: Namespace, values: Array, origin: Geometry, destination: Geometry, shared: Geometry) -> Array:
     """Add `values` to memory in the places of `origin`, then read the places of `destination`.
 
     A place that `shared` shows several times counts for one of them.
@@ -256,13 +257,13 @@ as_strided_backward = primitive(
 # ---- copies in a given layout
 
 
-def layout_of(tensor: Any) -> Geometry | None:
+def layout_of(tensor: Array) -> Geometry | None:
     """How the tensor's elements lie; None if row by row in memory of their own."""
     array = tensor._array
     return None if array.flags.c_contiguous and array.base is None else geometry_of(tensor._xp, array)
 
 
-def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
+def lay_out(xp: Namespace, input: Array, layout: Geometry | None) -> Array:
     if layout is None or layout.overlaps(xp):
         return input.copy(order="C")
     low, high = layout.bounds()
@@ -273,7 +274,7 @@ def lay_out(xp: Any, input: Any, layout: Geometry | None) -> Any:
     return out
 
 
-def _batch_lay_out(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_lay_out(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """One example behind the other, each laid out as it was asked for."""
     input, layout = args
     front = movedim(input, in_dims[0], 0)

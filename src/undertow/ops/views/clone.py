@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType
 from undertow.compiled import shortcut
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive
@@ -28,7 +29,7 @@ clone = primitive(
 
 @composite(variants="method")
 @shortcut()
-def contiguous(input: Any, memory_format: Any = contiguous_format) -> Any:
+def contiguous(input: Array, memory_format: Any = contiguous_format) -> Array:
     """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
     input = as_operand("contiguous", "input", input)
     return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
@@ -49,7 +50,7 @@ _to_copy = primitive(
 
 
 @composite(variants="")
-def to_dtype(input: Any, dtype: Any) -> Any:
+def to_dtype(input: Array, dtype: DType) -> Array:
     """The tensor in another dtype; the tensor itself if it has that dtype."""
     dtype = dtypes.dtype(dtype)
     if input.dtype != dtype:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.views.as_strided import as_strided
@@ -18,7 +20,7 @@ unsqueeze view view_as_complex view_as_real
 
 
 @composite(variants="function in_place_function")
-def detach(input: Any) -> Any:
+def detach(input: Array) -> Array:
     """The same numbers, without a history; `Tensor.detach` as a function."""
     tensor: Any = as_operand("detach", "input", input)
     return tensor.detach()
@@ -28,7 +30,7 @@ def _copying(name: str) -> Any:
     # no view of another shape may exist; a copy always does
     view = reshape if name == "view" else REGISTRY[name].function
 
-    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(input: Array, *args: Any, **kwargs: Any) -> Any:
         found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
         if isinstance(found, tuple | list):
             return tuple([clone(part, contiguous_format) for part in found])
@@ -44,7 +46,9 @@ for _name in VIEWS:
 
 
 @composite(variants="function method")
-def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+def as_strided_scatter(
+    input: Array, src: Array, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None
+) -> Array:
     """A copy of the input, in which `src` is written to what `as_strided` would show of it.
 
     >>> import undertow as ut

@@ -7,9 +7,10 @@ dimensions in views/reshape.py, and as_strided, which sees nothing but memory, i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.errors import warn_once
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
@@ -32,7 +33,7 @@ def at(dim: int, index: Any) -> tuple[Any, ...]:
 
 
 @twin
-def expand_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
+def expand_array(xp: Namespace, input: Array, size: tuple[int, ...]) -> Array:
     size = expanded_sizes(input.shape, size)
     if math.prod(size) == input.size:
         return input.reshape(size)  # no element appears twice, so the view may be written to
@@ -63,7 +64,7 @@ def expanded_sizes(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, 
     return resolved
 
 
-def _batch_expand(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_expand(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
@@ -80,25 +81,25 @@ _expand = view(
 
 
 @composite(variants="function method")
-def broadcast_to(input: Any, size: Sequence[int]) -> Any:
+def broadcast_to(input: Array, size: Sequence[int]) -> Array:
     return _expand(input, tuple(size))
 
 
 @composite(variants="method")
 @shortcut(_expand)
-def expand(input: Any, *sizes: Any, size: Sequence[int] | None = None) -> Any:
+def expand(input: Array, *sizes: Any, size: Sequence[int] | None = None) -> Array:
     """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size."""
     return _expand(input, ints(sizes, size))
 
 
 @composite(variants="method")
 @shortcut(_expand)
-def expand_as(input: Any, other: Any) -> Any:
+def expand_as(input: Array, other: Array) -> Array:
     return _expand(input, tuple(other.shape))
 
 
 @composite
-def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*tensors: Array) -> tuple[Any, ...]:
     """The tensors, expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
@@ -110,7 +111,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 
 @twin
-def swap(xp: Any, input: Any, dim0: int, dim1: int) -> Any:
+def swap(xp: Namespace, input: Array, dim0: int, dim1: int) -> Array:
     dim0, dim1 = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
     return input.swapaxes(dim0, dim1) if input.ndim else input[...]
 
@@ -125,17 +126,17 @@ transpose = view(
 
 
 @composite(variants="function method")
-def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
+def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
     return transpose(input, axis0, axis1)
 
 
 @composite(variants="function method")
-def swapdims(input: Any, dim0: int, dim1: int) -> Any:
+def swapdims(input: Array, dim0: int, dim1: int) -> Array:
     return transpose(input, dim0, dim1)
 
 
 @twin
-def permute_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+def permute_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     if len(dims) != input.ndim:
         raise RuntimeError(
             "permute: number of dimensions in the tensor input does not match the length of the desired "
@@ -154,7 +155,7 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(ndim), key=[d % ndim for d in dims].__getitem__))
 
 
-def _batch_permute(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_permute(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     ndim = args[0].ndim - 1
     kept = [d for d in range(ndim + 1) if d != in_dims[0]]
     return call(args[0], (in_dims[0], *[kept[wrap_dim(d, ndim)] for d in args[1]])), 0
@@ -170,7 +171,7 @@ _permute = view(
 
 @composite(variants="function method")
 @shortcut(_permute)
-def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
+def permute(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Array:
     """The tensor with its dimensions in another order.
 
     >>> import undertow as ut
@@ -183,7 +184,7 @@ def permute(input: Any, *order: Any, dims: Sequence[int] | None = None) -> Any:
 
 
 @composite(variants="function method")
-def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def movedim(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """The tensor with some dimensions moved and the others in the order they had."""
     ndim = input.ndim
     sources, destinations = _moved_dims(source, ndim, "source"), _moved_dims(destination, ndim, "destination")
@@ -209,18 +210,18 @@ def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, .
 
 
 @composite(variants="function method")
-def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     return movedim(input, source, destination)
 
 
 @twin
-def transpose_matrix(xp: Any, input: Any) -> Any:
+def transpose_matrix(xp: Namespace, input: Array) -> Any:
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
     return input.T
 
 
-def _batch_t(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_t(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if input.ndim > 3:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim - 1}D")
@@ -238,7 +239,7 @@ t = view(
 
 @composite(variants="")
 @shortcut(_permute)
-def numpy_T(input: Any) -> Any:
+def numpy_T(input: Array) -> Array:
     """`tensor.T`: all dimensions in reverse order."""
     if input.ndim not in (0, 2):
         warn_once(
@@ -251,19 +252,19 @@ def numpy_T(input: Any) -> Any:
 
 
 @composite(variants="")
-def matrix_transpose(input: Any) -> Any:
+def matrix_transpose(input: Array) -> Array:
     """`tensor.mT`: the last two dimensions swapped."""
     return _transpose_of_matrices(input, "tensor.mT")
 
 
 @composite(variants="function method")
-def adjoint(input: Any) -> Any:
+def adjoint(input: Array) -> Array:
     """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
     return conj(_transpose_of_matrices(input, "tensor.adjoint()"))
 
 
 @composite(variants="")
-def matrix_H(input: Any) -> Any:
+def matrix_H(input: Array) -> Array:
     """`tensor.H`: the conjugate transpose of one matrix."""
     if input.ndim not in (0, 2):
         batches = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
@@ -271,7 +272,7 @@ def matrix_H(input: Any) -> Any:
     return conj(_transpose_of_matrices(input, "tensor.H"))
 
 
-def _transpose_of_matrices(input: Any, name: str) -> Any:
+def _transpose_of_matrices(input: Array, name: str) -> Array:
     if input.ndim == 1:
         raise RuntimeError(f"{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if input.ndim == 0:
@@ -283,23 +284,23 @@ def _transpose_of_matrices(input: Any, name: str) -> Any:
 # ---- dimensions of size one
 
 
-def _squeeze_array(xp: Any, input: Any, dims: tuple[int, ...]) -> Any:
+def _squeeze_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Any:
     shape = input.shape
     return input[tuple([0 if n == 1 and d in dims else EVERYTHING for d, n in enumerate(shape)]) + (Ellipsis,)]
 
 
-def _batch_squeeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_squeeze(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return _squeeze_dims(input, tuple(range(1, input.ndim))), 0
 
 
 @twin
-def squeeze_all(xp: Any, input: Any) -> Any:
+def squeeze_all(xp: Namespace, input: Array) -> Array:
     return _squeeze_array(xp, input, tuple(range(input.ndim)))
 
 
 @twin
-def squeeze_one(xp: Any, input: Any, dim: int) -> Any:
+def squeeze_one(xp: Namespace, input: Array, dim: int) -> Any:
     return _squeeze_array(xp, input, (wrap_dim(dim, input.ndim),))
 
 
@@ -330,7 +331,7 @@ _squeeze_dims = view(
 
 @composite(variants="function method")
 @shortcut(_squeeze_all, _squeeze_dim)
-def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Any:
+def squeeze(input: Array, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Array:
     """The tensor without its dimensions of size 1 (or those of them that `dim` names)."""
     dim = axis if dim is None else dim
     if dim is None:
@@ -338,13 +339,13 @@ def squeeze(input: Any, dim: int | Sequence[int] | None = None, *, axis: Any = N
     return _squeeze_dims(input, tuple(dim)) if isinstance(dim, Iterable) else _squeeze_dim(input, dim)
 
 
-def _batch_unsqueeze(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_unsqueeze(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, wrap_dim(args[1], input.ndim) + 1), 0
 
 
 @twin
-def unsqueeze_array(xp: Any, input: Any, dim: int) -> Any:
+def unsqueeze_array(xp: Namespace, input: Array, dim: int) -> Any:
     return input[at(wrap_dim(dim, input.ndim + 1), None)]
 
 
@@ -358,7 +359,7 @@ unsqueeze = view(
 
 
 @composite
-def expand_dims(input: Any, axis: int | Sequence[int]) -> Any:
+def expand_dims(input: Array, axis: int | Sequence[int]) -> Array:
     """NumPy's name for `unsqueeze`; several axes count in the result."""
     axes = axis if isinstance(axis, Iterable) else (axis,)
     for dim in sorted(wrap_dims(axes, input.ndim + len(tuple(axes)))):
@@ -375,7 +376,7 @@ alias = view(
 
 
 @adapter("transpose")
-def numpy_transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+def numpy_transpose(x: Array, axes: Sequence[int] | None = None) -> Array:
     return _permute(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.errors import IncompatibleViewError
 from undertow.ops.arguments.dims import wrap_dim
@@ -32,7 +33,7 @@ from undertow.tensor.tensor import share_memory
 
 
 @twin
-def view_array(xp: Any, input: Any, size: tuple[int, ...]) -> Any:
+def view_array(xp: Namespace, input: Array, size: tuple[int, ...]) -> Any:
     try:
         out = input.reshape(size)
     except ValueError:
@@ -68,7 +69,7 @@ _unsafe_view = primitive(
 )
 
 
-def _view_as_dtype(xp: Any, input: Any, dtype: Any) -> Any:
+def _view_as_dtype(xp: Namespace, input: Array, dtype: DType) -> Array:
     size, wanted = input.dtype.itemsize, dtype.itemsize
     if size == wanted:
         return input.view(dtype)
@@ -89,7 +90,7 @@ _view_dtype = nondifferentiable(
 )
 
 
-def _read_as(input: Any, dtype: Any) -> Any:
+def _read_as(input: Array, dtype: DType) -> Array:
     """The same memory read as another dtype: like `detach()`, an alias without a history that shares the version."""
     alias = _view_dtype(input, dtypes.as_dtype(dtype, "view"))
     if type(input) is Tensor:
@@ -98,7 +99,7 @@ def _read_as(input: Any, dtype: Any) -> Any:
     return alias
 
 
-def _check_places(tensor: Tensor, dtype: Any) -> None:
+def _check_places(tensor: Tensor, dtype: DType) -> None:
     """Refuse to read elements as wider ones, unless each of those has a place that is a multiple of its size."""
     array, size = tensor._array, tensor._array.itemsize
     steps = [s // size if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)][:-1]
@@ -122,7 +123,7 @@ def _are_sizes(values: tuple[Any, ...]) -> bool:
 
 @composite(variants="method")
 @shortcut(_view)
-def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any = None) -> Any:
+def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
 
     >>> import undertow as ut
@@ -139,13 +140,13 @@ def view(input: Any, *shape: Any, size: Sequence[int] | None = None, dtype: Any 
 
 
 @composite(variants="method")
-def view_as(input: Any, other: Any) -> Any:
+def view_as(input: Array, other: Array) -> Array:
     return view(input, tuple(other.shape))
 
 
 @composite(variants="function method")
 @shortcut(_view)
-def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
+def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
     """The tensor under other sizes: a view where its strides allow one, else of a copy.
 
     >>> import undertow as ut
@@ -169,13 +170,13 @@ def reshape(input: Any, *sizes: Any, shape: Sequence[int] | None = None) -> Any:
 
 
 @composite(variants="method")
-def reshape_as(input: Any, other: Any) -> Any:
+def reshape_as(input: Array, other: Array) -> Array:
     return reshape(input, tuple(other.shape))
 
 
 @composite(variants="function method")
 @shortcut(_view)
-def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
     """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
     input = as_operand("flatten", "input", input)
     ndim = input.ndim
@@ -189,7 +190,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @composite(variants="function method")
-def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
+def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Array:
     """The tensor with dimension `dim` split into several; one size may be -1."""
     if not hasattr(dim, "__index__"):
         raise TypeError(f"unflatten(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
@@ -209,7 +210,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
 
 
 @composite(variants="function method")
-def ravel(input: Any) -> Any:
+def ravel(input: Array) -> Array:
     """All elements in one dimension."""
     return view(contiguous(input), -1)
 
@@ -221,10 +222,10 @@ adapter("ravel")(ravel)
 # ---- at least so many dimensions
 
 
-def _on_each(one: Any) -> Any:
+def _on_each(one: Callable[..., Any]) -> Any:
     """A function of one tensor that also takes several, or a sequence of them."""
 
-    def several(*tensors: Any) -> Any:
+    def several(*tensors: Array) -> Any:
         listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
         given = [as_operand(one.__name__, "tensors", t) for t in (tensors[0] if listed else tensors)]
         return tuple([one(t) for t in given]) if listed or len(tensors) != 1 else one(given[0])
@@ -235,13 +236,13 @@ def _on_each(one: Any) -> Any:
 
 
 @_on_each
-def atleast_1d(tensor: Any) -> Any:
+def atleast_1d(tensor: Array) -> Array:
     """The tensor (or each of several), with one dimension if it had none."""
     return tensor if tensor.ndim else view(tensor, 1)
 
 
 @_on_each
-def atleast_2d(tensor: Any) -> Any:
+def atleast_2d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put in front until there are two."""
     if tensor.ndim == 0:
         return view(tensor, 1, 1)
@@ -249,7 +250,7 @@ def atleast_2d(tensor: Any) -> Any:
 
 
 @_on_each
-def atleast_3d(tensor: Any) -> Any:
+def atleast_3d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put around until there are three."""
     if tensor.ndim == 0:
         return view(tensor, 1, 1, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import ArrayNamespace
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, view
@@ -17,7 +18,7 @@ from undertow.tensor import Tensor
 
 
 @twin
-def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
+def select_array(xp: Namespace, input: Array, dim: int, index: int) -> Any:
     shape = input.shape
     if not shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -29,7 +30,7 @@ def select_array(xp: Any, input: Any, dim: int, index: int) -> Any:
 
 
 @twin
-def select_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
+def select_gradient(xp: Namespace, grad: Array, input_sizes: Sequence[int], dim: int, index: int) -> Array:
     out = xp.zeros(input_sizes, grad.dtype)
     out[at(wrap_dim(dim, out.ndim), index)] = grad
     return out
@@ -48,7 +49,7 @@ ArrayNamespace.define("select_at", select_array)
 adapter("select_at")(select)
 
 
-def _batch_into(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """For kernels called with (grad, sizes, dim, ...), where `dim` counts in `sizes`."""
     sizes = tuple(args[1])
     if not sizes:
@@ -69,7 +70,7 @@ select_backward = primitive(
 
 @twin
 def slice_array(
-    xp: Any, input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    xp: Namespace, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     if not input.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
@@ -82,8 +83,8 @@ def slice_array(
 
 @twin
 def slice_gradient(
-    xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
-) -> Any:
+    xp: Namespace, grad: Array, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
+) -> Array:
     out = xp.zeros(input_sizes, grad.dtype)
     out[at(wrap_dim(dim, out.ndim), slice(start, end, step))] = grad
     return out
@@ -120,7 +121,7 @@ slice_backward = primitive(
 
 
 @composite(variants="function method")
-def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(input: Array, dim: int, start: Any, length: int) -> Array:
     """`length` entries of dimension `dim`, from `start` on."""
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -141,7 +142,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     return slice_(input, dim, start, start + length, 1)
 
 
-def diagonal_array(xp: Any, input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_array(xp: Namespace, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     first, second = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -151,13 +152,15 @@ def diagonal_array(xp: Any, input: Any, offset: int = 0, dim1: int = 0, dim2: in
     return out
 
 
-def _diagonal_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal_gradient(
+    xp: Namespace, grad: Array, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
+) -> Array:
     out = xp.zeros(input_sizes, grad.dtype)
     diagonal_array(xp, out, offset, dim1, dim2)[...] = grad
     return out
 
 
-def _batch_diagonal_gradient(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_diagonal_gradient(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     grad = in_front(args[0], in_dims[0])
     sizes = tuple(args[1])
     dims = [wrap_dim(d, len(sizes)) + 1 for d in args[3:]]
@@ -185,7 +188,7 @@ diagonal_backward = primitive(
 )
 
 
-def windows(xp: Any, input: Any, dimension: int, size: int, step: int) -> Any:
+def windows(xp: Namespace, input: Array, dimension: int, size: int, step: int) -> Array:
     dim = wrap_dim(dimension, input.ndim)
     length = input.shape[dim] if input.ndim else 1
     if size < 0:
@@ -205,7 +208,7 @@ def windows(xp: Any, input: Any, dimension: int, size: int, step: int) -> Any:
     return out
 
 
-def _windows_gradient(xp: Any, grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+def _windows_gradient(xp: Namespace, grad: Array, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Array:
     if not input_sizes:
         return xp.add.reduce(grad)
     out = xp.zeros(input_sizes, grad.dtype)
@@ -240,7 +243,7 @@ unfold_backward = primitive(
 # ---- a copy with one part replaced
 
 
-def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where: Any) -> Any:
+def overwritten(xp: Namespace, part: Callable[..., Any], input: Array, src: Array, *where: Any) -> Array:
     """A copy of `input` whose part `part(xp, copy, *where)` is `src`."""
     out = xp.array(input, order="C")
     target = part(xp, out, *where)
@@ -256,7 +259,7 @@ def overwritten(xp: Any, part: Callable[..., Any], input: Any, src: Any, *where:
 def _batch_part(*dims: int) -> Batch:
     """Batching for (input, src, ...), the batch in front of both; `dims` counts the arguments to shift."""
 
-    def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         size, rank = batch_size(args, in_dims), example_rank(args[0], in_dims[0])
         others = [shift(a, rank) if k in dims else a for k, a in enumerate(args)]
         return call(expanded(args[0], in_dims[0], size), expanded(args[1], in_dims[1], size), *others[2:]), 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import type_name
@@ -28,14 +29,14 @@ def _resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
 
 
 @twin
-def unbind_array(xp: Any, input: Any, dim: int = 0) -> tuple[Any, ...]:
+def unbind_array(xp: Namespace, input: Array, dim: int = 0) -> tuple[Any, ...]:
     if not input.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = wrap_dim(dim, input.ndim)
     return tuple([input[at(dim, k)] for k in range(input.shape[dim])])
 
 
-def _stack_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Any:
+def _stack_gradients(xp: Namespace, g: list[Any], input_shape: tuple[int, ...], dim: int) -> Array:
     known = next(part for part in g if part is not None)
     return xp.stack([xp._zeros_for(known, known.shape) if part is None else part for part in g], dim)
 
@@ -54,7 +55,7 @@ unbind = declare_view(
 
 
 @twin
-def cut_evenly(xp: Any, input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
+def cut_evenly(xp: Namespace, input: Array, split_size: int, dim: int = 0) -> tuple[Any, ...]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, input.ndim)
@@ -68,7 +69,7 @@ def cut_evenly(xp: Any, input: Any, split_size: int, dim: int = 0) -> tuple[Any,
     return tuple([input[(*lead, slice(start, start + split_size))] for start in starts])
 
 
-def _checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
+def _checked_sizes(input: Array, sizes: Sequence[int], dim: int) -> Sequence[int]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, input.ndim)
@@ -84,7 +85,7 @@ def _checked_sizes(input: Any, sizes: Sequence[int], dim: int) -> Sequence[int]:
     return sizes
 
 
-def cut(input: Any, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+def cut(input: Array, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     lead = (EVERYTHING,) * wrap_dim(dim, input.ndim)
     parts, start = [], 0
     for size in sizes:
@@ -93,7 +94,7 @@ def cut(input: Any, sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Any:
+def _join_gradients(xp: Namespace, g: list[Any], input_shape: tuple[int, ...], sizes: Sequence[int], dim: int) -> Array:
     known = next(part for part in g if part is not None)
     dim = wrap_dim(dim, len(input_shape))
     whole = [
@@ -103,7 +104,7 @@ def _join_gradients(xp: Any, g: list[Any], input_shape: tuple[int, ...], sizes: 
     return xp.concatenate(whole, dim)
 
 
-def _even_split_gradient(xp: Any, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Any:
+def _even_split_gradient(xp: Namespace, g: list[Any], input_shape: tuple[int, ...], split_size: int, dim: int) -> Array:
     length = input_shape[dim]
     sizes = [min(split_size, length - k * split_size) for k in range(len(g))]
     return _join_gradients(xp, g, input_shape, sizes, dim)
@@ -153,7 +154,7 @@ _unsafe_split_with_sizes = primitive(
 @composite(variants="function method")
 @shortcut(_split, _split_with_sizes)
 def split(
-    input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+    input: Array, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
     """Views of the tensor along `dim`: of one size (the last perhaps smaller), or of the sizes listed.
 
@@ -168,30 +169,32 @@ def split(
 
 
 @composite(variants="function method")
-def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     return _split_with_sizes(input, ints((split_sizes,)), dim)
 
 
 @composite(variants="function method")
-def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+def unsafe_split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """`split_with_sizes`, but each part has memory of its own."""
     return _unsafe_split_with_sizes(input, ints((split_sizes,)), dim)
 
 
 @composite(variants="function method")
 @shortcut(_split)
-def chunk(input: Any, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
+def chunk(input: Array, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
     return _chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
 
 
 @composite(variants="function method")
-def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`, but each part has memory of its own."""
     return _chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
 
 
-def _chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+def _chunk_by(
+    evenly: Callable[..., Any], with_sizes: Callable[..., Any], input: Array, chunks: int, dim: int
+) -> tuple[Any, ...]:
     if not input.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -204,7 +207,7 @@ def _chunk_by(evenly: Any, with_sizes: Any, input: Any, chunks: int, dim: int) -
 
 @composite(variants="function method")
 def tensor_split(
-    input: Any, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+    input: Array, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
     """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts."""
     dim = dim if axis is None else axis
@@ -240,7 +243,7 @@ def _cutting_points(indices_or_sections: Any, length: int) -> list[Any]:
     return [k * small + min(k, larger) for k in range(sections)] + [None]
 
 
-def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: int) -> tuple[Any, ...]:
+def _split_at(input: Array, indices_or_sections: Any, dim: int, name: str, least: int) -> tuple[Any, ...]:
     if input.ndim < least:
         raise RuntimeError(
             f"undertow.{name} requires a tensor with at least {least} dimension, but got a tensor with "
@@ -255,19 +258,19 @@ def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str, least: 
 
 
 @composite(variants="function method")
-def hsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
     return _split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
 
 
 @composite(variants="function method")
-def vsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts."""
     return _split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @composite(variants="function method")
-def dsplit(input: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
+def dsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts."""
     return _split_at(input, indices_or_sections, 2, "dsplit", 3)
 

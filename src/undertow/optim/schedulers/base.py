@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -132,13 +132,13 @@ def restore(functions: Any, loaded: Any) -> None:
         vars(functions).update(loaded)
 
 
-def remembers(function: Any) -> bool:
+def remembers(function: Callable[..., Any]) -> bool:
     return hasattr(function, "__dict__") and not isinstance(function, FunctionType | MethodType | type)
 
 
 def own(value: Any) -> Any:
     """A number as it is, a tensor copied: groups, and who asks for their rates, share none."""
-    return value.detach().clone() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
+    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def set_option(group: dict[str, Any], name: str, value: Any) -> None:

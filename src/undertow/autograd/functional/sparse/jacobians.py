@@ -11,6 +11,7 @@ from undertow.autograd.functional.rows_and_columns import Columns, Rows, size_of
 from undertow.autograd.functional.sparse.colouring import colour_lines, lines_of, star_colours
 from undertow.autograd.functional.sparse.patterns import SparsityPattern, read_pattern, sparsity_pattern
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.errors import UndertowError
 from undertow.interop.scipy.sparse import sparse_array
 from undertow.ops.create.to_dtype_and_device import to
@@ -70,7 +71,7 @@ def _plan(pattern: SparsityPattern, strategy: str) -> Plan:
     return pattern.plans[strategy]
 
 
-def _coloured(forward: bool, line: Any, place: Any, shape: tuple[int, ...]) -> Plan:
+def _coloured(forward: bool, line: Array, place: Array, shape: tuple[int, ...]) -> Plan:
     colours = cpu.asarray(colour_lines(lines_of(line.tolist(), place.tolist(), shape[0]), shape[1]), "int64")
     return Plan(forward, colours, line, place, (colours[line], place))
 
@@ -145,7 +146,7 @@ def _values(func: Callable[..., Any], rows: Rows, plan: Plan, wanted: Wanted) ->
     return values
 
 
-def seeds_of(plan: Plan, verify: bool) -> Any:
+def seeds_of(plan: Plan, verify: bool) -> Array:
     """A vector for each colour, and one of random numbers, to multiply the matrix with."""
     seeds = cpu.zeros((plan.passes + verify, len(plan.colours)))
     seeds[plan.colours, cpu.arange(len(plan.colours))] = 1
@@ -160,7 +161,7 @@ def precision_of(tensors: Sequence[Tensor]) -> float:
     return max([float(cpu.finfo(t.dtype).eps) for t in tensors])
 
 
-def check_entries(plan: Plan, products: Any, weights: Any, epsilon: float) -> None:
+def check_entries(plan: Plan, products: Array, weights: Array, epsilon: float) -> None:
     """Raise unless nothing is outside of the pattern, as far as one random product and all the others can tell."""
     compressed, product, values = products[:-1], products[-1], products[plan.read]
     inside = cpu.zeros(compressed.shape, bool)

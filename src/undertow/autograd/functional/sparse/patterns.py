@@ -9,6 +9,7 @@ from typing import Any
 from undertow.autograd.functional.arguments import Tensors, as_tensors
 from undertow.autograd.functional.rows_and_columns import Columns, Rows, size_of
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.interop.scipy.sparse import coordinates, is_sparse
 from undertow.tensor import Tensor
 
@@ -24,7 +25,7 @@ class SparsityPattern:
 
     __slots__ = ("cols", "plans", "rows", "shape")
 
-    def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]) -> None:
+    def __init__(self, rows: Array, cols: Array, shape: tuple[int, int]) -> None:
         for numbers, size, what in ((rows, shape[0], "rows"), (cols, shape[1], "columns")):
             if len(numbers) and (numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= size):
                 raise IndexError(f"sparsity: the {what} must be whole numbers from 0 to {size - 1}")

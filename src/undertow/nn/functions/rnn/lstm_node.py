@@ -16,6 +16,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.autograd.function import Function
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.kernels import lstm_step, lstm_step_gradient
 from undertow.modes import current
 from undertow.nn.functions.rnn import steps
@@ -28,7 +29,7 @@ class LSTMRecurrence(Function):
     """input, h0, c0, weight_ih, weight_hh, bias_ih, bias_hh -> outputs of all steps, last h, last c."""
 
     @staticmethod
-    def forward(ctx: Any, input: Any, h0: Any, c0: Any, *weights_and_way: Any) -> Any:
+    def forward(ctx: Any, input: Tensor, h0: Tensor, c0: Tensor, *weights_and_way: Any) -> Any:
         *weights, reverse = weights_and_way
         xp = input._xp
         check_dtypes(input, h0, c0)
@@ -42,7 +43,7 @@ class LSTMRecurrence(Function):
         return out, h, c
 
     @staticmethod
-    def backward(ctx: Any, g_out: Any, g_h: Any, g_c: Any) -> Any:
+    def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None, g_c: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # once: a checkpoint hands them out a single time
         inputs, (out, active, cells, tanhs) = saved[:7], saved[7:]
         if current().grad_enabled:
@@ -56,7 +57,7 @@ class LSTMRecurrence(Function):
         return *[None if a is None else Tensor(a, xp) for a in found], None
 
 
-def check_dtypes(input: Any, *state: Any) -> None:
+def check_dtypes(input: Tensor, *state: Any) -> None:
     for part in state:
         if part.dtype != input.dtype:
             raise RuntimeError(
@@ -66,7 +67,15 @@ def check_dtypes(input: Any, *state: Any) -> None:
 
 
 def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    def run(input: Any, h0: Any, c0: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> Any:
+    def run(
+        input: Tensor,
+        h0: Tensor,
+        c0: Tensor,
+        weight_ih: Tensor,
+        weight_hh: Tensor,
+        bias_ih: Tensor | None,
+        bias_hh: Tensor | None,
+    ) -> Any:
         gates = ops.linear(input, weight_ih, bias_ih)
         out, (h, c) = steps.run_steps(steps.lstm_step, gates, (h0, c0), (weight_hh, bias_hh, None), ctx.reverse)
         return out, h, c
@@ -78,7 +87,9 @@ def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tup
 
 
 @row_kernel
-def run(xp: Any, x: Any, state: tuple[Any, Any], weights: list[Any], reverse: bool) -> tuple[Any, Any, Any, Any]:
+def run(
+    xp: Namespace, x: Array, state: tuple[Any, Any], weights: list[Any], reverse: bool
+) -> tuple[Any, Any, Any, Any]:
     """Gates after activation, h and c (before the first step, and after each), and tanh(c) of all steps."""
     (count, rows, width), size, dtype = x.shape, state[0].shape[-1], x.dtype
     weight = joined(xp, weights)
@@ -96,7 +107,7 @@ def run(xp: Any, x: Any, state: tuple[Any, Any], weights: list[Any], reverse: bo
     return active, hidden, cells, tanhs
 
 
-def joined(xp: Any, weights: list[Any]) -> Any:
+def joined(xp: Namespace, weights: list[Any]) -> Array:
     """weight_ih, weight_hh and the sum of the biases, side by side."""
     weight_ih, weight_hh, bias_ih, bias_hh = [None if w is None else w._array for w in weights]
     bias = [] if bias_ih is None else [(bias_ih + bias_hh)[:, None]]
@@ -104,7 +115,14 @@ def joined(xp: Any, weights: list[Any]) -> Any:
 
 
 def forward_loop(
-    xp: Any, reverse: bool, weight: Any, operands: Any, active: Any, hidden: Any, cells: Any, tanhs: Any
+    xp: Namespace,
+    reverse: bool,
+    weight: Array,
+    operands: Array,
+    active: Array,
+    hidden: Array,
+    cells: Array,
+    tanhs: Array,
 ) -> None:
     starts, ends = (slice(1, None), slice(-1)) if reverse else (slice(-1), slice(1, None))
     arrays = (operands, active, cells[starts], cells[ends], tanhs, hidden[ends])
@@ -116,7 +134,7 @@ def forward_loop(
             step(xp, *of_step)
 
 
-def step(xp: Any, gates: Any, cell: Any, next_cell: Any, tanh_cell: Any, hidden: Any) -> None:
+def step(xp: Namespace, gates: Array, cell: Array, next_cell: Array, tanh_cell: Array, hidden: Array) -> None:
     """One step: `gates` are activated in place, and the last three filled in."""
     size = len(cell)
     xp.tanh(gates, gates)
@@ -134,7 +152,7 @@ def step(xp: Any, gates: Any, cell: Any, next_cell: Any, tanh_cell: Any, hidden:
 
 @row_kernel
 def backward_loop(
-    xp: Any, reverse: bool, grads: list[Any], weight_hh: Any, active: Any, cells: Any, tanhs: Any
+    xp: Namespace, reverse: bool, grads: list[Any], weight_hh: Tensor, active: Tensor, cells: Tensor, tanhs: Tensor
 ) -> tuple[Any, Any, Any]:
     """Gradients of the gates before activation, (steps, 4 * hidden, examples), and of the first h and c."""
     g_out, g_h, g_c = grads
@@ -153,7 +171,9 @@ def backward_loop(
     return found, dh, dc
 
 
-def step_gradient(xp: Any, gates: Any, d_gates: Any, cell: Any, tanh_cell: Any, dh: Any, dc: Any) -> None:
+def step_gradient(
+    xp: Namespace, gates: Array, d_gates: Array, cell: Array, tanh_cell: Array, dh: Array, dc: Array
+) -> None:
     """The gradient of one step: `d_gates` is filled in, and `dc` becomes that of the cell before the step."""
     i, f, g, o = gates.reshape(4, *cell.shape)
     xp.add(dc, dh * o * (1 - tanh_cell * tanh_cell), dc)
@@ -164,7 +184,9 @@ def step_gradient(xp: Any, gates: Any, d_gates: Any, cell: Any, tanh_cell: Any, 
     xp.multiply(dc, f, dc)
 
 
-def weight_gradients(xp: Any, needs: tuple[bool, ...], d_gates: Any, x: Any, weight_ih: Any, starts: Any) -> list[Any]:
+def weight_gradients(
+    xp: Namespace, needs: tuple[bool, ...], d_gates: Array, x: Array, weight_ih: Array, starts: Array
+) -> list[Any]:
     """Gradients of input, weight_ih, weight_hh, bias_ih and bias_hh, from products over all steps and examples."""
     count, columns, rows = d_gates.shape
     flat = xp.ascontiguousarray(d_gates.transpose(1, 0, 2)).reshape(columns, count * rows)

@@ -15,6 +15,7 @@ from typing import Any
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.autograd.function import Function
+from undertow.backend.interface import Array, Namespace
 from undertow.modes import current, enable_grad
 from undertow.nn.functions.rnn.steps import gru_step, rnn_step, run_steps
 from undertow.tensor import Tensor
@@ -24,7 +25,7 @@ def order_of(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def before(first: Any, sequence: Any, reverse: bool) -> Any:
+def before(first: Tensor, sequence: Tensor, reverse: bool) -> Array:
     """What each step started from: the sequence, moved by one, with `first` in front."""
     xp = first._xp
     whole = xp.empty(sequence.shape, sequence.dtype)
@@ -46,12 +47,14 @@ def again(ctx: Any, run: Callable[..., Any], grads: tuple[Any, ...], inputs: tup
     return tuple([next(found) if need and a is not None else None for a, need in zip(aliases, needs, strict=False)])
 
 
-def weight_gradient(xp: Any, d_gates: Any, previous: Any) -> Any:
+def weight_gradient(xp: Namespace, d_gates: Array, previous: Array) -> Array:
     rows, columns = d_gates.shape[-1], previous.shape[-1]
     return d_gates.reshape(-1, rows).T @ previous.reshape(-1, columns)
 
 
-def recorded_gradients(ctx: Any, run: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def recorded_gradients(
+    ctx: Any, run: Callable[..., Any], grads: tuple[Any, ...], inputs: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """`again`, for those outputs that have a gradient."""
 
     def run_defined(*aliases: Any) -> list[Any]:
@@ -67,7 +70,7 @@ class GRURecurrence(Function):
     """gates, h0, weight_hh, bias_hh -> outputs of all steps, last h."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Any, h0: Any, weight_hh: Any, bias_hh: Any, reverse: bool) -> Any:
+    def forward(ctx: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, reverse: bool) -> Any:
         xp, steps, size = gates._xp, gates.shape[0], h0.shape[-1]
         dtype = gates.dtype
         active = gates._array.copy()
@@ -99,7 +102,7 @@ class GRURecurrence(Function):
         return out, Tensor(h.copy(), xp)
 
     @staticmethod
-    def backward(ctx: Any, g_out: Any, g_h: Any) -> Any:
+    def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None) -> tuple[Any, ...]:
         gates, h0, weight_hh, bias_hh, out, active, news = ctx.saved_tensors
         if current().grad_enabled:
             return gru_again(ctx, (g_out, g_h), (gates, h0, weight_hh, bias_hh))
@@ -111,7 +114,7 @@ class GRURecurrence(Function):
 
 
 def gru_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    def run(gates: Any, h0: Any, weight_hh: Any, bias_hh: Any) -> Any:
+    def run(gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> Any:
         out, (h,) = run_steps(gru_step, gates, (h0,), (weight_hh, bias_hh, None), ctx.reverse)
         return out, h
 
@@ -119,7 +122,15 @@ def gru_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tupl
 
 
 def gru_loop(
-    xp: Any, reverse: bool, g_out: Any, g_h: Any, h0: Any, weight_hh: Any, out: Any, active: Any, news: Any
+    xp: Namespace,
+    reverse: bool,
+    g_out: Tensor | None,
+    g_h: Tensor | None,
+    h0: Tensor,
+    weight_hh: Tensor,
+    out: Tensor,
+    active: Tensor,
+    news: Tensor,
 ) -> tuple[Any, Any, Any]:
     """Gradients of the gates before activation, of what h contributed to them, and of the first h."""
     steps, examples, size = out.shape
@@ -151,7 +162,7 @@ class RNNRecurrence(Function):
     """gates, h0, weight_hh -> outputs of all steps, last h."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Any, h0: Any, weight_hh: Any, nonlinearity: str, reverse: bool) -> Any:
+    def forward(ctx: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, nonlinearity: str, reverse: bool) -> Any:
         xp = gates._xp
         outputs = gates._array.copy()
         h, weight = h0._array, weight_hh._array.T
@@ -166,7 +177,7 @@ class RNNRecurrence(Function):
         return out, Tensor(h.copy(), xp)
 
     @staticmethod
-    def backward(ctx: Any, g_out: Any, g_h: Any) -> Any:
+    def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None) -> tuple[Any, ...]:
         gates, h0, weight_hh, out = ctx.saved_tensors
         if current().grad_enabled:
             return rnn_again(ctx, (g_out, g_h), (gates, h0, weight_hh))
@@ -184,7 +195,7 @@ class RNNRecurrence(Function):
 
 
 def rnn_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    def run(gates: Any, h0: Any, weight_hh: Any) -> Any:
+    def run(gates: Tensor, h0: Tensor, weight_hh: Tensor) -> Any:
         out, (h,) = run_steps(rnn_step(ctx.nonlinearity), gates, (h0,), (weight_hh, None, None), ctx.reverse)
         return out, h
 

@@ -7,9 +7,12 @@ weight_hr, of which the last two may be None), and returns the new state; h is i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 State = tuple[Any, ...]
 Step = Callable[[Any, State, Any], State]
@@ -18,13 +21,13 @@ Step = Callable[[Any, State, Any], State]
 def rnn_step(nonlinearity: str) -> Step:
     activation = ops.tanh if nonlinearity == "tanh" else ops.relu
 
-    def step(gates: Any, state: State, weights: Any) -> State:
+    def step(gates: Tensor, state: State, weights: Any) -> State:
         return (activation(gates + ops.linear(state[0], weights[0], weights[1])),)
 
     return step
 
 
-def lstm_step(gates: Any, state: State, weights: Any) -> State:
+def lstm_step(gates: Tensor, state: State, weights: Any) -> State:
     h, c = state
     i, f, g, o = ops.chunk(gates + ops.linear(h, weights[0], weights[1]), 4, -1)
     c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
@@ -32,7 +35,7 @@ def lstm_step(gates: Any, state: State, weights: Any) -> State:
     return (h if weights[2] is None else ops.linear(h, weights[2])), c
 
 
-def gru_step(gates: Any, state: State, weights: Any) -> State:
+def gru_step(gates: Tensor, state: State, weights: Any) -> State:
     (h,) = state
     r, z, n = ops.chunk(gates, 3, -1)
     own_r, own_z, own_n = ops.chunk(ops.linear(h, weights[0], weights[1]), 3, -1)
@@ -41,7 +44,7 @@ def gru_step(gates: Any, state: State, weights: Any) -> State:
     return (n + z * (h - n),)
 
 
-def run_steps(step: Step, gates: Any, state: State, weights: Any, reverse: bool) -> tuple[Any, State]:
+def run_steps(step: Step, gates: Tensor, state: State, weights: Any, reverse: bool) -> tuple[Any, State]:
     """All steps of (steps, examples, ...), the last one first if `reverse`; the outputs in their order in time."""
     outputs = []
     parts = ops.unbind(gates, 0)
@@ -52,7 +55,7 @@ def run_steps(step: Step, gates: Any, state: State, weights: Any, reverse: bool)
 
 
 def run_packed(
-    step: Step, gates: Any, state: State, weights: Any, reverse: bool, sizes: Sequence[int]
+    step: Step, gates: Tensor, state: State, weights: Any, reverse: bool, sizes: Sequence[int]
 ) -> tuple[Any, State]:
     """The same for sequences of different lengths, packed: step t has the first sizes[t] examples."""
     parts = ops.split(gates, list(sizes))
@@ -61,7 +64,7 @@ def run_packed(
     return ops.cat(outputs, 0), state
 
 
-def packed_forwards(step: Step, parts: Any, state: State, weights: Any, sizes: Sequence[int]) -> Any:
+def packed_forwards(step: Step, parts: Any, state: State, weights: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
     """Sequences drop out as they end, the last ones first; their states wait for the end."""
     outputs, ended = [], []
     for part, size in zip(parts, sizes, strict=True):
@@ -74,7 +77,7 @@ def packed_forwards(step: Step, parts: Any, state: State, weights: Any, sizes: S
     return outputs, tuple(ops.cat(list(states), 0) for states in zip(*ended[::-1], strict=True))
 
 
-def packed_backwards(step: Step, parts: Any, state: State, weights: Any, sizes: Sequence[int]) -> Any:
+def packed_backwards(step: Step, parts: Any, state: State, weights: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
     """Sequences join as their last steps come."""
     outputs, first = [], state
     state = tuple(s[: sizes[-1]] for s in first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.ops.arguments.dims import wrap_dim
@@ -18,7 +18,7 @@ def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batc
     shared  an index vector that all examples use; if it is batched, they go one by one
     """
 
-    def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         rank = example_rank(args[0], in_dims[0]) if sizes is None else len(args[sizes])
         if rank == 0 or (shared is not None and in_dims[shared] is not None):
             return loop(call, args, in_dims)

@@ -119,7 +119,7 @@ def _reduction(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[An
     return op.function(**{**moved, "dim": shifted if isinstance(dim, Iterable) else shifted[0]}), 0
 
 
-def _reduce_all(op: Op, values: dict[str, Any], rank: int, size: Any) -> tuple[Any, Any]:
+def _reduce_all(op: Op, values: dict[str, Any], rank: int, size: int | Sequence[int]) -> tuple[Any, Any]:
     """Over all dimensions of every example: flatten each to one dimension, then put the kept ones back."""
     dim = values["dim"]
     if rank == 0:

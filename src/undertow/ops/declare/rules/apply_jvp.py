@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import NUMBERS, number_tensor
 from undertow.ops.declare import Joint, Op
@@ -18,7 +19,7 @@ from undertow.ops.declare.rules.call_arguments import parameter_names
 from undertow.tensor import Tensor
 
 
-def apply_jvp(op: Op, xp: Any, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
+def apply_jvp(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
     """The tangent of the operation's output.
 
     values    every argument by name (see `bind` in rules/call_arguments.py), tensor arguments in the form `xp` works on
@@ -41,7 +42,7 @@ def _is_missing(tangent: Any) -> bool:
     return tangent is None or (isinstance(tangent, list) and all(t is None for t in tangent))
 
 
-def _operand(op: Op, xp: Any, name: str, value: Any) -> Any:
+def _operand(op: Op, xp: Namespace, name: str, value: Any) -> Any:
     """A Python number as the 0-d tensor that the operation makes of it (unless it has a path of its own)."""
     if not isinstance(value, NUMBERS) or (name == op.number and type(value) in (int, float)):
         return value
@@ -49,7 +50,7 @@ def _operand(op: Op, xp: Any, name: str, value: Any) -> Any:
     return tensor if xp is recorded else tensor._array
 
 
-def _evaluate(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
+def _evaluate(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
     rule = op.jvp
     if rule is ELEMENTWISE:
         return _elementwise(op, xp, values, tangents, out)
@@ -68,12 +69,12 @@ def _evaluate(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, An
     )
 
 
-def _call(op: Op, xp: Any, values: Mapping[str, Any]) -> Any:
+def _call(op: Op, xp: Namespace, values: Mapping[str, Any]) -> Any:
     """The operation itself, on arrays or on Tensors."""
     return op.function(**values) if xp is recorded else op.compute(xp, values)
 
 
-def _elementwise(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
+def _elementwise(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any], out: Array) -> Array:
     """conj(rule(conj(t))): the transpose of a diagonal Jacobian is itself, up to conjugation."""
     shape = tuple(_differentiable_outputs(op, out)[0].shape)
     parts = []
@@ -83,7 +84,7 @@ def _elementwise(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str,
     return _sum(parts)
 
 
-def _vjp(op: Op, name: str, xp: Any, g: Any, values: Mapping[str, Any], out: Any) -> Any:
+def _vjp(op: Op, name: str, xp: Namespace, g: Array, values: Mapping[str, Any], out: Array) -> Array:
     """The gradient for one input."""
     if isinstance(op.vjp, Joint):
         needs = tuple(n == name for n in op.edges)
@@ -104,7 +105,7 @@ def _one_at_a_time(values: Mapping[str, Any], tangents: dict[str, Any]) -> list[
     return places
 
 
-def _with_zeros(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, Any]) -> dict[str, Any]:
+def _with_zeros(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any]) -> dict[str, Any]:
     """The arguments with every differentiable input replaced by its tangent, or by zeros."""
     replaced = dict(values)
     for name in op.edges:
@@ -116,7 +117,7 @@ def _with_zeros(op: Op, xp: Any, values: Mapping[str, Any], tangents: dict[str, 
     return replaced
 
 
-def _zeros(xp: Any, like: Any) -> Any:
+def _zeros(xp: Namespace, like: Any) -> Any:
     if not hasattr(like, "dtype"):
         return 0
     if xp is recorded:
@@ -134,7 +135,7 @@ def _sum(parts: list[Any]) -> Any:
     return total
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: Array, b: Array) -> Array:
     return b if a is None else a if b is None else a + b
 
 
@@ -161,7 +162,7 @@ def _value(op: Op, name: str, values: Mapping[str, Any], out: Any) -> Any:
     raise TypeError(f"{op.name}: its jvp rule uses {name!r}, which is neither input, output nor parameter")
 
 
-def _fact(value: Any, fact: str) -> Any:
+def _fact(value: Array, fact: str) -> Any:
     """Shape or dtype of an input, as vjp rules are told them: a Python number has shape () and dtype None."""
     if value is None or not hasattr(value, "dtype"):
         return () if fact == "shape" and value is not None else None
@@ -171,7 +172,7 @@ def _fact(value: Any, fact: str) -> Any:
 # ---- making tangents fit the outputs
 
 
-def _differentiable_outputs(op: Op, out: Any) -> list[Any]:
+def _differentiable_outputs(op: Op, out: Array) -> list[Any]:
     if op.outputs is None:
         return [out]
     if op.outputs == "list":
@@ -179,7 +180,7 @@ def _differentiable_outputs(op: Op, out: Any) -> list[Any]:
     return [o for n, o in zip(op.outputs, out, strict=True) if n not in op.nondifferentiable]
 
 
-def _settle_all(op: Op, xp: Any, found: Any, out: Any, missing: bool = False) -> Any:
+def _settle_all(op: Op, xp: Namespace, found: Any, out: Any, missing: bool = False) -> Any:
     if op.outputs is None:
         return None if missing else _settle(xp, found, out)
     if missing:
@@ -191,7 +192,7 @@ def _settle_all(op: Op, xp: Any, found: Any, out: Any, missing: bool = False) ->
     return tuple(None if s else _settle(xp, f, o) for f, o, s in zip(found, out, skipped, strict=True))
 
 
-def _settle(xp: Any, tangent: Any, out: Any) -> Any:
+def _settle(xp: Namespace, tangent: Array, out: Array) -> Array | None:
     """The tangent in the shape and dtype of the output; zeros where no input contributed."""
     if not dtypes.is_differentiable(out.dtype):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
@@ -34,24 +35,24 @@ def batch_size(args: Iterable[Any], in_dims: Iterable[Any]) -> Any:
     return None
 
 
-def example_rank(tensor: Any, dim: int | None) -> int:
+def example_rank(tensor: Array, dim: int | None) -> int:
     return int(tensor.ndim) - (dim is not None)
 
 
-def in_front(tensor: Any, dim: int) -> Any:
+def in_front(tensor: Array, dim: int) -> Array:
     """The tensor with its batch dimension moved to the front."""
     dim = wrap_dim(dim, tensor._array.ndim)
     return tensor if dim == 0 else operation("movedim")(tensor, dim, 0)
 
 
-def expanded(tensor: Any, dim: int | None, size: int) -> Any:
+def expanded(tensor: Array, dim: int | None, size: int) -> Array:
     """The tensor with a batch dimension in front, also if it is the same for every example."""
     if dim is not None:
         return in_front(tensor, dim)
     return operation("broadcast_to")(tensor, (size, *tensor._array.shape))
 
 
-def padded(tensor: Any, rank: int) -> Any:
+def padded(tensor: Array, rank: int) -> Array:
     """A batch (in front) of examples with fewer dimensions, as examples of `rank` dimensions."""
     size, *shape = tensor._array.shape
     if len(shape) >= rank:
@@ -67,7 +68,7 @@ def each(out: Any, change: Callable[[Any], Any]) -> Any:
 # ---- one by one
 
 
-def loop(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def loop(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """One call per example; outputs stacked in front."""
     size, pairs = batch_size(args, in_dims), list(zip(args, in_dims, strict=True))
     if size == 0:
@@ -90,7 +91,7 @@ def _none_of(out: Tensor) -> Tensor:
     return Tensor(out._xp.empty((0, *out._array.shape), out._array.dtype), out._xp)
 
 
-def _ones(value: Any, dim: Any) -> Any:
+def _ones(value: Array, dim: Any) -> Any:
     """An example to learn the shape of the outputs from, where there is none."""
     if isinstance(dim, list | tuple):
         return [_ones(v, d) for v, d in zip(value, dim, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from undertow.ops.declare.formula import parameters
 
 
 @cache
-def parameter_names(function: Any) -> tuple[str, ...]:
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """What a rule takes, `xp` (or what it calls that) first."""
     return ("xp", *parameters(function).names)
 

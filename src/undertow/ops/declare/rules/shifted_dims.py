@@ -6,7 +6,7 @@ sizes of a whole example. The first argument is the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.ops.arguments.dims import wrap_dim
@@ -19,7 +19,7 @@ def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int 
     least   examples of fewer dimensions are called one by one: only the operation knows what to do with them
     """
 
-    def batch(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
         ndim = example_rank(args[0], in_dims[0])
         if ndim < max(least, 1 if dims else 0):
             return loop(call, args, in_dims)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import Kernel, by_parts, horner, in_double
 
@@ -30,7 +31,7 @@ ASYMPTOTIC = {order: _asymptotic(order) for order in (0, 1)}
 
 
 def near(order: int, scaled: bool) -> Kernel:
-    def kernel(xp: Any, x: Any) -> Any:
+    def kernel(xp: Namespace, x: Array) -> Array:
         value = horner(SERIES[order], x * x / 4) * (x / 2 if order else 1.0)
         return value * xp.exp(-x) if scaled else value
 
@@ -38,7 +39,7 @@ def near(order: int, scaled: bool) -> Kernel:
 
 
 def far(order: int, scaled: bool) -> Kernel:
-    def kernel(xp: Any, x: Any) -> Any:
+    def kernel(xp: Namespace, x: Array) -> Array:
         value = horner(ASYMPTOTIC[order], 1 / x) / xp.sqrt(2 * math.pi * x)
         if scaled:
             return value
@@ -49,7 +50,7 @@ def far(order: int, scaled: bool) -> Kernel:
 
 
 def _bessel(order: int, scaled: bool) -> Kernel:
-    def kernel(xp: Any, x: Any) -> Any:
+    def kernel(xp: Namespace, x: Array) -> Array:
         size = xp.abs(x)
         large = size > LARGE
         with xp.errstate(over="ignore", invalid="ignore"):
@@ -64,7 +65,7 @@ def function(name: str, order: int, scaled: bool, vjp: Callable[..., Any], node:
     return unary(name, forward=lambda xp, input: in_double(xp, name, kernel, input), vjp=vjp, node=node, **options)
 
 
-def where_not_zero(xp: Any, input: Any, slope: Callable[[Any], Any]) -> Any:
+def where_not_zero(xp: Namespace, input: Array, slope: Callable[[Any], Any]) -> Array:
     """The slope of a function of order 1, which at 0 is one half."""
     zero = xp.equal(input, 0)
     return xp.where(zero, 0.5, slope(xp.where(zero, 1.0, input)))

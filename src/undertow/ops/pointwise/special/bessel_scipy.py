@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.backend.scipy_special import scipy_function
 from undertow.ops.declare import alias, composite
 from undertow.ops.pointwise.elementary import unary
@@ -65,7 +66,7 @@ alias("special_modified_bessel_i1", special_i1)
 def _of_order(name: str, kernel: str, lower: float, upper: float) -> Any:
     """Declare `name(input, v)`, whose derivative is lower * f(v - 1) + upper * f(v + 1)."""
 
-    def vjp(xp: Any, g: Any, input: Any, v: float) -> Any:
+    def vjp(xp: Namespace, g: Array, input: Array, v: float) -> Array:
         neighbour = getattr(xp, name)
         return g * (neighbour(input, v - 1) * lower + neighbour(input, v + 1) * upper)
 
@@ -89,31 +90,31 @@ def _plain_order(name: str, v: Any) -> float:
 
 
 @composite
-def special_jv(v: float, input: Any) -> Any:
+def special_jv(v: float, input: Array) -> Array:
     """The Bessel function of the first kind, of real order v."""
     return _bessel_jv(input, _plain_order("jv", v))
 
 
 @composite
-def special_yv(v: float, input: Any) -> Any:
+def special_yv(v: float, input: Array) -> Array:
     """The Bessel function of the second kind, of real order v."""
     return _bessel_yv(input, _plain_order("yv", v))
 
 
 @composite
-def special_iv(v: float, input: Any) -> Any:
+def special_iv(v: float, input: Array) -> Array:
     """The modified Bessel function of the first kind, of real order v."""
     return _bessel_iv(input, _plain_order("iv", v))
 
 
 @composite
-def special_kv(v: float, input: Any) -> Any:
+def special_kv(v: float, input: Array) -> Array:
     """The modified Bessel function of the second kind, of real order v."""
     return _bessel_kv(input, _plain_order("kv", v))
 
 
 @composite
-def special_spherical_bessel_j0(input: Any) -> Any:
+def special_spherical_bessel_j0(input: Array) -> Array:
     """sin(x) / x, and 1 at 0."""
     return sinc(input / math.pi)
 

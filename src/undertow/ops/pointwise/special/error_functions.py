@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes, special
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.pointwise.elementary import unary
 
@@ -20,14 +21,14 @@ Parts = Sequence[tuple[Any, Kernel]]
 FEW = 500
 
 
-def in_double(xp: Any, name: str, kernel: Kernel, input: Any) -> Any:
+def in_double(xp: Namespace, name: str, kernel: Kernel, input: Array) -> Array:
     """The kernel's values in double precision, in the dtype and shape of the input."""
     require_kinds(name, input, "biuf")
     out = kernel(xp, xp.asarray(input, dtype=dtypes.float64).reshape(-1)).reshape(input.shape)
     return out.astype(input.dtype) if input.dtype.kind == "f" else out
 
 
-def by_parts(xp: Any, x: Any, parts: Parts) -> Any:
+def by_parts(xp: Namespace, x: Array, parts: Parts) -> Array:
     """One formula per range: each (mask, kernel) fills the elements that its mask selects."""
     out = xp.empty_like(x)
     for mask, kernel in parts:
@@ -35,7 +36,7 @@ def by_parts(xp: Any, x: Any, parts: Parts) -> Any:
     return out
 
 
-def horner(coefficients: Sequence[float], x: Any) -> Any:
+def horner(coefficients: Sequence[float], x: Array) -> Array:
     """The polynomial with these coefficients, highest power first."""
     total = x * coefficients[0]
     for c in coefficients[1:-1]:
@@ -48,7 +49,7 @@ def elementwise_in_python(function: Callable[[float], float]) -> Kernel:
     return lambda xp, x: xp.frompyfunc(function, 1, 1)(x).astype(dtypes.float64)
 
 
-def ratio(pair: Sequence[Sequence[float]], x: Any) -> Any:
+def ratio(pair: Sequence[Sequence[float]], x: Array) -> Array:
     return horner(pair[0], x) / horner(pair[1], x)
 
 
@@ -78,7 +79,7 @@ QUANTILE_TAIL = (
 )  # fmt: skip
 
 
-def _quantile_beyond(xp: Any, x: Any) -> Any:
+def _quantile_beyond(xp: Namespace, x: Array) -> Array:
     depth = xp.sqrt(-xp.log((1 - xp.abs(x)) / 2))
     tail = depth > 5
     size = by_parts(
@@ -92,7 +93,7 @@ def _quantile_beyond(xp: Any, x: Any) -> Any:
     return xp.copysign(size, x)
 
 
-def _erfinv_kernel(xp: Any, x: Any) -> Any:
+def _erfinv_kernel(xp: Namespace, x: Array) -> Array:
     parts: Parts = [
         (xp.abs(x) <= 0.85, lambda xp, x: x / 2 * ratio(QUANTILE_CENTRE, 0.180625 - x * x / 4)),
         ((xp.abs(x) > 0.85) & (xp.abs(x) < 1), _quantile_beyond),
@@ -110,12 +111,12 @@ erfinv = unary(
 )
 
 
-def _error_function(xp: Any, input: Any) -> Any:
+def _error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erf", input, "fiub")
     return special.erf(float_array(input))
 
 
-def _complementary_error_function(xp: Any, input: Any) -> Any:
+def _complementary_error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erfc", input, "fiub")
     return special.erfc(float_array(input))
 

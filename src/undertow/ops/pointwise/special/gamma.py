@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import (
@@ -34,7 +34,7 @@ def _zeta_minus_one(k: int) -> float:
 NEAR_TWO = [(-1) ** k * _zeta_minus_one(k) / k for k in range(30, 1, -1)] + [1 - EULER, 0.0]
 
 
-def _from_integer(xp: Any, x: Any) -> Any:
+def _from_integer(xp: Namespace, x: Array) -> Array:
     """How far x is from the nearest integer: sin and cos of pi times it lose no digits."""
     return x - xp.round(x)
 
@@ -42,27 +42,27 @@ def _from_integer(xp: Any, x: Any) -> Any:
 # ---- lgamma
 
 
-def _stirling(xp: Any, x: Any) -> Any:
+def _stirling(xp: Namespace, x: Array) -> Array:
     series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI[:8], 1)]
     correction = horner(series[::-1], 1 / (x * x)) / x
     return (x - 0.5) * (xp.log(x) - 1) + correction + (math.log(2 * math.pi) - 1) / 2
 
 
-def _lgamma_middle(xp: Any, x: Any) -> Any:
+def _lgamma_middle(xp: Namespace, x: Array) -> Array:
     product = x.copy()
     for k in range(1, 8):
         product *= x + k
     return _stirling(xp, x + 8) - xp.log(product)
 
 
-def _lgamma_reflected(xp: Any, x: Any) -> Any:
+def _lgamma_reflected(xp: Namespace, x: Array) -> Array:
     finite = x > -math.inf
     size = xp.abs(xp.sin(math.pi * _from_integer(xp, xp.where(finite, x, -0.5))))
     value = math.log(math.pi) - xp.log(size) - lgamma_right(xp, xp.where(finite, 1 - x, 1))
     return xp.where(finite, value, math.inf)
 
 
-def lgamma_right(xp: Any, x: Any) -> Any:
+def lgamma_right(xp: Namespace, x: Array) -> Array:
     """For x >= 0, and nan."""
     parts: Parts = [
         (x < 0.5, lambda xp, x: horner(NEAR_TWO, x) - xp.log1p(x) - xp.log(x)),
@@ -81,7 +81,7 @@ def _lgamma_of_one(x: float) -> float:
         return math.inf
 
 
-def lgamma_kernel(xp: Any, x: Any) -> Any:
+def lgamma_kernel(xp: Namespace, x: Array) -> Array:
     if x.size <= FEW:
         return elementwise_in_python(_lgamma_of_one)(xp, x)
     left = x < 0
@@ -98,16 +98,16 @@ lgamma = unary(
 # ---- digamma
 
 
-def _digamma_large(xp: Any, x: Any) -> Any:
+def _digamma_large(xp: Namespace, x: Array) -> Array:
     series = [-b / (2 * k) for k, b in enumerate(BERNOULLI[:8], 1)]
     return xp.log(x) - 0.5 / x + horner([*series[::-1], 0.0], 1 / (x * x))
 
 
-def _digamma_right(xp: Any, x: Any) -> Any:
+def _digamma_right(xp: Namespace, x: Array) -> Array:
     """For x > 0, and nan."""
     small = x < LARGE
 
-    def shifted(xp: Any, x: Any) -> Any:
+    def shifted(xp: Namespace, x: Array) -> Array:
         total = 1 / x
         for k in range(1, LARGE):
             total += 1 / (x + k)
@@ -116,14 +116,14 @@ def _digamma_right(xp: Any, x: Any) -> Any:
     return by_parts(xp, x, [(small, shifted), (~small, _digamma_large)])
 
 
-def _digamma_reflected(xp: Any, x: Any) -> Any:
+def _digamma_reflected(xp: Namespace, x: Array) -> Array:
     offset = _from_integer(xp, x)
     pole = offset == 0
     value = _digamma_right(xp, 1 - x) - math.pi / xp.tan(math.pi * xp.where(pole, 0.5, offset))
     return xp.where(pole, math.nan, value)
 
 
-def _digamma_kernel(xp: Any, x: Any) -> Any:
+def _digamma_kernel(xp: Namespace, x: Array) -> Array:
     zero, left = x == 0, x < 0
     parts: Parts = [
         (zero, lambda xp, x: xp.copysign(math.inf, -x)),
@@ -143,7 +143,7 @@ digamma = unary(
 # ---- polygamma: (-1) ** (n + 1) * n! * zeta(n + 1, x), with Hurwitz's zeta function
 
 
-def _hurwitz_zeta(xp: Any, s: int, x: Any) -> Any:
+def _hurwitz_zeta(xp: Namespace, s: int, x: Array) -> Array:
     """The sum of (x + k) ** -s over k >= 0, for x > 0: some terms, then Euler and Maclaurin's formula."""
     first = max(LARGE, s)
     total = xp.zeros_like(x)
@@ -160,7 +160,7 @@ def _hurwitz_zeta(xp: Any, s: int, x: Any) -> Any:
     return total
 
 
-def _cotangent_derivative(xp: Any, n: int, offset: Any) -> Any:
+def _cotangent_derivative(xp: Namespace, n: int, offset: Array) -> Array:
     """The n-th derivative of pi * cot(pi * x): a polynomial in cot, since cot' = -(1 + cot ** 2)."""
     coefficients = [1.0, 0.0]
     for _ in range(n):
@@ -170,11 +170,11 @@ def _cotangent_derivative(xp: Any, n: int, offset: Any) -> Any:
     return horner(coefficients, 1 / xp.tan(math.pi * offset)) * math.pi ** (n + 1)
 
 
-def _polygamma_right(xp: Any, n: int, x: Any) -> Any:
+def _polygamma_right(xp: Namespace, n: int, x: Array) -> Array:
     return (-1) ** (n + 1) * math.gamma(n + 1) * _hurwitz_zeta(xp, n + 1, x)
 
 
-def _polygamma_kernel(xp: Any, n: int, x: Any) -> Any:
+def _polygamma_kernel(xp: Namespace, n: int, x: Array) -> Array:
     left = x < 0
     reflected = lambda xp, x: (
         (-1) ** n * _polygamma_right(xp, n, 1 - x) - _cotangent_derivative(xp, n, _from_integer(xp, x))
@@ -191,7 +191,7 @@ _polygamma = unary(
 
 
 @composite(out=True)
-def polygamma(n: int, input: Any) -> Any:
+def polygamma(n: int, input: Array) -> Array:
     """The n-th derivative of digamma.
 
     >>> import undertow as ut

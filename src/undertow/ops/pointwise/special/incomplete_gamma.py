@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes, special
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -25,7 +26,7 @@ LONGEST = 2000
 EPSILON = 2.0**-53
 
 
-def _log_distance(xp: Any, a: Any, x: Any) -> Any:
+def _log_distance(xp: Namespace, a: Array, x: Array) -> Array:
     """log(x / a) - (x / a - 1), without cancellation where x is near a."""
     ratio = (x - a) / a
     near = xp.abs(ratio) < 0.5
@@ -35,7 +36,7 @@ def _log_distance(xp: Any, a: Any, x: Any) -> Any:
     return xp.where(near, r * (2 * series - ratio), xp.log(x / a) - ratio)
 
 
-def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
+def _gamma_density(xp: Namespace, a: Array, x: Array) -> Array:
     """x ** a * exp(-x) / gamma(a)."""
     large = a >= LARGE
     safe = xp.where(large, a, LARGE)
@@ -46,7 +47,7 @@ def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
     return xp.where(large, xp.sqrt(safe / (2 * math.pi)) * xp.exp(exponent), xp.exp(direct))
 
 
-def _lower_series(xp: Any, a: Any, x: Any) -> Any:
+def _lower_series(xp: Namespace, a: Array, x: Array) -> Array:
     """P, for x not far above a."""
     term, total = xp.ones_like(a), xp.ones_like(a)
     for n in range(1, LONGEST):
@@ -57,7 +58,7 @@ def _lower_series(xp: Any, a: Any, x: Any) -> Any:
     return _gamma_density(xp, a, x) / a * total
 
 
-def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
+def _upper_fraction(xp: Namespace, a: Array, x: Array) -> Array:
     """Q, for x above a: its continued fraction, by Lentz's method."""
     b = x + 1 - a
     c, d = xp.full_like(a, 1 / 1e-300), 1 / b
@@ -74,7 +75,7 @@ def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
     return _gamma_density(xp, a, x) * total
 
 
-def _upper_series(xp: Any, a: Any, x: Any) -> Any:
+def _upper_series(xp: Namespace, a: Array, x: Array) -> Array:
     """Q, for x up to about 1, without cancellation where a is small."""
     term, total = xp.ones_like(a), xp.zeros_like(a)
     for n in range(1, LONGEST):
@@ -89,7 +90,7 @@ def _upper_series(xp: Any, a: Any, x: Any) -> Any:
     return -xp.expm1(log_power - of_next) - xp.exp(log_power - of_next) * a * total
 
 
-def _uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+def _uniform_expansion(xp: Namespace, a: Array, x: Array, upper: bool) -> Array:
     """P or Q for large a and x / a near 1 (Temme 1979)."""
     from undertow.ops.pointwise.special.temme import temme_coefficients  # exact fractions, which few programs need
 
@@ -109,7 +110,7 @@ def _uniform_expansion(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     return 0.5 * special.erfc(sign * eta * xp.sqrt(a / 2)) + sign * rest
 
 
-def _incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+def _incomplete_gamma(xp: Namespace, a: Array, x: Array, upper: bool) -> Array:
     """P or Q, for finite positive a and x."""
     near = (a > 20) & (xp.abs(x - a) < 0.3 * a)
     tiny = (x <= 1.1) & xp.where(x <= 0.5, -0.4 / xp.log(xp.where(x <= 0.5, x, 0.5)) >= a, x * 1.1 >= a) & ~near
@@ -128,7 +129,7 @@ def _incomplete_gamma(xp: Any, a: Any, x: Any, upper: bool) -> Any:
 
 
 def _incomplete_gamma_array(name: str, upper: bool) -> Any:
-    def forward(xp: Any, input: Any, other: Any) -> Any:
+    def forward(xp: Namespace, input: Array, other: Array) -> Any:
         require_kinds(name, input, "f")
         a, x = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
         shape, a, x = a.shape, a.reshape(-1), x.reshape(-1)
@@ -144,14 +145,14 @@ def _incomplete_gamma_array(name: str, upper: bool) -> Any:
     return forward
 
 
-def _density_of_gamma(xp: Any, input: Any, other: Any) -> Any:
+def _density_of_gamma(xp: Namespace, input: Array, other: Array) -> Array:
     """The derivative of igamma in `other`."""
     input = xp.astype(input, other.dtype)  # it may be of integers
     return xp.exp((input - 1) * xp.log(other) - other - xp.lgamma(input))
 
 
 def _no_derivative_by_input(name: str) -> Any:
-    def rule(xp: Any, g: Any) -> Any:
+    def rule(xp: Namespace, g: Array) -> Any:
         raise NotImplementedError(
             f"the derivative for '{name}: input' is not implemented. Its formula in the other argument is known: "
             "detach() the first one if its gradient is not needed."
@@ -161,7 +162,7 @@ def _no_derivative_by_input(name: str) -> Any:
 
 
 def _no_tangent_of_input(name: str) -> Any:
-    def rule(xp: Any, t: Any) -> Any:
+    def rule(xp: Namespace, t: Array) -> Any:
         raise NotImplementedError(
             f"Trying to use forward AD with {name} that does not support it: its derivative in 'input' is not "
             "implemented. Take the primal of the first argument if its tangent is not needed."

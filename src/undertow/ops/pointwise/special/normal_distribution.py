@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from undertow.backend import special as kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.elementary import unary
@@ -30,7 +30,7 @@ special_erfcx = unary(
 
 
 @composite
-def special_ndtr(input: Any) -> Any:
+def special_ndtr(input: Array) -> Array:
     """The probability that a standard normal number is below each element.
 
     >>> import undertow as ut
@@ -40,7 +40,7 @@ def special_ndtr(input: Any) -> Any:
     return erfc(input * (-1 / SQRT2)) * 0.5
 
 
-def _log_ndtr_kernel(xp: Any, x: Any) -> Any:
+def _log_ndtr_kernel(xp: Namespace, x: Array) -> Array:
     with xp.errstate(divide="ignore", invalid="ignore"):
         left = lambda xp, x: xp.log(kernels.erfcx(-x / SQRT2) / 2) - x * x / 2
         right = lambda xp, x: xp.log1p(-kernels.erfc(x / SQRT2) / 2)
@@ -54,7 +54,7 @@ special_log_ndtr = unary(
 )
 
 
-def _tail_quantile(xp: Any, p: Any) -> Any:
+def _tail_quantile(xp: Namespace, p: Array) -> Array:
     """Wichura's approximation, for p outside of (0.075, 0.925)."""
     depth = xp.sqrt(-xp.log(xp.minimum(p, 1 - p)))
     far = depth > 5
@@ -65,7 +65,7 @@ def _tail_quantile(xp: Any, p: Any) -> Any:
     return xp.copysign(by_parts(xp, depth, parts), p - 0.5)
 
 
-def _ndtri_kernel(xp: Any, p: Any) -> Any:
+def _ndtri_kernel(xp: Namespace, p: Array) -> Array:
     centre = xp.abs(p - 0.5) <= 0.425
     inside = (p > 0) & (p < 1)
     parts: Parts = [
@@ -86,7 +86,7 @@ special_ndtri = unary(
 # ---- logarithms times something
 
 
-def entropy(xp: Any, input: Any) -> Any:
+def entropy(xp: Namespace, input: Array) -> Array:
     """-x log(x), 0 at 0, and -inf where there is no logarithm."""
     safe = xp.where(input > 0, input, 1)
     return xp.where(xp.isnan(input), input, xp.where(input < 0, -math.inf, -input * xp.log(safe)))
@@ -99,14 +99,14 @@ special_entr = unary(
 )
 
 
-def _x_log_1p_y(xp: Any, input: Any, other: Any) -> Any:
+def _x_log_1p_y(xp: Namespace, input: Array, other: Array) -> Array:
     """input * log1p(other), and 0 where input is 0, unless other is nan."""
     if input.dtype.kind == "f":
         other = xp.asarray(other, dtype=input.dtype)
     return input * xp.log1p(xp.where((input == 0) & (other == other), 0, other))
 
 
-def _xlog1py_input_rule(xp: Any, g: Any, input: Any, other: Any) -> Any:
+def _xlog1py_input_rule(xp: Namespace, g: Array, input: Array, other: Array) -> Array:
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, -1))
     return xp.where(flat, 0, g * xp.log1p(xp.where(flat, 0, other)))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
@@ -39,7 +40,7 @@ def degrees(name: str, n: Any) -> Tensor:
     return Tensor(n._array.astype(dtypes.int64), n._xp)
 
 
-def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
+def evaluate(name: str, x: Array, n: Any, shifted: bool = False) -> Array:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
     x = as_operand(name, "input", x)
     if not dtypes.is_differentiable(x.dtype):
@@ -59,7 +60,7 @@ def evaluate(name: str, x: Any, n: Any, shifted: bool = False) -> Any:
 def _family(name: str) -> Any:
     shifted = name.startswith("shifted_")
 
-    def function(input: Any, n: Any) -> Any:
+    def function(input: Array, n: Any) -> Array:
         return evaluate(name, input, n, shifted)
 
     function.__name__ = function.__qualname__ = f"special_{name}"

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -18,7 +19,7 @@ from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
 TERMS = 12
 
 
-def _zeta_sum(xp: Any, s: Any, q: Any) -> Any:
+def _zeta_sum(xp: Namespace, s: Array, q: Array) -> Array:
     """The sum of (q + k) ** -s over k >= 0, where it converges."""
     terms = TERMS + max(0, math.ceil(-float(q.min()))) if q.size else 0
     total = xp.zeros_like(q)
@@ -35,7 +36,7 @@ def _zeta_sum(xp: Any, s: Any, q: Any) -> Any:
     return total
 
 
-def _zeta_array(xp: Any, input: Any, other: Any) -> Any:
+def _zeta_array(xp: Namespace, input: Array, other: Array) -> Array:
     require_kinds("zeta", input, "biuf")
     s, q = xp.broadcast_arrays(xp.asarray(input, dtype=dtypes.float64), xp.asarray(other, dtype=dtypes.float64))
     pole = (q <= 0) & (q == xp.floor(q))
@@ -80,13 +81,13 @@ special_gamma = unary(
 
 
 @composite
-def special_betaln(a: Any, b: Any) -> Any:
+def special_betaln(a: Array, b: Array) -> Array:
     """The logarithm of |beta(a, b)|."""
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 @composite
-def special_beta(a: Any, b: Any) -> Any:
+def special_beta(a: Array, b: Array) -> Array:
     """gamma(a) * gamma(b) / gamma(a + b), for positive a and b.
 
     >>> import undertow as ut
@@ -99,7 +100,7 @@ def special_beta(a: Any, b: Any) -> Any:
 # ---- the multivariate gamma function
 
 
-def _multivariate(xp: Any, input: Any, p: int) -> Any:
+def _multivariate(xp: Namespace, input: Array, p: int) -> Array:
     """The logarithm, up to a constant: a sum of lgamma at input, input - 1/2, ..., p of them."""
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
@@ -111,7 +112,7 @@ def _multivariate(xp: Any, input: Any, p: int) -> Any:
     return total.astype(input.dtype) if input.dtype.kind == "f" else total
 
 
-def _multivariate_rule(xp: Any, g: Any, input: Any, p: int) -> Any:
+def _multivariate_rule(xp: Namespace, g: Array, input: Array, p: int) -> Array:
     slope = xp.digamma(input)
     for j in range(1, p):
         slope = slope + xp.digamma(input - j / 2)
@@ -122,6 +123,6 @@ mvlgamma = unary("mvlgamma", forward=_multivariate, vjp=_multivariate_rule, vari
 
 
 @composite
-def special_multigammaln(a: Any, p: int) -> Any:
+def special_multigammaln(a: Array, p: int) -> Array:
     """The logarithm of the gamma function of p by p matrices; `mvlgamma` under its other name."""
     return mvlgamma(as_operand("special_multigammaln", "a", a), p)
