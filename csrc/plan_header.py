@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
+import zlib
 from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,7 @@ def header(path: Path = PLANS) -> str:
         "#ifndef UNDERTOW_PLAN_H",
         "#define UNDERTOW_PLAN_H",
         "",
-        f'#define PLAN_VERSION "{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"',
+        f'#define PLAN_VERSION "{zlib.crc32(path.read_bytes()):08x}"',
         "",
     ]
     lines += [f"#define {name} {value}" for name, value in plans.items() if name.startswith("MOST_")]

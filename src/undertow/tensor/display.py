@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertow.backend import dtypes
@@ -18,13 +17,13 @@ from undertow.backend.sparse.coo import AnySparse
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 
-@dataclass
 class PrintOptions:
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
+    def __init__(self) -> None:
+        self.precision = 4
+        self.threshold: float = 1000
+        self.edgeitems = 3
+        self.linewidth = 80
+        self.sci_mode: bool | None = None
 
 
 PROFILES: dict[str, dict[str, float]] = {
@@ -70,7 +69,7 @@ def set_printoptions(
 
 def get_printoptions() -> dict[str, Any]:
     """The current options, as a dict that `set_printoptions(**...)` takes."""
-    return asdict(options)
+    return dict(vars(options))
 
 
 @contextmanager

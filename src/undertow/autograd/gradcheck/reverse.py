@@ -9,8 +9,7 @@ a real s is ds/dx + i ds/dy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.autograd.backward import grad
 from undertow.autograd.gradcheck.perturbation import complete, dense, memory_of, places_in, spread
@@ -24,8 +23,7 @@ class GradcheckError(RuntimeError):
     """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What of gradcheck's arguments the comparison needs."""
 
     eps: float

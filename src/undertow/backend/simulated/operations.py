@@ -10,10 +10,10 @@ that was to be changed in place keeps what it had, as it does on the CPU.
 
 from __future__ import annotations
 
+import os
 import sys
 from _thread import allocate_lock
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from undertow.backend.interface import Array
 from undertow.backend.streams import working
+from undertow.own_files import FOLDER
 
 
 class Operation:
@@ -134,7 +135,7 @@ class Operation:
 # ---- the line that launched it
 
 #: where the code lies that is no user's
-_OWN = (str(Path(__file__).parents[2]), str(Path(np.__file__).parent))
+_OWN = (os.path.dirname(FOLDER), os.path.dirname(np.__file__))
 
 
 def launch_site() -> tuple[Any, ...]:

@@ -10,8 +10,7 @@ among them evenly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.sizes import ints
@@ -25,8 +24,7 @@ from undertow.ops.views.splitting import unbind
 from undertow.tensor.memory import byte_offset, memory_of
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """Where the elements of an array lie: shape, strides and offset in elements."""
 
     shape: tuple[int, ...]
