@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
-from undertow.graph.node import extra_on, freed_error, next_sequence_nr
+from undertow.graph.node import freed_error
 from undertow.graph.saved import Freed, OperationNode, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
@@ -102,46 +101,60 @@ def compiled(op: Op, function: Any) -> Any:
 
 
 def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> Tensor:
+    """What `apply` does, for a list: operands, promotion, forward, record, wrap."""
+    # operands
     tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]
     if not tensors:
         raise RuntimeError(f"{op.name}(): expected a non-empty list of Tensors")
     xp: Any = tensors[0]._xp
-    dtype = tensors[0]._array.dtype
-    arrays, edges, same = [], [], True
-    for tensor in tensors:
-        array = tensor._array
-        arrays.append(array)
-        if array.dtype is not dtype:
-            same = False
-        if tensor._xp is not xp:
-            xp = same_device(op.name, tuple(tensors))
-        if state.grad_enabled:
-            edges.append(tensor._edge if tensor._extra is None else recorded_edge(tensor))
-    if op.promote and not same:
+    if any([t._xp is not xp for t in tensors]):
+        xp = same_device(op.name, tuple(tensors))
+    arrays = [t._array for t in tensors]
+
+    # promotion
+    dtype = arrays[0].dtype
+    if op.promote and any([a.dtype is not dtype for a in arrays]):
         arrays = promote(tuple(tensors), op.promote)
     rounds = NARROW and is_narrow(arrays[0])
     if NARROW:
         arrays = wide(arrays)
+
+    # forward
     out = op.forward(xp, arrays, *params)
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
     if rounds:
         out = rounded(out)
-    if edges.count(None) == len(edges) or out.dtype.kind not in "fcV":
-        result = Tensor(out, xp)
+
+    # record
+    node = None
+    if state.grad_enabled and out.dtype.kind in "fcV":
+        edges = [recorded_edge(t) for t in tensors]
+        if any([edge is not None for edge in edges]):
+            node = record(op, tensors, arrays, params, edges, xp, out)
+            if state.record is not None:
+                state.record(node, state)
+
+    # wrap
+    result = Tensor(out, xp, node)
+    if node is None:
         result._extra = state.extra
-        return result
-    node = object.__new__(op.node_class)
-    node.next_edges = tuple([leaf_edge(t) if e is LEAF else e for e, t in zip(edges, tensors, strict=True)])
-    node.sequence_nr = next_sequence_nr()
-    node.saved = tuple([SavedTensor(t, f"tensors[{i}]") for i, t in enumerate(tensors)]) if node.saves_tensors else ()
-    values = dict(zip(op.params, params, strict=True))
-    values["shapes"] = [a.shape for a in arrays]
-    node.params = tuple([values[n] for n in node.value_names])
-    node.shape, node.dtype, node.extra = out.shape, out.dtype, None if xp is cpu else extra_on(xp)
-    if is_site_recording_enabled():
-        site = caller_site()
-        node.code, node.lasti = site.code, site.lasti
-    if state.record is not None:
-        state.record(node, state)
-    return Tensor(out, xp, node)
+    return result
+
+
+def record(
+    op: Any, tensors: list[Tensor], arrays: list[Array], params: tuple[Any, ...], edges: list[Any], xp: Any, out: Array
+) -> Any:
+    """The Node of the operation, which keeps what its rule will need."""
+    node_class = op.node_class
+    values = {**dict(zip(op.params, params, strict=True)), "shapes": [a.shape for a in arrays]}
+    saved = [SavedTensor(t, f"tensors[{i}]") for i, t in enumerate(tensors)] if node_class.saves_tensors else ()
+    return node_class(
+        [leaf_edge(t) if edge is LEAF else edge for edge, t in zip(edges, tensors, strict=True)],
+        shape=out.shape,
+        dtype=out.dtype,
+        spaces=[xp],
+        saved=tuple(saved),
+        params=tuple([values[n] for n in node_class.value_names]),
+        site=caller_site() if is_site_recording_enabled() else None,
+    )

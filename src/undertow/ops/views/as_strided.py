@@ -10,7 +10,7 @@ among them evenly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.sizes import ints
@@ -24,12 +24,21 @@ from undertow.ops.views.splitting import unbind
 from undertow.tensor.memory import byte_offset, memory_of
 
 
-class Geometry(NamedTuple):
-    """Where the elements of an array lie: shape, strides and offset in elements."""
+class Geometry:
+    """Where the elements of an array lie: shape, strides and offset in elements. It is never changed."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    __slots__ = ("offset", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> None:
+        self.shape, self.strides, self.offset = shape, strides, offset
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Geometry):
+            return NotImplemented
+        return (self.shape, self.strides, self.offset) == (other.shape, other.strides, other.offset)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.strides, self.offset))
 
     def bounds(self) -> tuple[int, int]:
         """The lowest place, and the one behind the highest."""
