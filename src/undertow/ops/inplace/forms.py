@@ -208,7 +208,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The in-place form of an out-of-place operation."""
     shown = name + "_"
     op: Any = getattr(function, "op", None)
-    compiled = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
+    declared = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
@@ -219,12 +219,12 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         )
         check_in_place(self, shown, recorded)
         if recorded:
-            return record_change(self, shown, function, compiled, args, kwargs)
+            return record_change(self, shown, function, declared, args, kwargs)
         write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
     described(change, name, shown)
-    if not compiled or not is_simple(op):
+    if not declared or not is_simple(op):
         return change
     return described(compile_in_place(op, shown, change, check_history, times_alpha), name, shown)
 
@@ -293,9 +293,12 @@ def described(change: Callable[..., Any], name: str, shown: str) -> Any:
 
 
 def record_change(
-    self: Tensor, name: str, function: Callable[..., Any], compiled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    self: Tensor, name: str, function: Callable[..., Any], declared: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor:
-    """Change a tensor in place and record it."""
+    """Change a tensor in place and record it.
+
+    declared  whether the function is one operation, whose node says what it saved
+    """
     edge = current_edge(self)
     # The operation sees a twin of the tensor. Rules that need its former value save the twin, which then gets memory of
     # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
@@ -304,13 +307,13 @@ def record_change(
     before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
     args = tuple([before if a is self else a for a in args])
     result = function(before, *args, **kwargs)
-    if not compiled and not own_memory and (getrefcount(before) > IN_VARIABLE or before._extra is not None):
+    if not declared and not own_memory and (getrefcount(before) > IN_VARIABLE or before._extra is not None):
         before = Tensor(self._array.copy(), self._xp, edge)
         result = function(before, *args, **kwargs)
     unlock(self)
     check_fit(self._array, result._array.shape, result._array.dtype, name)
     node = None if result._edge is None else result._edge[0]
-    if compiled and not own_memory and node is not None and is_saved(node, before):
+    if declared and not own_memory and node is not None and is_saved(node, before):
         before._array = self._array.copy()
     is_view = self._extra is not None and self._extra.view is not None
     if node is None or (is_view and node.next_edges[0] is not edge):
@@ -320,7 +323,7 @@ def record_change(
     self._xp.copyto(self._array, result._array, casting="unsafe")
     counter = counter_of(self)
     counter.bump(name)
-    if compiled and node is not None and result._array.dtype is self._array.dtype:
+    if declared and node is not None and result._array.dtype is self._array.dtype:
         save_memory_itself(node, result._array, self, counter)
     rebase_history(self, result._edge)
     return self
