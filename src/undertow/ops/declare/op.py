@@ -113,8 +113,8 @@ class Op:
 
     def __getattr__(self, name: str) -> Any:
         """`form` and `node_class` are worked out when first needed: most programs use a tenth of the operations."""
-        if name not in ("form", "node_class") or self.kind in ("composite", "variadic"):
-            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        if name not in ("form", "node_class") or self.__dict__.get("kind") in (None, "composite", "variadic"):
+            raise AttributeError(f"an operation has no attribute {name!r}")
         # no lock: a destructor that the collector runs meanwhile may start a pass, whose thread would wait for it
         form = self.__dict__.setdefault("form", form_of(self))
         return form if name == "form" else form.node_class
