@@ -201,6 +201,34 @@ def write_array(tensor: Tensor, array: Array, name: str) -> None:
     counter_of(tensor).bump(name)
 
 
+#: dtypes in which a ufunc's result is rounded once, and is what the operation gives
+COMPUTED_IN = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+def write_ufunc(tensor: Tensor, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> bool:
+    """Let the operation's ufunc write into the tensor's memory; whether all operands are alike, so that it did."""
+    array, xp = tensor._array, tensor._xp
+    values = dict(zip(op.ordered, op.bind((tensor, *args), kwargs), strict=True))
+    if type(array) is not xp.ndarray or array.dtype not in COMPUTED_IN or not array.flags.writeable:
+        return False
+    operands = []
+    for value in [values[i] for i in op.inputs]:
+        if isinstance(value, Tensor):
+            if value._xp is not xp or value._array.dtype is not array.dtype or value._array.shape != array.shape:
+                return False
+            value = value._array
+        elif type(value) is not float and type(value) is not int:
+            return False
+        operands.append(value)
+    if values.get("alpha", 1) != 1:
+        operands[1] = times_alpha(array, operands[1], values["alpha"])
+        if getattr(operands[1], "dtype", array.dtype) is not array.dtype:
+            return False
+    getattr(xp, op.ufunc)(*operands, array)  # type: ignore[arg-type]
+    counter_of(tensor).bump(name)
+    return True
+
+
 # ---- from an operation to its in-place form
 
 
@@ -209,6 +237,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     shown = name + "_"
     op: Any = getattr(function, "op", None)
     declared = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
+    direct = declared and is_simple(op) and op.ufunc is not None and op.params in ([], ["alpha"])
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
@@ -220,7 +249,8 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         check_in_place(self, shown, recorded)
         if recorded:
             return record_change(self, shown, function, declared, args, kwargs)
-        write_array(self, function(self, *args, **kwargs)._array, shown)
+        if not (direct and write_ufunc(self, op, args, kwargs, shown)):
+            write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
     described(change, name, shown)
