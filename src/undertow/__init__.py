@@ -19,7 +19,6 @@ from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_e
 from undertow.autograd.interceptors.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from undertow.autograd.tensor_attributes import is_inference
 from undertow.backend import Device as device
-from undertow.backend import simulated as sim
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
 from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
 from undertow.backend.dtypes import bfloat16 as _bfloat16
@@ -134,6 +133,7 @@ if TYPE_CHECKING:
     from undertow.autograd.interceptors.op_mode import Operation as Operation
     from undertow.autograd.interceptors.op_mode import OpMode as OpMode
     from undertow.autograd.vmap import vmap as vmap
+    from undertow.backend import simulated as sim
     from undertow.interop.files import load as load
     from undertow.interop.files import save as save
     from undertow.torch_names.top_level import accelerator as accelerator
@@ -156,6 +156,7 @@ else:
             "undertow.autograd.vmap": "vmap",
             "undertow.interop.files": "load save",
         },
+        others={"sim": "undertow.backend.simulated"},
     )
 
     def __getattr__(name: str) -> Any:

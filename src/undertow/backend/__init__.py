@@ -1,7 +1,10 @@
 """Arrays, devices and dtypes: the only room that imports an array library."""
 
+import sys
+from functools import cache
+from typing import Any
+
 from undertow.backend import dtypes as dtypes
-from undertow.backend import simulated as simulated
 from undertow.backend.cpu import cpu as cpu
 from undertow.backend.interface import ArrayNamespace as ArrayNamespace
 from undertow.backend.interface import Device as Device
@@ -16,10 +19,17 @@ def namespace_of(device: object) -> ArrayNamespace:
     if device.type == "cpu":
         return cpu
     if device.type == "sim":
-        return simulated.namespace(device)
+        return simulated_devices().namespace(device)
     raise RuntimeError(
         f"device '{device}' is not available: this build has the CPU backend and simulated devices. Use device='cpu'."
     )
+
+
+@cache  # in the module's own hands, because nothing can be imported while the interpreter ends
+def simulated_devices() -> Any:
+    from undertow.backend import simulated  # when one is first asked for: most programs never do
+
+    return simulated
 
 
 def namespace_of_array(array: object) -> ArrayNamespace:
@@ -29,4 +39,5 @@ def namespace_of_array(array: object) -> ArrayNamespace:
 
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    return bool(simulated._namespaces)
+    simulated = sys.modules.get("undertow.backend.simulated")
+    return simulated is not None and bool(simulated._namespaces)

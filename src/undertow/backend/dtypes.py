@@ -12,7 +12,6 @@ Operations compute it in float32 (see ops/arguments/bfloat16.py).
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +109,8 @@ def bfloat16() -> np.dtype[Any]:
 @cache
 def has_bfloat16() -> bool:
     """Whether ml_dtypes is installed; it is not imported for that."""
+    from importlib.util import find_spec  # a millisecond of every import, and few ask
+
     return find_spec("ml_dtypes") is not None
 
 

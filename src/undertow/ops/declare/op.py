@@ -98,7 +98,6 @@ class Op:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
         self.given_ufunc = ufunc
         self.function: Any = None
-        self.check_rules()
 
     def check_rules(self) -> None:
         """Refuse rules that name what the node of the operation cannot keep."""
@@ -185,6 +184,7 @@ class Op:
 
 def form_of(op: Op) -> Form:
     """The form of an operation, with its Node class; and that for a number, if there is one."""
+    op.check_rules()
     form = Form(op)
     if op.number:
         form.number = Form(op, (op.number,))

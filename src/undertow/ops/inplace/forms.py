@@ -237,7 +237,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     shown = name + "_"
     op: Any = getattr(function, "op", None)
     declared = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
-    direct = declared and is_simple(op) and op.ufunc is not None and op.params in ([], ["alpha"])
+    direct = declared and is_simple(op) and op.params in ([], ["alpha"])
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
@@ -249,7 +249,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         check_in_place(self, shown, recorded)
         if recorded:
             return record_change(self, shown, function, declared, args, kwargs)
-        if not (direct and write_ufunc(self, op, args, kwargs, shown)):
+        if not (direct and op.ufunc is not None and write_ufunc(self, op, args, kwargs, shown)):
             write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
