@@ -19,7 +19,8 @@ def namespace_of(device: object) -> ArrayNamespace:
     if device.type == "cpu":
         return cpu
     if device.type == "sim":
-        return simulated_devices().namespace(device)
+        found: ArrayNamespace = simulated_devices().namespace(device)
+        return found
     raise RuntimeError(
         f"device '{device}' is not available: this build has the CPU backend and simulated devices. Use device='cpu'."
     )
