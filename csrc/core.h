@@ -277,23 +277,26 @@ is_narrow(PyObject *value)
     return PyArray_CheckExact(value) && PyArray_TYPE((PyArrayObject *)value) >= NPY_USERDEF;
 }
 
-/* For objects that stand in for a Python function: its attributes, and binding to an instance as a method. */
-static inline PyObject *
-attribute_of(PyObject *self, PyObject *function, PyObject *name)
-{
-    PyObject *found = PyObject_GenericGetAttr(self, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        found = PyObject_GetAttr(function, name);
-    }
-    return found;
-}
+/* ---- call/stand_in.c: the type that those of objects that pass for a Python function are based on */
 
-static inline PyObject *
-bind_method(PyObject *self, PyObject *instance, PyObject *type)
-{
-    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
-}
+#define STAND_IN_HEAD                                                                                                  \
+    PyObject_HEAD vectorcallfunc vectorcall;                                                                           \
+    PyObject *function; /* Python's */                                                                                 \
+    PyObject *weak_references;
+
+#define STAND_IN_FLAGS                                                                                                 \
+    (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR)
+
+typedef struct {
+    STAND_IN_HEAD
+} StandIn;
+
+extern PyTypeObject StandIn_Type;
+extern PyGetSetDef stand_in_attributes[];
+int stand_in_traverse(PyObject *self, visitproc visit, void *arg);
+int stand_in_clear(PyObject *self);
+/* Ends weak references, calls the type's tp_clear and frees the memory. */
+void stand_in_dealloc(PyObject *self);
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
  * an array (takes over the value). */

@@ -387,12 +387,11 @@ in_place_clear(PyObject *self)
 static void
 in_place_dealloc(InPlace *self)
 {
-    PyObject_GC_UnTrack(self);
+    PyObject_GC_UnTrack(self); /* untracked twice is no error */
     Py_CLEAR(self->shown);
     Py_CLEAR(self->check_history);
     Py_CLEAR(self->times_alpha);
     Py_CLEAR(self->ufunc);
-    PyObject_GC_Track(self); /* as what follows expects it */
     Operation_Type.tp_dealloc((PyObject *)self);
 }
 
@@ -400,10 +399,10 @@ PyTypeObject InPlace_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.InPlace",
     .tp_base = &Operation_Type,
     .tp_basicsize = sizeof(InPlace),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = in_place_new,
     .tp_dealloc = (destructor)in_place_dealloc,
     .tp_traverse = in_place_traverse,
-    .tp_getset = operation_attributes,
+    .tp_getset = stand_in_attributes,
     .tp_clear = in_place_clear,
 };

@@ -61,13 +61,10 @@ typedef struct {
 } Form;
 
 typedef struct Operation {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *function;   /* Python's */
+    STAND_IN_HEAD
     PyObject *plan;       /* a function that describes the forms (see ops/declare/core_plan.py), until it has been called */
     int (*read)(struct Operation *, PyObject *); /* reads what the plan returns */
     struct Operation *of; /* the operation whose forms it uses, and to whose arguments it adds `out`; or NULL */
-    PyObject *weak_references;
     int count, positional; /* arguments; those that may be given by position */
     int is_view, elementwise;
     int number;            /* the argument that may be a number; -1: none */
@@ -100,7 +97,6 @@ int is_given_number(const Operation *self, PyObject *const *values);
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
-extern PyGetSetDef operation_attributes[];
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* ---- promote.c: all change the arrays (owned) among the arguments. 1 if it is done, 0 if Python has to do it, -1 with an
