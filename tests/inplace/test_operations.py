@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, cases, leaf
+from tests.ops.systems import Case, cases, every, leaf
 
 
 def has_in_place_form(case: Case) -> bool:
@@ -36,10 +36,6 @@ def is_repeatable(case: Case) -> bool:
 
 
 CASES = [case for case in cases() if has_in_place_form(case) and is_repeatable(case)]
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=[c.id for c in cases])
 
 
 @pytest.fixture(autouse=True)

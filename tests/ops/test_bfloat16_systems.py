@@ -11,17 +11,13 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, as_array, cases
+from tests.ops.systems import Case, as_array, cases, every
 from undertow.tensor import Tensor
 
 pytest.importorskip("ml_dtypes")
 
 CASES = [c for c in cases() if not c.complex and any([a.dtype.kind == "f" for a in c.arrays])]
 REFERENCED = [c for c in CASES if c.sample.reference is not False]
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=[c.id for c in cases])
 
 
 @pytest.fixture(autouse=True)
