@@ -5,6 +5,7 @@ from __future__ import annotations
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.inplace.forms import copy
@@ -120,6 +121,7 @@ def matrix_power(input: Array, n: int) -> Array:
     """
     input = as_operand("matrix_power", "input", input)
     _check_square("linalg.matrix_power", input)
+    n = as_int("matrix_power", "n", n)
     if n == 0:
         return copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
     if n < 0:
