@@ -63,7 +63,7 @@ def build(op: Op) -> None:
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
-    count = -1 if op.keyword_only else len(op.ordered)  # of a call that gives all by position
+    count = -1 if op.params or op.number else len(op.ordered)  # of a call in which there is nothing to bind
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -375,7 +376,7 @@ def gaussian_nll_loss(
 
     Variances below `eps` count as eps; their gradient ignores that.
     """
-    if isinstance(var, int | float):
+    if isinstance(var, Real):
         if var < 0:
             raise ValueError(f"var has negative entry/entries: {var}")
         var = recorded.full_like(input, float(var))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
@@ -103,7 +104,7 @@ def linalg_vector_norm(
     x: Array, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`."""
-    if isinstance(ord, str) or not isinstance(ord, int | float):
+    if not isinstance(ord, Real):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
     return vector_norm(cast(x, dtype), ord, dim, keepdim)
 
