@@ -44,8 +44,8 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     return 1;
 }
 
-/* Whether Python has to look at an option: it may be the dtype bfloat16, or its class; or it is a scalar of NumPy's, which
- * the Binder makes a Python number. */
+/* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
+ * NumPy's, which the Binder makes a Python number. */
 static int
 is_unusual_option(PyObject *value)
 {
@@ -53,7 +53,7 @@ is_unusual_option(PyObject *value)
         return 0;
     }
     return PyType_Check(value) || PyArray_IsScalar(value, Generic) ||
-           (PyArray_DescrCheck(value) && ((PyArray_Descr *)value)->type_num >= NPY_USERDEF);
+           (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
 }
 
 int

@@ -9,6 +9,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, wrap_dim
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
@@ -169,7 +170,7 @@ def _identity_like(A: Array) -> Tensor:
 
 def _singular_ones(A: Array) -> Array:
     """Which of the matrices have no inverse."""
-    xp, matrices = A._xp, A._array.reshape(-1, *A.shape[-2:])
+    xp, matrices = A._xp, wide(A._array).reshape(-1, *A.shape[-2:])
     try:
         xp.linalg.inv(matrices)
         found = xp.zeros(len(matrices), bool)

@@ -24,8 +24,7 @@ def norm_forward(xp: Namespace, input: Array, ord: float = 2, dim: Dims = None, 
             f"Got {type_name(input)}. Convert it first, or pass dtype."
         )
     axes = reduced_axes(dim, input.ndim)
-    exact = input.astype(dtypes.float32) if input.dtype == dtypes.float16 else input
-    magnitude = xp.abs(exact)
+    magnitude = xp.abs(input)
     if math.isinf(ord):
         _require_largest(ord, input.shape, axes)
         out = (xp.maximum if ord > 0 else xp.minimum).reduce(magnitude, axes, keepdims=keepdim)
