@@ -270,11 +270,19 @@ read_size(PyObject *object, npy_intp *size)
     return 1;
 }
 
-/* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/arguments/bfloat16.py). */
+/* Whether a dtype is of half precision, which is computed in float32 (ops/arguments/half_precision.py): float16, or
+ * bfloat16, which NumPy does not know. */
+static inline int
+is_narrow_type(int type)
+{
+    return type == NPY_HALF || type >= NPY_USERDEF;
+}
+
+/* Whether it is an array of half precision. */
 static inline int
 is_narrow(PyObject *value)
 {
-    return PyArray_CheckExact(value) && PyArray_TYPE((PyArrayObject *)value) >= NPY_USERDEF;
+    return PyArray_CheckExact(value) && is_narrow_type(PyArray_TYPE((PyArrayObject *)value));
 }
 
 /* ---- call/stand_in.c: the type that those of objects that pass for a Python function are based on */

@@ -222,7 +222,7 @@ joint_gradients(Pull *self, const Expression *rule, PyObject *const *arguments, 
     return 0;
 }
 
-/* A value (taken over) that rules compute with: arrays of bfloat16 in float32. */
+/* A value (taken over) that rules compute with: arrays of half precision in float32. */
 static PyObject *
 widened(PyObject *value)
 {

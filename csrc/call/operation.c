@@ -44,14 +44,16 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     return 1;
 }
 
-/* Whether an argument that is no tensor may be the dtype bfloat16, or its class. */
+/* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
+ * NumPy's, which the Binder makes a Python number. */
 static int
-may_be_narrow(PyObject *value)
+is_unusual_option(PyObject *value)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
         return 0;
     }
-    return PyType_Check(value) || (PyArray_DescrCheck(value) && ((PyArray_Descr *)value)->type_num >= NPY_USERDEF);
+    return PyType_Check(value) || PyArray_IsScalar(value, Generic) ||
+           (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
 }
 
 int
@@ -62,7 +64,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (may_be_narrow(value)) {
+            if (is_unusual_option(value)) {
                 return 0;
             }
             continue;

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.dtypes import NARROW
+from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import twin
 
@@ -28,8 +28,8 @@ class CpuNamespace(ArrayNamespace):
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
-    """np.astype; what is beyond the range of bfloat16 is infinite, without a warning."""
-    if not NARROW or np.dtype(dtype).kind != "V":
+    """np.astype; what is beyond the range of half precision is infinite, without a warning."""
+    if not is_narrow(np.dtype(dtype)):
         return np.astype(x, dtype, copy=copy)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.astype(x, dtype, copy=copy)
@@ -86,7 +86,7 @@ def _ones(n: int, dtype: DType) -> Array:
 @twin
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     """Sum `x` down to `shape`, which broadcasts to x's: the transpose of broadcasting."""
-    if NARROW and x.dtype.kind == "V":
+    if is_narrow(x.dtype):
         return astype(sum_to(x.astype(_FLOAT32), shape), x.dtype)
     lead = x.ndim - len(shape)
     if lead == 1 and x.ndim == 2 and x.shape[0] < _MANY and (x.dtype is _FLOAT32 or x.dtype is _FLOAT64):

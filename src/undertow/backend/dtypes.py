@@ -6,7 +6,7 @@ real < complex) is higher.
 
 bfloat16 comes from the package ml_dtypes, which is imported when it is first asked for. NumPy can store it, copy it and
 cast it; its kind is "V", as of everything NumPy does not know, and no other dtype of that kind becomes a tensor's.
-Operations compute it in float32 (see ops/arguments/bfloat16.py).
+Operations compute bfloat16 and float16 in float32 (see ops/arguments/half_precision.py).
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 #: will do, because those never see bfloat16
 FLOATING, DIFFERENTIABLE = "fV", "fcV"
 
-#: bfloat16 (its dtype, and NumPy's scalar type), from its first use on: what operations compute in float32
-NARROW: list[Any] = []
+#: what operations compute in float32, by its dtype and NumPy's scalar type: float16, and bfloat16 from its first use on
+NARROW: dict[Any, np.dtype[Any]] = {float16: float16, np.float16: float16}
+
+#: bfloat16 (its dtype, and NumPy's scalar type), from its first use on
+_BFLOAT16: list[Any] = []
 
 #: the names PyTorch's messages use for an element type
 SCALAR_NAMES = {
@@ -94,7 +97,7 @@ _BY_KEY |= {bool: bool_, int: int64, float: float64, complex: complex128}
 
 def bfloat16() -> np.dtype[Any]:
     """The dtype of ml_dtypes; ImportError where that is not installed."""
-    if not NARROW:
+    if not _BFLOAT16:
         try:
             import ml_dtypes
         except ImportError:
@@ -103,7 +106,7 @@ def bfloat16() -> np.dtype[Any]:
                 "pip install 'undertow[bf16]'. Or use undertow.float16, or float32."
             ) from None
         _introduce(np.dtype(ml_dtypes.bfloat16))
-    return NARROW[0]  # type: ignore[no-any-return]
+    return _BFLOAT16[0]  # type: ignore[no-any-return]
 
 
 @cache
@@ -118,7 +121,8 @@ def _introduce(d: np.dtype[Any]) -> None:
     SCALAR_NAMES[d] = "BFloat16"
     TENSOR_TYPE_NAMES[d] = "BFloat16Tensor"
     _BY_KEY[d] = _BY_KEY[d.type] = d
-    NARROW[:] = d, d.type
+    _BFLOAT16[:] = d, d.type
+    NARROW.update({d: d, d.type: d})
 
 
 def is_bfloat16(d: np.dtype[Any]) -> bool:
@@ -147,9 +151,14 @@ def kind_of(d: np.dtype[Any]) -> str:
     return "f" if d.kind == "V" else d.kind
 
 
+def is_narrow(d: np.dtype[Any]) -> bool:
+    """Whether it is float16 or bfloat16."""
+    return d.itemsize == 2 and d.kind in FLOATING
+
+
 def wide(d: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that operations compute in for tensors of dtype `d`: float32 for bfloat16, otherwise itself."""
-    return float32 if d.kind == "V" else d
+    """The dtype that operations compute in for tensors of dtype `d`: float32 for half precision, otherwise itself."""
+    return float32 if is_narrow(d) else d
 
 
 #: what NumPy's finfo says of other dtypes
@@ -161,7 +170,7 @@ _BFLOAT16_LIMITS = SimpleNamespace(
 
 def float_limits(d: DType) -> Any:
     """NumPy's finfo, also of bfloat16."""
-    return _BFLOAT16_LIMITS if any([d is narrow for narrow in NARROW]) else np.finfo(d)
+    return _BFLOAT16_LIMITS if any([d is own for own in _BFLOAT16]) else np.finfo(d)
 
 
 def as_dtype(d: DType, function: str = "dtype") -> np.dtype[Any]:

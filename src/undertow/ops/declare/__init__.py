@@ -58,9 +58,9 @@ def primitive(
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
-    bfloat16            "in_float32": its numbers are widened before, and the result is rounded (arguments/bfloat16.py);
-                        "as_is": the forward knows of them. Views always do
-    exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
+    half_precision      "in_float32": its numbers are widened before, and the result is rounded
+                        (arguments/half_precision.py); "as_is": the forward knows of them. Views always do
+    exact               outputs that stay float32 where others are rounded to half precision: what only rules use
     ufunc               the ufunc that forward is, if its formula does not say so: it writes in-place results itself
 
     variants            where programs find it, in words: "function" of the package (taken for granted where the name

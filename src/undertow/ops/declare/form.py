@@ -70,6 +70,7 @@ class Form:
         self.all_edge_names = op.edges if op.number_edge else self.edge_names
         self.required = tuple([places[i] for i in self.input_names if i not in op.optional])
         self.optional = tuple([places[i] for i in self.input_names if i in op.optional])
+        self.inputs = tuple([places[i] for i in self.input_names])
         self.edges = tuple([places[i] for i in self.edge_names])
         self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
         self.params = tuple([places[n] for n in op.params])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
-from undertow.ops.arguments.bfloat16 import NARROW, wide
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.saved_attributes import FURTHER
 from undertow.tensor import Tensor
@@ -37,7 +37,7 @@ class PrimitiveNode(DeclaredNode):
             for slot in self.saved_slots:
                 setattr(self, slot, keep)
         kept.extend(self.params)
-        if NARROW and xp is not recorded:
+        if xp is not recorded:
             grad, kept = wide(grad), wide(kept)
         if form.joint is not None:
             rule, arguments = form.joint

@@ -53,7 +53,7 @@ class Op:
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
         moves_to: str | None = None,
-        bfloat16: str = "in_float32",
+        half_precision: str = "in_float32",
         exact: tuple[str, ...] = (),
         ufunc: str | None = None,
         variants: str | None = None,
@@ -80,7 +80,7 @@ class Op:
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
         self.moves_to = moves_to
-        self.widens = bfloat16 == "in_float32" and kind != "view"
+        self.widens = half_precision == "in_float32" and kind != "view"
         self.exact = exact
         self.variants = {name: read_variants(name, kind, variants, out)}
         self.autocast = autocast
@@ -92,7 +92,7 @@ class Op:
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(name, *taken)
+        self.bind = Binder(name, *taken, [*self.params, number])
         unknown = set(rules) - set(self.inputs)
         if unknown:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")

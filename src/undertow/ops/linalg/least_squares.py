@@ -190,8 +190,9 @@ def _check_systems(A: Array, B: Array, driver: str | None) -> str:
             f"{names[0]} and other's dtype {names[1]}"
         )
     check_matrices("linalg.lstsq", A, square=False)
-    if A.dtype.kind == "V":
-        raise RuntimeError("\"linalg_lstsq_cpu\" not implemented for 'BFloat16': convert the matrices to float32")
+    if dtypes.is_narrow(A.dtype):
+        name = dtypes.SCALAR_NAMES[A.dtype]
+        raise RuntimeError(f"\"linalg_lstsq_cpu\" not implemented for '{name}': convert the matrices to float32")
     if driver is not None and driver not in DRIVERS:
         raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of ({', '.join(DRIVERS)})")
     return driver or "gelsy"

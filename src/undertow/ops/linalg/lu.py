@@ -9,6 +9,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
@@ -270,7 +271,7 @@ def first_zero_pivot(A: Array) -> int:
 
 
 def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
-    matrices = cpu.take_over(A._array).reshape(-1, *A.shape[-2:])
+    matrices = wide(cpu.take_over(A._array)).reshape(-1, *A.shape[-2:])
     found = cpu.array([find(m) for m in matrices], dtypes.int32)
     return Tensor(A._xp.asarray(found.reshape(A.shape[:-2])), A._xp)
 

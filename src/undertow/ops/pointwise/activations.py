@@ -169,10 +169,14 @@ def _strictly_between(xp: Namespace, x: Array, low: Any, high: Any) -> Array:
     return xp.logical_and(xp.greater(x, low), xp.less(x, high))
 
 
+def _is_clipped(xp: Namespace, x: Array, low: Any, high: Any) -> Array:
+    return xp.logical_or(xp.less_equal(x, low), xp.greater_equal(x, high))  # nan is not
+
+
 hardtanh = unary(
     "hardtanh",
     forward=_clip_to,
-    vjp=lambda xp, g, input, min_val, max_val: xp.where(_strictly_between(xp, input, min_val, max_val), g, 0),
+    vjp=lambda xp, g, input, min_val, max_val: xp.where(_is_clipped(xp, input, min_val, max_val), 0, g),
     promote=None,
 )
 
@@ -203,7 +207,7 @@ def _hard_swish(xp: Namespace, input: Array) -> Array:
 
 def _hardswish_gradient(xp: Namespace, g: Array, input: Array) -> Array:
     inner = xp.where(xp.less(input, 3), g * (input / 3 + 0.5), g)
-    return xp.where(xp.greater(input, -3), inner, 0)
+    return xp.where(xp.less_equal(input, -3), 0, inner)
 
 
 hardswish = unary("hardswish", forward=_hard_swish, vjp=_hardswish_gradient, promote=None)

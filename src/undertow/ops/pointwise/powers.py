@@ -52,8 +52,10 @@ def _integer_power(xp: Namespace, input: Array, exponent: Array) -> Array:
 
 def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Any) -> Array:
     if hasattr(exponent, "dtype"):
-        flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
-        base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
+        # 0 * input ** -1 would be no number at 0, at numbers that have no reciprocal, and at nan; nor its derivatives
+        invertible = xp.greater_equal(xp.abs(input), dtypes.float_limits(g.dtype).tiny)
+        flat = xp.logical_and(xp.equal(exponent, 0), xp.logical_not(invertible))
+        base = xp.where(flat, xp.ones_like(input), input)
         return xp.where(flat, 0, g * xp.conj(exponent * base ** (exponent - 1)))
     if exponent == 2:
         return g * (xp.conj(input) * 2)

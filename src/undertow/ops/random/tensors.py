@@ -163,7 +163,7 @@ def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: 
 
 
 _draw_like = nondifferentiable(
-    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, bfloat16="as_is"
+    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, half_precision="as_is"
 )
 
 
@@ -304,7 +304,7 @@ _normal_of_mean = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward1",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -317,7 +317,7 @@ _normal_of_std = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward2",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -332,7 +332,7 @@ _normal_of_both = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward3",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -379,7 +379,7 @@ def _filler(name: str, sample: Callable[..., Any], node: str | None = None) -> A
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
-    return primitive("_" + name.rstrip("_"), sample, node=node, bfloat16="as_is", random="like", **rules)
+    return primitive("_" + name.rstrip("_"), sample, node=node, half_precision="as_is", random="like", **rules)
 
 
 def _uniform(

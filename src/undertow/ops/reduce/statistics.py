@@ -36,9 +36,8 @@ def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float
             UserWarning,
             stacklevel=6,
         )
-    exact = input.astype(dtypes.float32) if input.dtype == dtypes.float16 else input
-    mean = xp.add.reduce(exact, axes, keepdims=True) * (1 / n if n else xp.nan)
-    distance = exact - mean
+    mean = xp.add.reduce(input, axes, keepdims=True) * (1 / n if n else xp.nan)
+    distance = input - mean
     squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
     total = xp.add.reduce(squares, axes, keepdims=keepdim)
     return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from numbers import Integral
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -82,8 +83,8 @@ def repeat_interleave(
     if dim is None:
         input, dim = flatten(input), 0
     dim = wrap_dim(dim, input.ndim)
-    if isinstance(repeats, int):
-        return interleave(input, repeats, dim)
+    if isinstance(repeats, Integral):
+        return interleave(input, int(repeats), dim)
     repeats = as_operand("repeat_interleave", "repeats", repeats)
     index = _repeated_indices(repeats, input.shape[dim] if input.ndim else 1)
     return index_select(input, dim, index_tensor(input, index))

@@ -86,7 +86,7 @@ def _view_as_dtype(xp: Namespace, input: Array, dtype: DType) -> Array:
 
 
 _view_dtype = nondifferentiable(
-    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
+    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), half_precision="as_is"
 )
 
 
