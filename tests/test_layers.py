@@ -66,7 +66,7 @@ STRANGERS = [{"ops", "engine"}]
 ORDERS = {
     "ops": "\n".join(["declare arguments", *dict.fromkeys(f.split(".")[0] for f in FAMILIES), "namespaces"]),
     "autograd": """
-        batched_tensor gradient_edge variable version_counters
+        batched_tensor gradient_edge version_counters
         interceptors
         slopes
         saved_tensors
@@ -77,6 +77,8 @@ ORDERS = {
         function
         vmap
         backward
+        imperative_engine
+        variable
         tensor_attributes
         alias
         forward_ad

@@ -32,6 +32,7 @@ from undertow.backend import cpu, namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
+from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
@@ -157,7 +158,8 @@ class DeviceThreads:
         error = RuntimeError(f"the worker thread of {device} has ended, and {task.fn.name()} cannot run: {cause!r}")
         error.__cause__ = cause
         task.base.set_exception(error)
-        self._finish(task.base)
+        if task.base.task_done():
+            self._wake_owner(task.base)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -179,10 +181,9 @@ class DeviceThreads:
         outer = this_thread.queue
         if outer is not None and task.multithreading:
             task.cpu_ready_queue = outer  # See Note [Waiting threads drain their queue]
-        task.owner = this_thread.device
         task.thread_locals = contextvars.copy_context()
         task.outstanding_tasks = 1
-        task.cpu_ready_queue.push(NodeTask(task, root, InputBuffer(0)))
+        self._queue_root(task, root)
         this_thread.queue = task.cpu_ready_queue
         try:
             self.thread_main(task, task.cpu_ready_queue)
@@ -196,6 +197,19 @@ class DeviceThreads:
             task.thread_locals = None  # it holds the task: current_task() is part of a context
         task.future_result.raise_error()
         self._join_leaf_streams(task)
+
+    def _queue_root(self, task: DeviceGraphTask, root: Node) -> None:
+        """A GraphRoot starts on the calling thread, an only root on that of the gradient's device."""
+        if task.seed is None:
+            task.cpu_ready_queue.push(NodeTask(task, root, InputBuffer(0)))
+            return
+        edge, grad = task.seed
+        grad = conform_to_receiver(GraphRoot((edge,), (grad,)), 0, grad, edge, task.recorded)
+        buffer = DeviceInputBuffer(root._output_count, task.recorded, task.deterministic)
+        producer = None if grad is None else space_of_gradient(grad).current_stream()
+        buffer.take(edge[1], grad, producer, stream_of(root), (0, 0))
+        buffer.settle()
+        self.ready_queue(task, buffer.space(cpu), root).push(NodeTask(task, root, buffer))
 
     def _join_leaf_streams(self, task: DeviceGraphTask) -> None:
         """Let the caller's streams wait for the gradients that the pass has left behind."""
@@ -235,9 +249,12 @@ class DeviceThreads:
             self._finish(task)
 
     def _finish(self, task: DeviceGraphTask) -> None:
-        """A node of the task has run. If it was the last, wake the thread that drives the task."""
-        if task.task_done() and this_thread.queue is not task.cpu_ready_queue:
-            task.cpu_ready_queue.push(NodeTask(task, None, None))
+        """A node of the task has run. If it was the last, wake the thread that drives the task, unless it is this."""
+        if task.task_done() and this_thread.device != task.owner:
+            self._wake_owner(task)
+
+    def _wake_owner(self, task: DeviceGraphTask) -> None:
+        task.cpu_ready_queue.push(NodeTask(task, None, None))
 
     def _wait_for_workers(self, task: DeviceGraphTask) -> None:
         """After an error, nodes that are queued will not run; wait for those that are running."""
@@ -251,7 +268,7 @@ class DeviceThreads:
         stream = stream_of(node)
         this_thread.goes_on = False
         working.node = (node.name(), getattr(node, "code", None), getattr(node, "lasti", 0))
-        if node is task.root:
+        if node is task.root and task.seed is None:
             producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
         else:
             choose_streams({} if stream is None else {stream.device: stream})

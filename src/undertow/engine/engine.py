@@ -30,13 +30,14 @@ from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
 from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
 from undertow.engine.failures import describe_failure
+from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
+from undertow.graph.node import LAST, Node, OutputEdge, sequence_order, topological_numbers
 from undertow.modes import current, set_state
 from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
 
@@ -48,19 +49,6 @@ RUNS.needed = True
 
 #: how many nested passes share a thread. See Note [Reentrant backward].
 MAX_DEPTH = 60
-
-
-class GraphRoot(Node):
-    """The node above all roots: running it hands the given gradients to them."""
-
-    __slots__ = ("grads",)
-
-    def __init__(self, edges: Sequence[Any], grads: Sequence[Any]) -> None:
-        super().__init__(edges, sequence_nr=LAST)
-        self.grads = tuple(grads)
-
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        return list(self.grads)
 
 
 class Engine(DeviceThreads):
@@ -77,31 +65,43 @@ class Engine(DeviceThreads):
         captures: Sequence[Any] = (),
         capture_hooks: Mapping[int, Sequence[Callable[[Any], Any]]] = NO_HOOKS,
         targets: Sequence[Node] = (),
+        exit_on_error: bool = False,
     ) -> list[Any]:
         """Send `grads` into `edges`. Returns the gradients that arrive at the edges in `captures` (None: none did).
 
         With captures or targets, only nodes on a path to one of them run; targets themselves run too. `capture_hooks`
-        gives, for some of the captures by number, functions that the captured gradient goes through.
+        gives, for some of the captures by number, functions that the captured gradient goes through. `exit_on_error`
+        lets the first error be raised at once, even if nodes of the pass are still running on other threads.
         """
-        task = GraphTask(keep_graph, create_graph, xp, current_task())
-        root = GraphRoot(edges, grads)
+        task = GraphTask(keep_graph, create_graph, xp, current_task(), this_thread.device)
+        root = self._root(task, edges, grads)
         pruned = bool(captures or targets)
-        lowest = _lowest_sequence_nr(captures, targets) if pruned else 0
-        compute_dependencies(task, root, lowest)
+        lowest, numbers = min_topological_nr(root, captures, targets) if pruned else (0, None)
+        compute_dependencies(task, root, lowest, numbers)
         if pruned:
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
-        task.root = root
-        run: Callable[[Any, Any], None] = _run if core is None or task.watches else _run_compiled
+        run: Callable[[Any, Any], None] = _run_on_this_thread
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
         if parallel or (devices_in_use() and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
-            task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel)
+            task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             run = self.execute_with_graph_task
         if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
-            add_thread_pool_task(lambda: _run_to_the_end(run, task, root))
+            add_thread_pool_task(task, lambda: _run_to_the_end(run, task, root))
         else:
             _run_to_the_end(run, task, root)
         return task.captured_vars
+
+    def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:
+        """The node that the pass starts with: the GraphRoot above its roots or, if there is only one, that one."""
+        root: Node
+        if len(edges) == 1:
+            root, task.seed = edges[0][0], (edges[0], grads[0])
+            task.dependencies[root] = 0
+        else:
+            root = GraphRoot(edges, grads)
+        task.root = root
+        return root
 
     def _may_use_threads(self, task: GraphTask) -> bool:
         return current().multithreading and not self.holds_a_lock(task.outer)
@@ -123,21 +123,21 @@ class Engine(DeviceThreads):
 engine = Engine()
 
 
-def add_thread_pool_task(function: Callable[[], None]) -> None:
-    """Run a nested pass on a thread of the re-entrant pool, which takes this thread's place at its queue."""
-    device, queue = this_thread.device, this_thread.queue
+def add_thread_pool_task(task: GraphTask, function: Callable[[], None]) -> None:
+    """Run a nested pass on a thread of the re-entrant pool, which takes the place of its owner at its queue."""
+    queue = this_thread.queue
 
-    def in_place_of_caller() -> None:
-        this_thread.device, this_thread.queue = device, queue
+    def in_place_of_owner() -> None:
+        this_thread.device, this_thread.queue = task.owner, queue
         try:
             function()
         finally:
             this_thread.device = this_thread.queue = None
 
-    reentrant_pool.run(in_place_of_caller)
+    reentrant_pool.run(in_place_of_owner)
 
 
-def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: GraphRoot) -> None:
+def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
     outer_state = current()
     set_current_task(task)
     set_state(outer_state.with_grad(task.create_graph))
@@ -161,16 +161,30 @@ def _run_callbacks(task: GraphTask) -> None:
 # ---- what will run
 
 
-def _lowest_sequence_nr(captures: Sequence[Any], targets: Sequence[Node]) -> int:
-    """No node below this number leads to a target. See graph/node.py on sequence numbers."""
-    numbers = [edge[0].sequence_nr for edge in captures] + [node.sequence_nr for node in targets]
-    return min(numbers) if sequence_order.trusted and LAST not in numbers else 0
+def min_topological_nr(
+    root: Node, captures: Sequence[Any], targets: Sequence[Node]
+) -> tuple[int, dict[Node, int] | None]:
+    """No node with a number below the first of these leads to a capture or target; and the numbers of the nodes.
+
+    Sequence numbers grow along every path from a leaf, so they are topological numbers (the second is then None): they
+    are drawn from one counter for all threads. Where a program has set one, longest paths are measured instead.
+    """
+    wanted = [edge[0] for edge in captures] + list(targets)
+    if sequence_order.trusted:
+        lowest = min([node.sequence_nr for node in wanted])
+        return 0 if lowest == LAST or any([node.sequence_nr == LAST for node in wanted]) else lowest, None
+    numbers = topological_numbers(root)
+    return min([numbers.get(node, 0) for node in wanted]), numbers
 
 
-def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
-    """Count, for every node below root, the edges that lead to it; nodes recorded before `lowest` are not entered."""
+def compute_dependencies(task: GraphTask, root: Node, lowest: int, numbers: dict[Node, int] | None = None) -> None:
+    """Count, for every node below root, the edges that lead to it.
+
+    Nodes with a number below `lowest` are not entered; their numbers are `numbers` or, if that is None, sequence
+    numbers.
+    """
     dependencies = task.dependencies
-    if core is not None:
+    if core is not None and numbers is None:
         core.compute_dependencies(dependencies, root, lowest)
         return
     stack = [root]
@@ -186,7 +200,7 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
                     dependencies[below] += 1
                 else:
                     dependencies[below] = 1
-                    if not lowest or below.sequence_nr >= lowest:
+                    if not lowest or (below.sequence_nr if numbers is None else numbers[below]) >= lowest:
                         stack.append(below)
 
 
@@ -242,9 +256,8 @@ def _choose_some(task: GraphTask, root: Node, info: dict[Node, ExecInfo]) -> Non
                 info[node].needed = True
             else:
                 info[node] = RUNS
-    if len(root.next_edges) == 1:  # the tensor hooks of an only root fire even if no input can be reached
-        wanted[root] = root.next_edges
-        info.setdefault(root.next_edges[0][0], ExecInfo())
+    if task.seed is not None:  # the tensor hooks of an only root fire even if no input can be reached
+        info.setdefault(root, ExecInfo())
 
 
 def _inputs_first(task: GraphTask, root: Node) -> list[Node]:
@@ -252,7 +265,7 @@ def _inputs_first(task: GraphTask, root: Node) -> list[Node]:
     if not sequence_order.trusted:
         return _topological_order(task, root)[::-1]
     order = sorted([n for n in task.dependencies if n.sequence_nr != LAST], key=attrgetter("sequence_nr"))
-    return [*order, root]
+    return [*order, root] if task.seed is None else order
 
 
 def _topological_order(task: GraphTask, root: Node) -> list[Node]:
@@ -286,14 +299,39 @@ def execution_order(task: GraphTask) -> list[Node]:
                 again.dependencies[edge[0]] -= 1
                 if not again.dependencies[edge[0]]:
                     heappush(heap, (-edge[0].sequence_nr, arrival(), edge[0]))
-    return order[1:]
+    return order[1:] if task.seed is None else order
 
 
 # ---- running
 
 
-def _run(task: GraphTask, node: Node) -> None:
-    """Run the task, starting with its root.
+def _run_on_this_thread(task: GraphTask, root: Node) -> None:
+    grad = True if task.seed is None else _first_gradient(task, *task.seed)  # a GraphRoot does not look at it
+    if type(root) is AccumulateGrad:
+        evaluate(task, root, grad)
+    elif core is None or task.watches:
+        _run(task, root, grad)
+    else:
+        _run_compiled(task, root, grad)
+
+
+def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
+    """What an only root is called with, for the gradient that the caller gave."""
+    node, nr = edge[0], edge[1]
+    if grad is not None:
+        grad = task.xp.asarray(grad)
+        shape, dtype = expected(node, nr)
+        if grad.shape != shape or grad.dtype is not dtype:
+            grad = task.xp.asarray(conform(GraphRoot((edge,), (grad,)), 0, grad, shape, dtype, task.xp))
+    if not node.multiple_outputs or grad is None:
+        return grad
+    received = [None] * len(node._shapes)
+    received[nr] = grad
+    return received
+
+
+def _run(task: GraphTask, node: Node, grad: Any) -> None:
+    """Run the task, starting with its root and the gradient for that.
 
     The loop an ordinary pass spends its time in. What keeps it short: one ready node stays out of the heap
     (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
@@ -307,7 +345,6 @@ def _run(task: GraphTask, node: Node) -> None:
     in_place = task.in_place
     add, ndarray = xp.add, xp.ndarray
     owned: set[Node] = set()
-    grad: Any = True  # the root's; it is not looked at
     try:
         while True:
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
@@ -337,8 +374,10 @@ def _run(task: GraphTask, node: Node) -> None:
                         if received.dtype is not below.dtype or received.shape != below.shape:
                             received = xp.asarray(conform(node, index, received, below.shape, below.dtype, xp))
                     waiting = dependencies[below]
-                if waiting != 1:
-                    if received is not None:
+                    dependencies[below] = waiting - 1
+                    if waiting == 1 and (not not_ready or below not in not_ready):
+                        pass  # the only one
+                    elif received is not None:
                         old = not_ready.get(below)
                         if old is None:
                             not_ready[below] = received
@@ -352,11 +391,10 @@ def _run(task: GraphTask, node: Node) -> None:
                                 owned.add(below)
                             not_ready[below] = old
                         old = None
-                    # counted up from below zero once the first of several has come: 1 always means the only one
-                    dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
-                    if waiting:
+                    if waiting != 1:
                         continue
-                    received = not_ready.pop(below, None)
+                    if not_ready and below in not_ready:
+                        received = not_ready.pop(below)
                 if type(below) is AccumulateGrad:
                     if general:  # the heap keeps leaves in the order they came, which `following` would not
                         heappush(heap, (-LAST, arrival(), below, received))
@@ -381,11 +419,11 @@ def _run(task: GraphTask, node: Node) -> None:
         raise
 
 
-def _run_compiled(task: GraphTask, root: Node) -> None:
+def _run_compiled(task: GraphTask, root: Node, grad: Any) -> None:
     """What `_run` does, by the compiled core, for a pass that nobody watches."""
     running = [root]
     try:
-        core.run_pass(task, root, running)
+        core.run_pass(task, root, grad, running)
     except BaseException as error:
         describe_failure(task, running[0], error)
         raise

@@ -44,6 +44,8 @@ class AccumulateGrad(Node):
 
     variable: Tensor
 
+    is_internal = True
+
     # the same for all, so that making one is short
     recorded_edges = ()
     saved = ()
@@ -55,9 +57,6 @@ class AccumulateGrad(Node):
         self.shape = variable._array.shape
         self.dtype = grad_dtype_of(variable)
         self.extra = None if variable._xp is cpu else extra_on(variable._xp)
-
-    def name(self) -> str:
-        return "undertow::autograd::AccumulateGrad"
 
     def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if grad is not None:
@@ -181,6 +180,14 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
             extra = edge._extra
             made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
             edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
+
+
+def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:
+    """The leaf's AccumulateGrad node; None if no operation has ever used the leaf."""
+    extra = leaf._extra
+    if extra is None or (extra.accumulate is None and extra.used_by is None):
+        return None
+    return leaf_edge(leaf)
 
 
 def gradient_edge(tensor: Tensor) -> Edge | None:

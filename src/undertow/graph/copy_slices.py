@@ -36,6 +36,7 @@ class CopySlices(Node):
     __slots__ = ("layout", "node", "position", "replay")
 
     keeps_outputs = False
+    is_internal = True
 
     def __init__(self, base: Tensor, base_edge: Edge | None, replay: Any, node: Node, position: int = 0) -> None:
         edges, array = node.next_edges, base._array
