@@ -50,29 +50,49 @@ NAME(lay)(const Layout *layout, const REAL *source, Py_ssize_t examples, Py_ssiz
 
 /* ---- products: OUTS results by VECTORS vectors of neighbouring places at a time */
 
+/* Whichever are fewer, weights or vectors of places, wait in registers while the others come one after the other:
+ * there are sixteen registers for all of them and the sums. */
+INLINE void
+NAME(add_term)(const int OUTS, const int VECTORS, const REAL *weights, const REAL *row, NAME(Vector) *sums)
+{
+    NAME(Vector) x[8];
+    if (VECTORS <= OUTS) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
+            NAME(load)(&x[j], row + j * WIDTH);
+        }
+        UNROLLED for (int i = 0; i < OUTS; i++) {
+            UNROLLED for (int j = 0; j < VECTORS; j++) {
+                NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x[j]);
+            }
+        }
+    }
+    else {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
+            NAME(load)(&x[0], row + j * WIDTH);
+            UNROLLED for (int i = 0; i < OUTS; i++) {
+                NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x[0]);
+            }
+        }
+    }
+}
+
 INLINE void
 NAME(tile)(const int OUTS, const int VECTORS, const Part *part, const Layout *layout, const REAL *weights,
            const REAL *start, const REAL *laid, REAL *flat, Py_ssize_t width)
 {
-    NAME(Vector) sums[12], x;
-    for (int i = 0; i < OUTS; i++) {
-        for (int j = 0; j < VECTORS; j++) {
+    NAME(Vector) sums[12];
+    UNROLLED for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
             NAME(fill)(&sums[i * VECTORS + j], start[i]);
         }
     }
     for (Py_ssize_t c = 0; c < layout->channels; c++, laid += layout->channel) {
         for (Py_ssize_t t = 0; t < part->terms; t++, weights += OUTS) {
-            const REAL *row = laid + part->offsets[t];
-            for (int j = 0; j < VECTORS; j++) {
-                NAME(load)(&x, row + j * WIDTH);
-                for (int i = 0; i < OUTS; i++) {
-                    NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x);
-                }
-            }
+            NAME(add_term)(OUTS, VECTORS, weights, laid + part->offsets[t], sums);
         }
     }
-    for (int i = 0; i < OUTS; i++) {
-        for (int j = 0; j < VECTORS; j++) {
+    UNROLLED for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
             NAME(store)(flat + i * width + j * WIDTH, &sums[i * VECTORS + j]);
         }
     }
@@ -217,21 +237,21 @@ INLINE void
 NAME(dots)(const int OUTS, const REAL *y, Py_ssize_t y_step, const REAL *const *rows, Py_ssize_t count, REAL *found)
 {
     NAME(Vector) sums[12], x[3], w;
-    for (int k = 0; k < 3 * OUTS; k++) {
+    UNROLLED for (int k = 0; k < 3 * OUTS; k++) {
         NAME(fill)(&sums[k], 0);
     }
     for (Py_ssize_t p = 0; p < count; p += WIDTH) {
-        for (int j = 0; j < 3; j++) {
+        UNROLLED for (int j = 0; j < 3; j++) {
             NAME(load)(&x[j], rows[j] + p);
         }
-        for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int i = 0; i < OUTS; i++) {
             NAME(load)(&w, y + i * y_step + p);
-            for (int j = 0; j < 3; j++) {
+            UNROLLED for (int j = 0; j < 3; j++) {
                 NAME(add_products)(&sums[i * 3 + j], &w, &x[j]);
             }
         }
     }
-    for (int k = 0; k < 3 * OUTS; k++) {
+    UNROLLED for (int k = 0; k < 3 * OUTS; k++) {
         found[k] = NAME(sum_of_lanes)(&sums[k]);
     }
 }

@@ -37,6 +37,15 @@
 #define INLINE static inline
 #endif
 
+/* Before a loop of constant length over vectors: only unrolled ones are sure to keep an array of them in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 16")
+#else
+#define UNROLLED
+#endif
+
 #define JOINED(a, b) a##_##b
 #define JOIN(a, b) JOINED(a, b)
 #define NAME(name) JOIN(name, REAL) /* the version of a function for the type at hand */
