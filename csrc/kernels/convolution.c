@@ -124,7 +124,8 @@ choose_panels(Convolution *given, Py_ssize_t places, int type)
 {
     Py_ssize_t lanes = given->lanes = lanes_for(given->results, type);
     given->panel_width = (given->results + lanes - 1) / lanes * lanes;
-    given->panels = 4 * given->results >= 3 * given->panel_width && given->source.channels * places >= LONG_SUM;
+    given->panels = given->results >= lanes && 4 * given->results >= 3 * given->panel_width &&
+                    given->source.channels * places >= LONG_SUM;
 }
 
 /* The lists of all parts, and how results are divided into panels. */
