@@ -56,7 +56,7 @@ LAYERS = {
         "torch_names",  # some of its modules are tables that lower rooms read, and have a layer of their own
     ],
     6: ["undertow"],  # the public list, src/undertow/__init__.py
-    7: ["demo", "__main__"],  # programs, written as a user would write them
+    7: ["demo", "stand_in", "__main__"],  # programs, and what makes undertow stand for PyTorch in programs
 }
 
 # Siblings that must not know each other, although they share a layer.

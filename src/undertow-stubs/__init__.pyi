@@ -86,6 +86,7 @@ from undertow.settings import get_float32_matmul_precision as get_float32_matmul
 from undertow.settings import set_default_device as set_default_device
 from undertow.settings import set_default_tensor_type as set_default_tensor_type
 from undertow.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from undertow.stand_in.finder import as_torch as as_torch
 from undertow.tensor.display import get_printoptions as get_printoptions
 from undertow.tensor.display import printoptions as printoptions
 from undertow.tensor.display import set_printoptions as set_printoptions

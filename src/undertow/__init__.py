@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from undertow.backend import simulated as sim
     from undertow.interop.files import load as load
     from undertow.interop.files import save as save
+    from undertow.stand_in.finder import as_torch as as_torch
     from undertow.torch_names.top_level import accelerator as accelerator
     from undertow.torch_names.top_level import backends as backends
     from undertow.torch_names.top_level import random as random
@@ -155,6 +156,7 @@ else:
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
             "undertow.interop.files": "load save",
+            "undertow.stand_in.finder": "as_torch",
         },
         others={"sim": "undertow.backend.simulated"},
     )

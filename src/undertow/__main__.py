@@ -1,4 +1,4 @@
-"""Command line: ``python -m undertow [demo | info]``."""
+"""Command line: ``python -m undertow [demo | info | run | doctor]``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--plot", type=new_file, metavar="FILE", help="draw the loss and the weights, by matplotlib")
     demo.add_argument("--quiet", action="store_true", help="print the summary only")
     commands.add_parser("info", help="show versions, devices and thread counts")
+    commands.add_parser("run", help="run a program written for PyTorch as it is: `import torch` finds undertow")
+    doctor = commands.add_parser("doctor", help="list the names of torch that a program mentions and undertow lacks")
+    doctor.add_argument(
+        "paths", nargs="+", metavar="PATH", help="Python files, folders, or packages that are installed"
+    )
     return top
 
 
@@ -53,8 +58,17 @@ def new_file(text: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["run"]:  # what follows belongs to the program
+        from undertow.stand_in.run import run as run_program
+
+        return run_program(arguments[1:])
     top = parser()
     options = top.parse_args(arguments)
+    if options.command == "doctor":
+        from undertow.stand_in.doctor import examine
+
+        return examine(options.paths)
     if options.command == "demo":
         return run_demo(options.epochs, options.hidden, options.seed, options.quiet, options.save, options.plot)
     if options.command == "info":
