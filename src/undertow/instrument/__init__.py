@@ -1,0 +1,1 @@
+"""Looking at a run: profiles, pictures of graphs, a backward pass to watch, summaries of models."""
