@@ -16,8 +16,8 @@ import undertow as ut
 from undertow.torch_names.missing import INSTEAD
 from undertow.torch_names.module_aliases import ALIASES
 
-ROOMS = """accelerator amp backends cuda data distributed distributions func masked nn optim random testing
-utils""".split()
+ROOMS = """accelerator amp backends cuda data distributed distributions func instrument masked nn optim profiler random
+testing utils""".split()
 
 #: besides rooms: what the first use of something loads
 LATER = """autograd.checkpoint autograd.functional interop.array_api interop.files interop.numpy

@@ -44,6 +44,7 @@ LAYERS = {
     5: [
         "data",
         "func",
+        "instrument",
         "masked",
         "nn",
         "optim",

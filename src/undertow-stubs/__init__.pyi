@@ -20,10 +20,12 @@ from undertow import distributions as distributions
 from undertow import fft as fft
 from undertow import func as func
 from undertow import functional as functional
+from undertow import instrument as instrument
 from undertow import linalg as linalg
 from undertow import masked as masked
 from undertow import nn as nn
 from undertow import optim as optim
+from undertow import profiler as profiler
 from undertow import random as random
 from undertow import sparse as sparse
 from undertow import special as special

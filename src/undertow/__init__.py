@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from undertow import distributed as distributed
     from undertow import distributions as distributions
     from undertow import func as func
+    from undertow import instrument as instrument
     from undertow import masked as masked
     from undertow import nn as nn
     from undertow import optim as optim
@@ -139,6 +140,7 @@ if TYPE_CHECKING:
     from undertow.stand_in.finder import as_torch as as_torch
     from undertow.torch_names.top_level import accelerator as accelerator
     from undertow.torch_names.top_level import backends as backends
+    from undertow.torch_names.top_level import profiler as profiler
     from undertow.torch_names.top_level import random as random
     from undertow.torch_names.top_level import utils as utils
 
@@ -149,8 +151,8 @@ else:
     __path__.append(f"{__path__[0]}/torch_names/top_level")
     _lazily, __dir__ = _loaded_when_used(
         __name__,
-        modules="amp cuda data distributed distributions func masked nn optim testing "
-        "accelerator backends random utils",
+        modules="amp cuda data distributed distributions func instrument masked nn optim testing "
+        "accelerator backends profiler random utils",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",

@@ -55,6 +55,7 @@ class State:
     extra         the `_extra` of new tensors: None, or in inference mode that of all inference tensors
     before_change  None, or a function that is shown every tensor that is about to be changed in place
     unusual       whether one of intercept and before_change is there
+    transforms    whether the interceptor may change what is computed, as opposed to one that only looks on
     replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
     grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
@@ -64,7 +65,8 @@ class State:
 
     FIELDS = ("intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks", "before_change",
               "replay_views", "grad_layout")  # fmt: skip
-    __slots__ = (*FIELDS, "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record", "unusual")
+    __slots__ = (*FIELDS, "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record", "transforms",
+                 "unusual")  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class State:
         self.replay_views = replay_views
         self.grad_layout = grad_layout
         self.unusual = intercept is not None or before_change is not None
+        self.transforms = intercept is not None and not getattr(intercept, "only_looks_on", False)
         self._grad_twin: State | None = None
         self._lowered: State | None = None  # the last answer of with_intercept
         self.choose_record()
@@ -134,6 +137,9 @@ class Interceptor:
     that call these methods, each in the place of what it would do, so the class is here. To go on with what would have
     happened, a method calls what it was given under another interceptor, or none.
     """
+
+    #: whether everything is computed as it would be without it: see autograd/interceptors/observer.py
+    only_looks_on = False
 
     def __call__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The call of an operation; `args` are all its arguments, in the order of its signature."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from undertow.autograd import checkpoint as checkpoint
     from undertow.autograd import functional as functional
 else:
-    __getattr__, __dir__ = _loaded_when_used(__name__, modules="checkpoint functional")
+    __path__.append(f"{__path__[0]}/../torch_names/autograd")  # modules that Python's own import finds here, too
+    __getattr__, __dir__ = _loaded_when_used(__name__, modules="checkpoint functional profiler profiler_util")
 
 _module_aliases.register(__name__)

@@ -250,7 +250,7 @@ def _execute(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool,
 
 def _execute_on(edges: list[Any], grads: list[Any], keep: bool, create_graph: bool, **chosen: Any) -> list[Any]:
     """Run the pass on arrays or, where its operations are recorded or intercepted, on tensors."""
-    on_tensors = create_graph or current().intercept is not None
+    on_tensors = create_graph or current().transforms
     xp = recorded if on_tensors else recorded.arrays
     values = grads if on_tensors else [g._array for g in grads]
     return engine.execute(edges, values, keep_graph=keep, create_graph=create_graph, xp=xp, **chosen)

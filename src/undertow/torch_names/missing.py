@@ -17,7 +17,6 @@ INSTEAD = {
     "jit": "models are Python: save their state_dict() with undertow.save, and keep their code.",
     "multiprocessing": "use Python's own multiprocessing; examples/hogwild.py shows how processes share parameters.",
     "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
-    "profiler": "use Python's cProfile; undertow.OpMode sees every operation (docs/op-modes.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
     "serialization": "files are data and loading runs no code, so nothing has to be allowed (docs/files.md).",
     "utils.cpp_extension": "operations are Python: write an undertow.autograd.Function (docs/custom-functions.md).",

@@ -15,7 +15,7 @@ __getattr__ = forward("autograd.", "autograd.graph.", "")
 
 detect_anomaly = late("autograd.detect_anomaly", "autograd.anomaly.detect_anomaly")
 SavedTensor = late("autograd.SavedTensor", "autograd.graph.SavedTensor", "graph.saved.SavedTensor")
-_profiler_enabled = late("profiler.is_enabled", "profiler.profiler_enabled")
+_profiler_enabled = late("profiler.is_enabled")
 
 
 def _force_original_view_tracking(mode: bool) -> Any:

@@ -1,8 +1,8 @@
 from .._undertow import forward, late
 
-__getattr__ = forward("profiler.")
+__getattr__ = forward("autograd.profiler_util.")
 
-_format_time = late("profiler.format_time", "profiler.table.format_time")
-EventList = late("profiler.EventList")
-FunctionEvent = late("profiler.FunctionEvent")
-FunctionEventAvg = late("profiler.FunctionEventAvg")
+_format_time = late("autograd.profiler_util._format_time")
+EventList = late("autograd.profiler_util.EventList")
+FunctionEvent = late("autograd.profiler_util.FunctionEvent")
+FunctionEventAvg = late("autograd.profiler_util.FunctionEventAvg")

@@ -1,3 +1,3 @@
 from .._undertow import late
 
-FlopCounterMode = late("profiler.FlopCounterMode")
+FlopCounterMode = late("utils.flop_counter.FlopCounterMode")

@@ -42,7 +42,7 @@ def step_of(mode: str) -> Step:
 
 def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
     """One layer in one direction: outputs of all steps, and the last state."""
-    if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().intercept is not None:
+    if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().transforms:
         gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
         inner = (weights.weight_hh, weights.bias_hh, weights.weight_hr)
         if sizes is not None:

@@ -50,6 +50,12 @@ def everywhere() -> Hooks:
     return EVERYWHERE[0]
 
 
+def forget_hooks_everywhere() -> None:
+    """Let calls go the short way again, if no hook is left that concerns every module."""
+    if EVERYWHERE and not any(vars(EVERYWHERE[0]).values()):
+        EVERYWHERE.clear()
+
+
 class Called(Stateful):
     """The part of Module that runs forward."""
 

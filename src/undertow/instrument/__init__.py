@@ -1,0 +1,15 @@
+"""Looking at a run: profiles, pictures of graphs, a backward pass to watch, summaries of models."""
+
+from typing import TYPE_CHECKING
+
+from undertow.lazy_names import loaded_when_used
+
+if TYPE_CHECKING:
+    from undertow.instrument.replay.watching import Watching as Watching
+    from undertow.instrument.replay.watching import watch as watch
+else:
+    __getattr__, __dir__ = loaded_when_used(
+        __name__,
+        modules="profiler",
+        names={"undertow.instrument.replay.watching": "Watching watch"},
+    )

@@ -1,0 +1,155 @@
+"""FlopCounterMode: the floating-point operations of a block, by module; torch.utils.flop_counter's names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextvars import ContextVar
+from typing import Any
+
+from undertow.autograd.interceptors.observer import Observer, enter, leave, name_of
+from undertow.engine.watch import Watch, install_watcher
+from undertow.graph.node import Node
+from undertow.instrument.flops import FORMULAS, backward_flops, flops_of
+from undertow.instrument.module_calls import ModuleCalls
+from undertow.instrument.nodes import node_of
+from undertow.tensor import Tensor
+
+
+class FlopCounterMode:
+    """Counts the floating-point operations of this thread, forward and backward, in a `with` block.
+
+    display  print a table at the end
+    depth    how deep the table goes into modules
+
+    >>> import undertow as ut
+    >>> from undertow.utils.flop_counter import FlopCounterMode
+    >>> model = ut.nn.Sequential(ut.nn.Linear(8, 16), ut.nn.ReLU(), ut.nn.Linear(16, 2))
+    >>> with FlopCounterMode(display=False) as counter:
+    ...     loss = model(ut.ones(4, 8)).sum()
+    >>> counter.get_total_flops()
+    1280
+    >>> counter.get_flop_counts()["Sequential.0"]
+    {'linear': 1024}
+    """
+
+    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
+        if custom_mapping:
+            raise NotImplementedError(
+                "FlopCounterMode(custom_mapping=...): operations of undertow are not keys; what products cost is in "
+                "undertow.instrument.flops.FORMULAS"
+            )
+        self.depth, self.display = depth, display
+        self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._modules = ModuleCalls()
+        self._nodes: dict[int, tuple[str, int, tuple[str, ...]]] = {}
+        self._token: Any = None
+
+    def __enter__(self) -> FlopCounterMode:
+        self.flop_counts.clear()
+        self._nodes.clear()
+        self._modules.start()
+        enter(Counting(self))
+        self._token = _counters.set((*_counters.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _counters.reset(self._token)
+        leave(Counting, lambda found: found.counter is self)
+        self._modules.stop()
+        if self.display:
+            print(self.get_table(self.depth))
+
+    def get_total_flops(self) -> int:
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self) -> dict[str, dict[str, int]]:
+        """By module ("Global" is everything; modules by class and path), and by operation in it."""
+        return {module: dict(counts) for module, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        depth = self.depth if depth is None else depth
+        total = max(self.get_total_flops(), 1)
+        lines = [("Module", "FLOP", "% Total")]
+        for module, counts in sorted(self.flop_counts.items(), key=lambda item: (item[0] != "Global", item[0])):
+            level = 0 if module == "Global" else module.count(".") + 1
+            if level <= depth:
+                flops = sum(counts.values())
+                lines.append((" " * level + module, readable_count(flops), f"{100 * flops / total:.2f}%"))
+                for name, number in counts.items():
+                    lines.append((" " * level + f" - {name}", readable_count(number), f"{100 * number / total:.2f}%"))
+        widths = [max(len(line[k]) for line in lines) for k in range(3)]
+        rows = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
+        return "\n".join([rows[0], "  ".join("-" * width for width in widths), *rows[1:]])
+
+    def add(self, name: str, flops: int, places: tuple[str, ...]) -> None:
+        for place in ("Global", *places):
+            self.flop_counts[place][name] += flops
+
+    def places(self) -> tuple[str, ...]:
+        """The modules that are running now, the outermost first."""
+        calls = self._modules.open.get()
+        return tuple(dict.fromkeys([c.path if k == 0 else f"{calls[0].path}.{c.path}" for k, c in enumerate(calls)]))
+
+    def operation_ran(self, name: str, args: tuple[Any, ...], result: Any) -> None:
+        shapes = [tuple(a._array.shape) if isinstance(a, Tensor) else () for a in args]
+        first = result[0] if isinstance(result, tuple) else result
+        flops = flops_of(name, shapes, tuple(first._array.shape), args)
+        if flops:
+            places = self.places()
+            self.add(name, flops, places)
+            node = node_of(result)
+            if node is not None:
+                self._nodes[node.sequence_nr] = name, flops, places
+
+    def node_ran(self, node: Node, results: list[Any]) -> None:
+        found = self._nodes.get(node.sequence_nr)
+        if found is not None:
+            name, flops, places = found
+            self.add(f"{name}_backward", backward_flops(name, flops, [r is not None for r in results]), places)
+
+
+class Counting(Observer):
+    """The observer of a counter."""
+
+    def __init__(self, counter: FlopCounterMode, below: Any = None) -> None:
+        super().__init__(below)
+        self.counter = counter
+
+    def over(self, below: Any) -> Counting:
+        return Counting(self.counter, below)
+
+    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
+        name = name_of(what)
+        if name in FORMULAS:
+            self.counter.operation_ran(name, args, result)
+
+
+class CountedPass(Watch):
+    def __init__(self, counters: tuple[FlopCounterMode, ...]) -> None:
+        self.counters = counters
+
+    def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
+        for counter in self.counters:
+            counter.node_ran(node, results)
+
+
+_counters: ContextVar[tuple[FlopCounterMode, ...]] = ContextVar("undertow.flop_counters", default=())
+
+
+def _pass_if_counted() -> Watch | None:
+    counters = _counters.get()
+    return CountedPass(counters) if counters else None
+
+
+install_watcher(_pass_if_counted)
+
+
+def readable_count(number: float) -> str:
+    """
+    >>> readable_count(1280), readable_count(3_210_000)
+    ('1.28K', '3.21M')
+    """
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if number >= size:
+            return f"{number / size:.2f}{unit}"
+    return f"{number:g}"

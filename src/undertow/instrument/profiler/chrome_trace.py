@@ -1,0 +1,161 @@
+"""Traces for Perfetto and chrome://tracing: JSON with a lane for each thread, arrows, and a curve of memory.
+
+Arrows of the category "fwdbwd" lead from an operation to its node in the backward pass, those of "ready" from a node to
+the one that it was the last to make ready.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from undertow.instrument.memory import Allocations
+
+if TYPE_CHECKING:
+    from undertow.instrument.profiler.events import FunctionEvent
+
+
+class Trace:
+    """The trace of a list of events.
+
+    threads  thread number of the events -> (number of the operating system, name)
+    offset   where the profile began on the wall clock, in microseconds: traces of several processes are merged by it
+    rank     the number of this process among several
+    """
+
+    def __init__(
+        self,
+        events: Sequence[FunctionEvent],
+        threads: dict[int, tuple[int, str]] | None = None,
+        allocations: Allocations | None = None,
+        begin: int = 0,
+        offset: float = 0.0,
+        metadata: dict[str, Any] | None = None,
+        rank: int = 0,
+    ) -> None:
+        self.events, self.threads, self.allocations = events, threads or {}, allocations
+        self.begin, self.offset, self.metadata, self.rank = begin, offset, metadata or {}, rank
+        self.pid = os.getpid()
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [*self.names(), *map(self.slice, self.events), *self.arrows(), *self.memory()]
+
+    def names(self) -> Iterable[dict[str, Any]]:
+        process = f"undertow {self.pid}" if not self.rank else f"undertow rank {self.rank}"
+        yield {"ph": "M", "name": "process_name", "pid": self.pid, "tid": 0, "args": {"name": process}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": self.pid, "tid": 0, "args": {"sort_index": self.rank}}
+        for tid, name in self.threads.values():
+            yield {"ph": "M", "name": "thread_name", "pid": self.pid, "tid": tid, "args": {"name": name}}
+        for lane in self.lanes().items():
+            yield {"ph": "M", "name": "thread_name", "pid": self.pid, "tid": lane[1], "args": {"name": lane[0]}}
+
+    def lanes(self) -> dict[str, int]:
+        """Streams of devices, which have lanes of their own below those of the threads."""
+        streams = sorted({f"{event.device} {event.stream}" for event in self.events if event.device})
+        return {name: 2**30 + k for k, name in enumerate(streams)}
+
+    def tid(self, event: FunctionEvent) -> int:
+        return self.threads[event.thread][0] if event.thread in self.threads else event.thread
+
+    def place(self, event: FunctionEvent) -> dict[str, Any]:
+        return {"pid": self.pid, "tid": self.tid(event)}
+
+    def slice(self, event: FunctionEvent) -> dict[str, Any]:
+        args = {
+            "Sequence number": None if event.sequence_nr < 0 else event.sequence_nr,
+            "Input Dims": event.input_shapes or None,
+            "Concrete Inputs": [str(value) for value in event.concrete_inputs] or None,
+            "Module": event.module or None,
+            "Line": event.line,
+            "Bytes": event.cpu_memory_usage or None,
+            "FLOPs": event.flops,
+            "Device": event.device,
+            "Stream": event.stream,
+            "Call stack": ";".join(event.stack) or None,
+        }
+        return {
+            "ph": "X", "cat": event.category, "name": event.name, **self.place(event),
+            "ts": self.offset + event.time_range.start, "dur": event.time_range.elapsed_us(),
+            "args": {name: value for name, value in args.items() if value is not None},
+        }  # fmt: skip
+
+    def arrows(self) -> Iterable[dict[str, Any]]:
+        nodes = [event for event in self.events if event.category == "backward"]
+        forward: dict[int, FunctionEvent] = {}
+        for event in self.events:
+            if event.category == "cpu_op" and event.sequence_nr >= 0:
+                forward.setdefault(event.sequence_nr, event)
+        number = 0
+        for node in nodes:
+            if node.sequence_nr in forward:
+                number += 1
+                yield from self.arrow("fwdbwd", number, forward[node.sequence_nr], node)
+        for before, node in made_ready_by(nodes):
+            number += 1
+            yield from self.arrow("ready", number, before, node)
+
+    def arrow(self, kind: str, number: int, start: FunctionEvent, end: FunctionEvent) -> Iterable[dict[str, Any]]:
+        shared = {"cat": kind, "name": kind, "id": f"{self.rank}-{number}"}
+        begins = start.time_range.end if kind == "ready" else start.time_range.start
+        # inside the slice it leaves, or Perfetto does not find it
+        begins = max(start.time_range.start, begins - 0.001)
+        yield {"ph": "s", **shared, **self.place(start), "ts": self.offset + begins}
+        yield {"ph": "f", "bp": "e", **shared, **self.place(end), "ts": self.offset + end.time_range.start}
+
+    def memory(self) -> Iterable[dict[str, Any]]:
+        for change in () if self.allocations is None else self.allocations.changes:
+            time = self.offset + (change.time - self.begin) / 1000
+            yield {"ph": "C", "name": "memory", "pid": self.pid, "tid": 0, "ts": time, "args": {"bytes": change.alive}}
+
+    def write(self, path: str) -> None:
+        content = {
+            "schemaVersion": 1,
+            "displayTimeUnit": "ms",
+            "distributedInfo": {"rank": self.rank},
+            **self.metadata,
+            "traceEvents": self.entries(),
+        }
+        with open_text(path, "w") as file:
+            json.dump(content, file, separators=(",", ":"), default=str)
+
+
+def made_ready_by(nodes: Sequence[FunctionEvent]) -> Iterable[tuple[FunctionEvent, FunctionEvent]]:
+    """Pairs of nodes: the last that led to the second, and so made it ready."""
+    last: dict[int, FunctionEvent] = {}
+    for node in sorted(nodes, key=lambda node: node.time_range.end):
+        # numbers are not used twice, and of a second pass over the same graph the nodes come after the first's
+        if node.sequence_nr in last:
+            yield last[node.sequence_nr], node
+        for number in node.leads_to:
+            last[number] = node
+
+
+def merge_traces(paths: Sequence[str], path: str) -> None:
+    """Write the traces of several processes as one, with the processes of later files below those of earlier ones."""
+    merged: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": []}
+    seen: set[Any] = set()
+    for rank, each in enumerate(paths):
+        with open_text(each, "r") as file:
+            content = json.load(file)
+        pids: dict[Any, Any] = {}
+        for entry in content["traceEvents"]:
+            pid = entry.get("pid")
+            if pid not in pids:
+                pids[pid] = f"{pid} ({rank})" if pid in seen else pid  # two machines may use one number
+            entry["pid"] = pids[pid]
+            if "id" in entry:
+                entry["id"] = f"{rank}:{entry['id']}"
+            merged["traceEvents"].append(entry)
+        seen |= set(pids.values())
+    with open_text(path, "w") as file:
+        json.dump(merged, file, separators=(",", ":"))
+
+
+def open_text(path: str, mode: str) -> IO[str]:
+    """A text file; one whose name ends in .gz is compressed."""
+    if str(path).endswith(".gz"):
+        return gzip.open(path, "wt" if mode == "w" else "rt", encoding="utf-8")
+    return open(path, mode, encoding="utf-8")

@@ -1,0 +1,232 @@
+"""What a profiler writes down while a program runs: one tuple per operation, node, module call and named span.
+
+Nothing is computed while it runs; `events.py` makes events of the tuples afterwards. The recorder of a thread is in a
+ContextVar, which the threads of a backward pass inherit, so their nodes land in the same list (appending to a list
+needs no lock).
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from threading import current_thread, get_ident, get_native_id
+from time import perf_counter_ns, time_ns
+from types import CodeType
+from typing import Any, NamedTuple
+
+from undertow.autograd.interceptors.observer import Observer, enter, leave
+from undertow.engine.watch import Watch, install_watcher
+from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.node import Node, space_of
+from undertow.graph.user_lines import user_frame
+from undertow.instrument.memory import Allocations, Maker
+from undertow.instrument.module_calls import ModuleCall, ModuleCalls
+from undertow.instrument.nodes import node_of, place_of
+from undertow.own_files import OWN_FILES
+from undertow.tensor import Tensor
+
+OPERATION, NODE, MODULE, SPAN = range(4)
+
+
+class Row(NamedTuple):
+    """One thing that happened.
+
+    kind      OPERATION, NODE, MODULE or SPAN
+    what      an Op, or a name
+    begin, end  in nanoseconds
+    thread    Python's number of the thread
+    sequence_nr  of the node that the operation recorded, or of the node; None if there is none
+    code, lasti  the line of the user's program: see graph/user_lines.py; code is None if it is not known
+    shapes    of the tensors given, if they were asked for; of a node, the shape of the gradient it received
+    more      further facts by name: stack, bytes, given (the arguments that are no tensors), out, device; of a node,
+              leads_to
+    """
+
+    kind: int
+    what: Any
+    begin: int
+    end: int
+    thread: int
+    sequence_nr: int | None
+    code: CodeType | None
+    lasti: int
+    shapes: Any
+    more: dict[str, Any] | None
+
+
+class Recorder:
+    """Gathers rows from `start` to `stop`."""
+
+    def __init__(
+        self,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+    ) -> None:
+        self.record_shapes, self.with_stack = record_shapes, with_stack
+        self.rows: list[Any] = []
+        self.threads: dict[int, tuple[int, str]] = {}
+        self.allocations = Allocations() if profile_memory else None
+        self.modules = ModuleCalls(self.module_ended) if with_modules else None
+        self.paths: dict[int, str] = {}  # of modules, by the number of the node
+        self.is_detailed = record_shapes or with_stack or profile_memory
+        self.begin = self.end = self.wall = 0
+        self._token: Any = None
+
+    def start(self) -> None:
+        if recorder_of_thread() is not None:
+            raise RuntimeError(
+                "Profiler is already enabled on this thread: profiles do not nest. Leave the first one before the "
+                "second is entered, or name spans inside it by record_function."
+            )
+        self._token = _recorder.set(self)
+        self.note_thread()
+        enter(Profiled(self))
+        if self.modules is not None:
+            self.modules.start()
+        if self.allocations is not None:
+            self.allocations.start()
+        self.begin, self.wall = perf_counter_ns(), time_ns()
+
+    def stop(self) -> None:
+        self.end = perf_counter_ns()
+        if self.allocations is not None:
+            self.allocations.stop()
+        if self.modules is not None:
+            self.modules.stop()
+        leave(Profiled, lambda found: found.recorder is self)
+        _recorder.reset(self._token)
+
+    def note_thread(self) -> int:
+        ident = get_ident()
+        if ident not in self.threads:
+            self.threads[ident] = get_native_id(), current_thread().name
+        return ident
+
+    def maker(self, what: Any, node: Node | None) -> Maker:
+        """Where the memory of an operation comes from, and so that of its node's gradients."""
+        frame = user_frame(sys._getframe(1))
+        path = "" if self.modules is None else self.modules.path
+        if node is not None and path:
+            self.paths[node.sequence_nr] = path
+        return Maker(what, frame.f_code, frame.f_lasti, path)
+
+    def maker_of_node(self, node: Node) -> Maker:
+        return Maker(node.name(), *place_of(node), self.paths.get(node.sequence_nr, ""))
+
+    def span_ended(self, name: str, begin: int, args: str | None) -> None:
+        more: dict[str, Any] = {} if args is None else {"args": args}
+        if self.with_stack:
+            more["stack"] = user_stack()
+        self.rows.append((SPAN, name, begin, perf_counter_ns(), self.note_thread(), None, None, 0, None, more or None))
+
+    def module_ended(self, call: ModuleCall, end: int) -> None:
+        more = {"class": call.class_name}
+        self.rows.append((MODULE, call.path, call.begin, end, self.note_thread(), None, None, 0, None, more))
+
+
+class Profiled(Observer):
+    """The observer of a recorder."""
+
+    def __init__(self, recorder: Recorder, below: Any = None) -> None:
+        super().__init__(below)
+        self.recorder = recorder
+        self.append = recorder.rows.append
+
+    def over(self, below: Any) -> Profiled:
+        return Profiled(self.recorder, below)
+
+    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
+        end = perf_counter_ns()
+        recorder = self.recorder
+        thread = get_ident()
+        if thread not in recorder.threads:
+            recorder.note_thread()
+        node = node_of(result)
+        shapes, more = None, None
+        if recorder.is_detailed:
+            shapes, more = self.details(what, args, kwargs, result, end)
+        if node is None:
+            self.append((OPERATION, what, begin, end, thread, None, None, 0, shapes, more))
+        else:
+            self.append((OPERATION, what, begin, end, thread, node.sequence_nr, *place_of(node), shapes, more))
+
+    def details(
+        self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, end: int
+    ) -> tuple[Any, dict[str, Any]]:
+        recorder, more = self.recorder, {}
+        shapes = None
+        if recorder.record_shapes:
+            given = (*args, *kwargs.values())
+            shapes = [shape_of(value) for value in given]
+            first = result[0] if type(result) is tuple and result else result
+            more["out"] = shape_of(first)
+            more["given"] = tuple([None if holds_tensor(value) else value for value in given])
+        if recorder.with_stack:
+            more["stack"] = user_stack()
+        if recorder.allocations is not None:
+            more["bytes"] = recorder.allocations.note(result, recorder.maker(what, node_of(result)), end)
+        first = result[0] if type(result) is tuple and result else result
+        if type(first) is Tensor and first._xp.device.type != "cpu":
+            more["device"], more["stream"] = str(first._xp.device), str(first._xp.current_stream())
+        return shapes, more
+
+
+def shape_of(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return list(value._array.shape)
+    if isinstance(value, tuple | list) and value and all(isinstance(item, Tensor) for item in value):
+        return [list(item._array.shape) for item in value]
+    return []
+
+
+def holds_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or (isinstance(value, tuple | list) and any(map(holds_tensor, value)))
+
+
+def user_stack() -> tuple[tuple[CodeType, int], ...]:
+    """The lines of the user's program that are running now, the innermost first."""
+    found, frame = [], sys._getframe(1)
+    while frame is not None:
+        if not OWN_FILES[frame.f_code.co_filename]:
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
+
+
+class PassTimes(Watch):
+    """Times the nodes of one backward pass."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.begun: dict[int, int] = {}  # by thread: a pass may have several
+
+    def before(self, node: Node, grads: list[Any]) -> None:
+        self.begun[get_ident()] = perf_counter_ns()
+
+    def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
+        end, thread = perf_counter_ns(), get_ident()
+        recorder = self.recorder
+        recorder.note_thread()
+        more: dict[str, Any] = {"leads_to": tuple([e[0].sequence_nr for e in node.next_edges if e is not None])}
+        if recorder.allocations is not None:
+            results = [node.variable.grad] if type(node) is AccumulateGrad else results
+            more["bytes"] = recorder.allocations.note(results, recorder.maker_of_node(node), end)
+        if node.extra is not None and node.extra.stream is not None:
+            more["device"], more["stream"] = str(space_of(node, 0).device), str(node.extra.stream)
+        shapes = [None if g is None else list(g.shape) for g in grads]
+        begin = self.begun.pop(thread, end)
+        recorder.rows.append((NODE, node.name(), begin, end, thread, node.sequence_nr, *place_of(node), shapes, more))
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("undertow.profiler", default=None)
+recorder_of_thread = _recorder.get
+
+
+def _times_if_profiled() -> Watch | None:
+    recorder = recorder_of_thread()
+    return None if recorder is None else PassTimes(recorder)
+
+
+install_watcher(_times_if_profiled)

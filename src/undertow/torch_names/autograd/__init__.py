@@ -1,0 +1,1 @@
+"""Modules that PyTorch has below `torch.autograd`, and undertow elsewhere."""

@@ -1,0 +1,253 @@
+"""The page in a real browser: opened, clicked, played, read back; skipped where there is no browser."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.instrument.browser import Browser, Page, needs_browser
+
+pytestmark = [needs_browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as made:
+        yield made
+
+
+class Block(ut.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = ut.nn.Linear(4, 4), ut.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.first(x).tanh()) + x
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = ut.nn.Sequential(*[Block() for _ in range(6)], ut.nn.Linear(4, 2))
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    with ut.instrument.watch(path=path):
+        model(ut.randn(3, 4)).pow(2).sum().backward()
+    return path
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    opened = browser.open(file)
+    opened.wait_for("window.page && page.graph.lastFrame !== undefined")
+    yield opened
+    assert opened.errors() == []
+
+
+def place_of(page: Page, finder: str) -> tuple[float, float]:
+    """Where an item of the graph is in the window."""
+    page.frame()
+    x, y = page.value(
+        f"""(() => {{ const item = page.graph.items.find({finder}); const [x, y] = page.graph.screenPlace(item);
+        const box = page.graph.canvas.getBoundingClientRect(); return [box.left + x, box.top + y]; }})()"""
+    )
+    return x, y
+
+
+def pixels(png: bytes) -> Any:
+    """The picture as rows of (red, green, blue): a reader for what the browser writes, 8 bits and no interlacing."""
+    width, height = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+    channels = {2: 3, 6: 4}[png[25]]
+    data, place = b"", 8
+    while place < len(png):
+        size, kind = int.from_bytes(png[place : place + 4], "big"), png[place + 4 : place + 8]
+        if kind == b"IDAT":
+            data += png[place + 8 : place + 8 + size]
+        place += size + 12
+    raw = np.frombuffer(zlib.decompress(data), np.uint8).reshape(height, 1 + width * channels)
+    rows = np.zeros((height, width * channels), np.uint8)
+    before = np.zeros(width * channels, np.int64)
+    for k, (kind, *values) in enumerate(zip(raw[:, 0], raw[:, 1:], strict=True)):
+        before = rows[k] = unfiltered(int(kind), values[0].astype(np.int64), before.astype(np.int64), channels)
+    return rows.reshape(height, width, channels)[:, :, :3]
+
+
+def unfiltered(kind: int, line: Any, above: Any, step: int) -> Any:
+    if kind == 0:
+        return line
+    if kind == 2:
+        return (line + above) % 256
+    out = line.copy()
+    for k in range(len(out)):
+        left = out[k - step] if k >= step else 0
+        corner = above[k - step] if k >= step else 0
+        if kind == 1:
+            guess = left
+        elif kind == 3:
+            guess = (left + above[k]) // 2
+        else:
+            distances = [abs(above[k] - corner), abs(left - corner), abs(left + above[k] - 2 * corner)]
+            guess = (left, above[k], corner)[distances.index(min(distances))]
+        out[k] = (out[k] + guess) % 256
+    return out
+
+
+# ---- what is there
+
+
+def test_it_opens_with_the_whole_pass(page: Page) -> None:
+    assert page.value("page.pass.count") == page.value("page.pass.order.length") > 40
+    assert "0 pending" in page.value("page.status.textContent")
+    assert page.value("document.querySelector('.details h2').textContent") == "The pass"
+    assert page.value("performance.getEntriesByType('resource').length") == 0
+
+
+def test_a_click_on_a_node_tells_of_it(page: Page) -> None:
+    page.value("page.graph.openAll()")
+    page.value("page.search.value = 'Tanh'; page.graph.find('Tanh')")
+    page.click(*place_of(page, "(item) => item.title === 'Tanh'"))
+    text = page.value("document.querySelector('.details').textContent")
+    for part in ("TanhBackward0", "test_page.py", "saved", "result", "rules", "norm", "gradients go to"):
+        assert part in text
+    assert page.value("document.querySelectorAll('.histogram rect').length") == 24
+
+
+def test_groups_open_and_close(page: Page) -> None:
+    page.value("page.graph.closeAll()")
+    closed = page.value("page.graph.items.length")
+    place = place_of(page, "(item) => item.group && item.group.key === '3'")
+    page.click(*place)
+    assert page.value("document.querySelector('.details h2').textContent") == "3"
+    page.click(*place)  # the second click opens it
+    assert page.value("page.graph.items.length") > closed
+    assert page.value("page.graph.boxes.map((box) => box.group.key)") == ["3"]
+    page.key("Escape")
+    assert page.value("page.graph.items.length") == closed
+
+
+def test_nothing_is_lost_by_folding(page: Page) -> None:
+    shown = """page.graph.items.reduce((sum, item) => sum + (item.group ? item.group.members.length : 1), 0)"""
+    for action in ("closeAll", "openAll"):
+        page.value(f"page.graph.{action}()")
+        assert page.value(shown) == page.value("page.pass.count")
+    assert page.value("page.graph.links.reduce((sum, link) => sum + link.count, 0)") == page.value(
+        "page.pass.edgeCount"
+    )
+
+
+# ---- replaying
+
+
+def test_replaying_node_by_node(page: Page) -> None:
+    page.value("page.replay.seek(0)")
+    count = page.value("page.pass.count")
+    assert page.value("page.pass.counts(-1)") == {"done": 0, "running": 0, "ready": 0, "pending": count}
+    for step in range(1, 6):
+        page.key(".")
+        counts = page.value("page.pass.counts(page.replay.time)")
+        assert counts["done"] == step - 1 + (counts["running"] == 0) and sum(counts.values()) == count
+    page.key(",")
+    assert page.value("page.pass.counts(page.replay.time).done") in (3, 4)
+
+
+def test_a_node_is_ready_only_after_all_that_lead_to_it(page: Page) -> None:
+    assert page.value(
+        """page.pass.order.every((node) => page.pass.into[node].every((before) =>
+        page.pass.end[before] <= page.pass.ready[node] && page.pass.ready[node] <= page.pass.begin[node]))"""
+    )
+
+
+def test_playing_comes_to_the_end(page: Page) -> None:
+    page.value("page.replay.speed.value = 4; page.replay.seek(0)")
+    page.key(" ")
+    assert page.value("page.replay.playing")
+    page.wait_for("!page.replay.playing")
+    assert page.value("page.replay.time") == page.value("page.pass.duration")
+
+
+def test_lanes_and_memory_move_the_time(page: Page) -> None:
+    box = page.value("(({left, top, width}) => [left, top, width])(page.lanes.canvas.getBoundingClientRect())")
+    page.click(box[0] + 110 + (box[2] - 120) / 2, box[1] + 10)
+    assert page.value("page.replay.time / page.pass.duration") == pytest.approx(0.5, abs=0.02)
+    assert page.value("page.graph.selected.node") is not None
+    assert page.value("page.memory.data[1].every((size) => size >= 0)")
+
+
+# ---- how it looks
+
+
+def test_the_picture_follows_the_time(page: Page) -> None:
+    page.value("page.graph.openAll(); page.replay.seek(page.pass.duration); page.graph.choose(null)")
+    after = pixels(page.screenshot())
+    page.value("page.replay.seek(0)")
+    before = pixels(page.screenshot())
+    done, pending = (169, 214, 184), (241, 243, 245)
+
+    def count(picture: Any, colour: tuple[int, int, int]) -> int:
+        return int((picture[100:500, :850] == colour).all(-1).sum())
+
+    assert count(after, done) > 1000 > 10 * count(before, done)
+    assert count(before, pending) > 1000
+
+
+def test_dark_mode(browser: Browser, file: Path) -> None:
+    page = browser.open(file, dark=True)
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    corner = pixels(page.screenshot())[300, 5]
+    assert int(corner.max()) < 60
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("size", [(360, 640), (800, 600), (1920, 1080)])
+def test_all_sizes(browser: Browser, file: Path, size: tuple[int, int]) -> None:
+    page = browser.open(file, *size)
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    assert page.value("document.documentElement.scrollWidth") <= size[0]
+    assert page.value("page.graph.width > 100 && page.graph.height > 100")
+    assert page.errors() == []
+
+
+def test_printing_is_on_white_paper(browser: Browser, file: Path) -> None:
+    page = browser.open(file, dark=True)
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    assert int(pixels(page.screenshot())[300, 5].min()) > 200
+    page.value("dispatchEvent(new Event('afterprint'))")
+    assert int(pixels(page.screenshot())[300, 5].max()) < 60
+
+
+# ---- other recordings
+
+
+def test_a_recording_without_a_pass(browser: Browser, tmp_path: Path) -> None:
+    with ut.instrument.watch(path=tmp_path / "empty.html"):
+        pass
+    page = browser.open(tmp_path / "empty.html")
+    assert "No backward pass" in page.value("document.body.textContent") and page.errors() == []
+
+
+def test_nan_is_marked(browser: Browser, tmp_path: Path) -> None:
+    x = ut.tensor([0.0, 1.0], requires_grad=True)
+    ut.instrument.watch((x.sqrt() * 0).sum(), path=tmp_path / "nan.html")
+    page = browser.open(tmp_path / "nan.html")
+    assert "nan begins" in page.value("document.querySelector('.details').textContent")
+    page.click(*place_of(page, "(item) => item.title === 'Sqrt'"))
+    assert "first nan" in page.value("document.querySelector('.details').textContent")
+
+
+def test_thousands_of_nodes_open_folded_and_unfolded(browser: Browser, tmp_path: Path) -> None:
+    model = ut.nn.Sequential(*[ut.nn.Sequential(*[Block() for _ in range(10)]) for _ in range(30)])
+    with ut.instrument.watch(path=tmp_path / "large.html"):
+        model(ut.randn(3, 4)).sum().backward()
+    page = browser.open(tmp_path / "large.html")
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    assert page.value("page.pass.count") > 2000 and page.value("page.graph.items.length") <= 400
+    page.value("page.graph.openAll()")
+    page.frame()
+    assert page.value("page.graph.items.length") == page.value("page.pass.count")
+    assert page.value("page.graph.items.every((item) => Number.isFinite(item.x) && Number.isFinite(item.y))")
+    assert page.errors() == []

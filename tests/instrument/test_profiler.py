@@ -1,0 +1,405 @@
+"""Profiles: what they see, how it is grouped and written, and that nothing is left when they end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from undertow.profiler import ProfilerAction, profile, record_function, schedule
+
+import undertow as ut
+from undertow.modes import current
+from undertow.nn.module.calling import EVERYWHERE
+
+
+def names(prof: Any) -> list[str]:
+    return [event.name for event in prof.events()]
+
+
+def a_model() -> ut.nn.Module:
+    return ut.nn.Sequential(ut.nn.Linear(4, 8), ut.nn.ReLU(), ut.nn.Sequential(ut.nn.Linear(8, 2)))
+
+
+# ---- what is seen
+
+
+def test_operations_and_nodes_in_the_order_they_began() -> None:
+    x = ut.ones(3, requires_grad=True)
+    with profile() as prof:
+        (x * 2).exp().sum().backward()
+    assert names(prof)[:3] == ["aten::mul", "aten::exp", "aten::sum"]
+    assert [n.rpartition("::")[2] for n in names(prof)[3:]] == [
+        "SumBackward0", "ExpBackward0", "MulBackward0", "AccumulateGrad",
+    ]  # fmt: skip
+    starts = [event.time_range.start for event in prof.events()]
+    assert starts == sorted(starts) and all(event.cpu_time_total >= 0 for event in prof.events())
+
+
+def test_gradients_are_those_without_a_profile() -> None:
+    model, x = a_model(), ut.randn(5, 4)
+    model(x).pow(2).sum().backward()
+    wanted = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    with profile(record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True):
+        model(x).pow(2).sum().backward()
+    assert all(bool((p.grad == w).all()) for p, w in zip(model.parameters(), wanted, strict=True))
+
+
+def test_node_and_operation_share_a_number_and_the_line() -> None:
+    x = ut.ones(3, requires_grad=True)
+    with profile() as prof:
+        y = x.exp()
+        y.sum().backward()
+    forward = next(event for event in prof.events() if event.name == "aten::exp")
+    node = next(event for event in prof.events() if event.name == "ExpBackward0")
+    assert forward.sequence_nr == node.sequence_nr >= 0
+    assert node.fwd_thread == forward.thread
+    assert forward.line == node.line and forward.line.startswith(__file__)
+
+
+def test_changes_in_place_random_numbers_and_custom_functions_are_seen() -> None:
+    class Twice(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    with profile() as prof:
+        x = ut.randn(3)
+        x.mul_(2)
+        x.t_()
+        x.detach()
+        Twice.apply(x.requires_grad_()).sum().backward()
+    found = names(prof)
+    assert found[:4] == ["aten::randn", "aten::mul_", "aten::t_", "aten::detach"]
+    outer = next(event for event in prof.events() if event.name == "Twice")
+    assert [child.name for child in outer.cpu_children] == ["aten::mul"]
+    node = next(event for event in prof.events() if event.name == "TwiceBackward")
+    assert [child.name for child in node.cpu_children] == ["aten::mul"]
+
+
+def test_an_lstm_takes_the_way_it_takes_without_a_profile() -> None:
+    layer = ut.nn.LSTM(3, 4)
+    with profile() as prof:
+        out, _ = layer(ut.randn(5, 2, 3))
+        out.sum().backward()
+    assert "LSTMRecurrence" in names(prof) and "LSTMRecurrenceBackward" in names(prof)
+
+
+def test_shapes_stacks_memory_and_flops_where_asked_for() -> None:
+    layer = ut.nn.Linear(4, 2)
+    with profile(record_shapes=True, profile_memory=True, with_stack=True, with_flops=True) as prof:
+        y = layer(ut.ones(3, 4))
+    (event,) = [e for e in prof.events() if e.name == "aten::linear"]
+    assert event.input_shapes == [[3, 4], [2, 4], [2]]
+    assert event.cpu_memory_usage == y.numel() * 4
+    assert event.flops == 2 * 3 * 4 * 2
+    assert event.stack[0].startswith(f"{__file__}(") and "test_shapes" in event.stack[0]
+    text = prof.key_averages(group_by_input_shape=True).table()
+    assert "[[3, 4], [2, 4], [2]]" in text and "Self CPU Mem" in text and "Total FLOPs" in text
+
+
+def test_modules_by_path_forward_and_backward() -> None:
+    model = a_model()
+    with profile(with_modules=True) as prof:
+        model(ut.ones(3, 4)).sum().backward()
+    forward = [e.module for e in prof.events() if e.name == "aten::linear"]
+    backward = [e.module for e in prof.events() if e.name == "LinearBackward0"]
+    assert forward == ["0", "2.0"] and backward == ["2.0", "0"]
+    assert [e.module for e in prof.events() if e.category == "module"] == ["Sequential", "0", "1", "2", "2.0"]
+    assert EVERYWHERE == []
+
+
+def test_the_threads_of_a_pass_on_devices() -> None:
+    with ut.sim.configure(devices=2):
+        x = ut.ones(3, requires_grad=True)
+        with profile() as prof:
+            y = x.to("sim:0") * 2
+            (y.to("cpu") + (x.to("sim:1") * 3).to("cpu")).sum().backward()
+    assert x.grad.tolist() == [5.0] * 3
+    nodes = [event for event in prof.events() if event.name == "MulBackward0"]
+    assert {event.device for event in nodes} == {"sim:0", "sim:1"}
+    assert len({event.thread for event in nodes}) == 2
+
+
+# ---- switching it
+
+
+def test_nothing_is_left_when_it_ends() -> None:
+    with profile(with_modules=True, profile_memory=True):
+        assert ut.profiler.is_enabled() and current().intercept is not None
+    assert not ut.profiler.is_enabled() and current().intercept is None and EVERYWHERE == []
+
+
+def test_nothing_is_left_when_the_block_fails() -> None:
+    with pytest.raises(ZeroDivisionError), profile(with_modules=True) as prof:
+        ut.ones(2).exp()
+        1 / 0
+    assert current().intercept is None and names(prof) == ["aten::exp"]
+
+
+def test_profiles_do_not_nest() -> None:
+    with profile(), pytest.raises(RuntimeError, match="do not nest"), profile():
+        pass
+    assert not ut.profiler.is_enabled()
+
+
+def test_other_threads_are_not_seen() -> None:
+    with profile() as prof:
+        thread = threading.Thread(target=lambda: ut.ones(2).exp())
+        thread.start()
+        thread.join()
+    assert names(prof) == []
+
+
+def test_it_stands_above_modes_and_transformations() -> None:
+    x = ut.ones(2, 3)
+    with profile() as prof:
+        assert ut.vmap(ut.func.grad(lambda row: (row * row).sum()))(x).tolist() == [[2.0] * 3] * 2
+        with ut.autocast("cpu", dtype=ut.float16):
+            assert (x @ x.t()).dtype == ut.float16
+    assert "aten::mul" in names(prof) and "aten::mm" in names(prof)
+
+
+def test_it_may_be_left_inside_a_mode_that_was_entered_later() -> None:
+    class Log(ut.OpMode):
+        def on_operation(self, op: Any, args: Any, kwargs: Any) -> Any:
+            seen.append(str(op))
+            return op(*args, **kwargs)
+
+    seen: list[str] = []
+    prof, log = profile(), Log()
+    prof.start()
+    log.__enter__()
+    ut.ones(2).exp()
+    prof.stop()
+    ut.ones(2).sin()
+    log.__exit__(None, None, None)
+    assert current().intercept is None
+    assert seen == ["exp", "sin"] and names(prof) == ["aten::exp"]
+
+
+def test_results_are_refused_while_it_runs() -> None:
+    with profile() as prof, pytest.raises(AssertionError, match="didn't finish"):
+        prof.events()
+    assert str(profile()) == "<unfinished profiler_util.profile>"
+
+
+# ---- steps
+
+
+def test_schedule_refuses_what_makes_no_sense() -> None:
+    with pytest.raises(AssertionError, match="active must be positive"):
+        schedule(wait=1, warmup=1, active=0)
+
+
+def test_steps_by_a_schedule() -> None:
+    found: list[Any] = []
+
+    def ready(prof: Any) -> None:
+        found.append((prof.step_num, [e.name for e in prof.events()]))
+
+    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=1), on_trace_ready=ready) as prof:
+        for step in range(6):
+            getattr(ut.ones(2), ["sin", "cos", "exp", "tanh", "sqrt", "neg"][step])()
+            prof.step()
+    assert found == [(4, ["ProfilerStep#2", "aten::exp", "ProfilerStep#3", "aten::tanh"])]
+    assert prof.current_action is ProfilerAction.NONE and not ut.profiler.is_enabled()
+
+
+def test_on_trace_ready_at_the_end_of_a_block() -> None:
+    found: list[int] = []
+    with profile(on_trace_ready=lambda prof: found.append(len(prof.events()))):
+        ut.ones(2).exp()
+    assert found == [1]
+
+
+# ---- averages and tables
+
+
+def test_averages() -> None:
+    x = ut.ones(3)
+    with profile(record_shapes=True) as prof:
+        for _ in range(3):
+            x.exp()
+        x[:2].exp()
+    (average,) = [a for a in prof.key_averages() if a.key == "aten::exp"]
+    assert average.count == 4
+    assert average.cpu_time_total == pytest.approx(
+        sum(e.cpu_time_total for e in prof.events() if e.name == "aten::exp")
+    )
+    by_shape = [a for a in prof.key_averages(group_by_input_shape=True) if a.key == "aten::exp"]
+    assert sorted((a.count, str(a.input_shapes)) for a in by_shape) == [(1, "[[2]]"), (3, "[[3]]")]
+    assert prof.total_average().count == len(prof.events())
+
+
+def test_a_table_is_sorted_and_cut() -> None:
+    x = ut.ones(3)
+    with profile() as prof:
+        x.exp()
+        for _ in range(3):
+            x.sin()
+    rows = prof.key_averages().table(sort_by="count", row_limit=1).splitlines()
+    assert "aten::sin" in rows[3] and not any("aten::exp" in row for row in rows)
+    with pytest.raises(ValueError, match="cannot sort by 'nonsense'"):
+        prof.key_averages().table(sort_by="nonsense")
+
+
+def test_self_time_is_what_is_not_spent_inside() -> None:
+    with profile() as prof, record_function("outer"):
+        ut.ones(1000).exp()
+    outer, inner = prof.events()
+    assert outer.cpu_children == [inner] and inner.cpu_parent is outer
+    assert outer.self_cpu_time_total == pytest.approx(outer.cpu_time_total - inner.cpu_time_total)
+
+
+@pytest.mark.torch
+def test_the_names_of_a_training_step_are_torchs(torch: ModuleType) -> None:
+    def step(lib: Any) -> list[str]:
+        x = lib.ones(3, 4)
+        w = lib.ones(4, 2, requires_grad=True)
+        with lib.profiler.profile() as prof:
+            (x.mm(w).relu() + 1).exp().sum().backward()
+        return [event.name for event in prof.events()]
+
+    ours, theirs = step(ut), step(torch)
+    for name in ours:
+        assert name.replace("undertow::", "torch::") in theirs, name
+
+
+# ---- files
+
+
+def trace_of(prof: Any, path: Path) -> Any:
+    prof.export_chrome_trace(str(path))
+    return json.loads(path.read_text())
+
+
+def test_chrome_trace(tmp_path: Path) -> None:
+    x = ut.ones(3, requires_grad=True)
+    with profile(record_shapes=True, profile_memory=True) as prof:
+        (x.exp() * 2).sum().backward()
+    prof.add_metadata("note", "mine")
+    trace = trace_of(prof, tmp_path / "trace.json")
+    slices = {entry["name"]: entry for entry in trace["traceEvents"] if entry["ph"] == "X"}
+    assert slices["aten::exp"]["args"]["Input Dims"] == [[3]] and trace["note"] == "mine"
+    starts = {entry["id"]: entry for entry in trace["traceEvents"] if entry["ph"] == "s"}
+    ends = {entry["id"]: entry for entry in trace["traceEvents"] if entry["ph"] == "f"}
+    assert starts.keys() == ends.keys() and {e["cat"] for e in starts.values()} == {"fwdbwd", "ready"}
+    for number, start in starts.items():
+        assert start["ts"] <= ends[number]["ts"]
+    ready = [number for number, entry in starts.items() if entry["cat"] == "ready"]
+    targets = {ends[number]["ts"] for number in ready}
+    assert slices["MulBackward0"]["ts"] in targets and slices["ExpBackward0"]["ts"] in targets
+    assert any(entry["ph"] == "C" and entry["args"]["bytes"] > 0 for entry in trace["traceEvents"])
+    assert {entry["args"]["name"] for entry in trace["traceEvents"] if entry["name"] == "thread_name"} == {"MainThread"}
+
+
+def test_traces_of_several_processes_are_merged(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        with profile() as prof:
+            ut.ones(2, requires_grad=True).exp().sum().backward()
+        paths.append(str(tmp_path / f"{rank}.json.gz"))
+        prof.export_chrome_trace(paths[-1])
+    with gzip.open(paths[0]) as file:
+        assert file.read(1) == b"{"
+    ut.profiler.merge_traces(paths, str(tmp_path / "all.json"))
+    entries = json.loads((tmp_path / "all.json").read_text())["traceEvents"]
+    assert len({entry["pid"] for entry in entries}) == 2
+    arrows = [entry["id"] for entry in entries if entry["ph"] == "s"]
+    assert len(arrows) == len(set(arrows))
+
+
+def test_traces_for_tensorboard(tmp_path: Path) -> None:
+    with profile(on_trace_ready=ut.profiler.tensorboard_trace_handler(str(tmp_path / "log"), "worker")):
+        ut.ones(2).exp()
+    (path,) = (tmp_path / "log").iterdir()
+    assert path.name.startswith("worker.") and path.name.endswith(".pt.trace.json")
+
+
+def test_stacks_for_a_flame_graph(tmp_path: Path) -> None:
+    def inner() -> Any:
+        return ut.ones(1000, 1000).exp()
+
+    with profile(with_stack=True) as prof:
+        inner()
+    prof.export_stacks(str(tmp_path / "stacks"))
+    lines = (tmp_path / "stacks").read_text().splitlines()
+    assert len(lines) == 1
+    stack, _, value = lines[0].rpartition(" ")
+    assert int(value) > 0
+    assert stack.split(";")[-1] == "aten::exp" and stack.split(";")[-2].endswith("inner")
+    with pytest.raises(ValueError, match="metric should be one of"):
+        prof.export_stacks(str(tmp_path / "stacks"), "nonsense")
+    with profile() as without, pytest.raises(AssertionError):
+        without.export_stacks("nowhere")
+    with pytest.raises(RuntimeError, match="with_stack=True"):
+        without.export_stacks("nowhere")
+
+
+# ---- memory
+
+
+def test_memory_timeline_names_what_is_left() -> None:
+    kept = []
+    with profile(profile_memory=True, with_modules=True) as prof:
+        for _ in range(3):
+            kept.append(ut.nn.Identity()(ut.ones(1000)).exp())
+            ut.ones(1000).sin()
+    timeline = prof.memory_timeline()
+    leaks = timeline.leaks()
+    assert leaks.by("operation") == {"exp": 12000} and leaks.bytes == 12000
+    assert "test_memory_timeline" in next(iter(leaks.by("line")))
+    assert timeline.peak_bytes == 16000 and timeline.at().bytes == 16000
+    first, last = timeline.at(0.0), timeline.at(timeline.curve[-1][0])
+    assert first.bytes == 0 and (last - first).bytes == 12000 and (first - last).blocks == []
+
+
+def test_memory_by_module_also_in_the_backward_pass() -> None:
+    model = a_model()
+    with profile(profile_memory=True, with_modules=True) as prof:
+        model(ut.ones(3, 4)).sum().backward()
+    by_module = prof.memory_timeline().leaks().by("operation")
+    assert by_module["undertow::autograd::AccumulateGrad"] == sum(p.numel() * 4 for p in model.parameters())
+    assert "2.0" in {block.module for block in prof.memory_timeline().blocks if block.operation == "LinearBackward0"}
+
+
+def test_memory_is_written(tmp_path: Path) -> None:
+    with profile(profile_memory=True) as prof:
+        ut.ones(1000).exp()
+    prof.export_memory_timeline(str(tmp_path / "memory.json"))
+    assert json.loads((tmp_path / "memory.json").read_text())["blocks"][0]["operation"] == "exp"
+    prof.export_memory_timeline(str(tmp_path / "memory.html"))
+    assert "<svg" in (tmp_path / "memory.html").read_text()
+    with profile() as without:
+        pass
+    with pytest.raises(RuntimeError, match="profile_memory=True"):
+        without.memory_timeline()
+
+
+# ---- names
+
+
+def test_emitters_for_other_tools_can_only_be_off() -> None:
+    with ut.autograd.profiler.emit_nvtx(enabled=False):
+        pass
+    with pytest.raises(RuntimeError, match="export_chrome_trace"), ut.autograd.profiler.emit_itt():
+        pass
+
+
+def test_the_modules_are_found_by_import() -> None:
+    from undertow.autograd.profiler import profile as of_autograd
+    from undertow.autograd.profiler_util import EventList
+
+    with of_autograd(enabled=False) as nothing:
+        assert nothing is None and not ut.profiler.is_enabled()
+    assert EventList() == [] and str(EventList()) == ""

@@ -1,0 +1,88 @@
+// The curve of memory: saved tensors, which the pass gives back, and gradients.
+import uPlot from "uplot";
+import { colours } from "./dom.js";
+
+const HEIGHT = 110;
+const MOST = 4000; // points that are drawn
+
+export class Memory {
+  constructor(place, pass, onSeek) {
+    this.place = place;
+    this.pass = pass;
+    this.onSeek = onSeek;
+    this.data = curve(pass);
+    this.make();
+  }
+
+  make(forPrint = false) {
+    this.plot?.destroy();
+    const colour = colours(forPrint);
+    const axis = { stroke: colour.faint, grid: { stroke: colour.line, width: 0.5 }, ticks: { stroke: colour.line } };
+    this.plot = new uPlot({
+      width: Math.max(120, this.place.clientWidth),
+      height: HEIGHT,
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
+      legend: { show: false },
+      cursor: { drag: { x: false, y: false } },
+      axes: [
+        { ...axis, size: 26, space: 80, values: (_, ticks) => ticks.map((tick) => this.pass.timeText(tick)) },
+        { ...axis, size: 90, values: (_, ticks) => ticks.map(sizeText) },
+      ],
+      series: [{}, { label: "memory", stroke: colour.accent, fill: colour.group, width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
+      hooks: { draw: [(plot) => this.drawTime(plot)] },
+    }, this.data, this.place);
+    this.plot.over.addEventListener("click", () => this.onSeek(this.plot.posToVal(this.plot.cursor.left, "x")));
+    this.accent = colour.accent;
+  }
+
+  drawTime(plot) {
+    const x = plot.valToPos(this.time ?? this.pass.duration, "x", true);
+    plot.ctx.fillStyle = this.accent;
+    plot.ctx.fillRect(x - 1, plot.bbox.top, 2, plot.bbox.height);
+  }
+
+  at(time) {
+    this.time = time;
+    this.plot.redraw(false);
+  }
+
+  resize() {
+    this.plot.setSize({ width: Math.max(120, this.place.clientWidth), height: HEIGHT });
+  }
+
+  repaint(forPrint) {
+    this.make(forPrint);
+  }
+}
+
+function curve(pass) {
+  const points = pass.recorded.memory;
+  const step = Math.ceil(points.length / MOST) || 1;
+  const times = [];
+  const sizes = [];
+  for (let k = 0; k < points.length; k += step) {
+    let most = points[k][1];
+    for (let i = k; i < Math.min(k + step, points.length); i++) most = Math.max(most, points[i][1]);
+    const time = Math.max(0, points[k][0]);
+    if (times.length && times[times.length - 1] === time) sizes[sizes.length - 1] = most;
+    else {
+      times.push(time);
+      sizes.push(most);
+    }
+  }
+  if (times.length && times[times.length - 1] < pass.duration) {
+    times.push(pass.duration);
+    sizes.push(points[points.length - 1][1]);
+  }
+  return [times, sizes];
+}
+
+export function sizeText(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (Math.abs(bytes) >= 1024 && unit < 4) {
+    bytes /= 1024;
+    unit += 1;
+  }
+  return `${unit ? bytes.toFixed(1) : bytes} ${units[unit]}`;
+}
