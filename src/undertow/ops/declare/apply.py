@@ -320,7 +320,7 @@ def edge_to_leaf(leaf: Tensor, node: Node) -> Any:
 
 
 def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
-    """The plain values that rules use; see KeptValue."""
+    """The plain values that rules use; see Value in plans.py."""
     found = []
     for kind, k, fixed in form.values:
         if kind == ITSELF:

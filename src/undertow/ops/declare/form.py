@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from undertow.ops.declare.plans import Fact
+from undertow.ops.declare.plans import Fact, Value
 from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ class KeptOutput(NamedTuple):
     name: str
     slot: str
     users: tuple[int, ...]
-
-
-class KeptValue(NamedTuple):
-    """A plain value that rules need, kept in `Node.params`."""
-
-    kind: int
-    argument: int
-    fixed: Any
 
 
 class Form:
@@ -124,14 +116,14 @@ class Form:
         users = dict.fromkeys(self.users[name])
         return () if len(users) == len(self.edge_names) else tuple([self.edge_names.index(u) for u in users])
 
-    def value(self, name: str) -> KeptValue:
+    def value(self, name: str) -> Value:
         if name in self.op.params or name in self.numbers:
-            return KeptValue(ITSELF, self.places[name], None)
+            return Value(ITSELF, self.places[name], None)
         for ending, (kind, of_a_number) in FACTS.items():
             stem = name.removesuffix(ending)
             if stem != name and stem in self.op.inputs:
                 is_number = stem in self.numbers
-                return KeptValue(FIXED, 0, of_a_number) if is_number else KeptValue(kind, self.places[stem], None)
+                return Value(FIXED, 0, of_a_number) if is_number else Value(kind, self.places[stem], None)
         raise TypeError(f"{self.name}: a rule uses {name!r}, which is neither input, output nor parameter")
 
     def plan_rules(self) -> None:
