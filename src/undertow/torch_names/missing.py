@@ -79,7 +79,6 @@ BELOW = {
     ),
     "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
     "data": {
-        "DistributedSampler": PROCESSES,
         **dict.fromkeys(
             ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "datapipes", "functional_datapipe", "graph",
              "graph_settings", "guaranteed_datapipes_determinism", "non_deterministic"],

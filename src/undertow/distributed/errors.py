@@ -1,0 +1,15 @@
+"""What goes wrong among processes."""
+
+from __future__ import annotations
+
+
+class DistError(RuntimeError):
+    """Something that concerns several processes failed."""
+
+
+class DistTimeoutError(DistError):
+    """An exchange was not finished in time: some process has not come, or has died. The text says which."""
+
+
+class DistMismatchError(DistError):
+    """Processes of a group are in different exchanges, or bring tensors that do not fit."""
