@@ -250,13 +250,13 @@ def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Arra
     return _div_rounded(input, other, rounding_mode)
 
 
-def not_implemented(name: str) -> Any:
+def not_implemented(name: str, fact: str = "It is zero wherever it exists") -> Any:
     """The rule of an operation that PyTorch records but does not differentiate."""
 
     def rule(xp: Namespace, g: Array) -> Any:
         raise NotImplementedError(
-            f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the "
-            "inputs if that is what you want."
+            f"the derivative for '{name}' is not implemented. {fact}: detach() the inputs if no gradient is to flow to "
+            "them."
         )
 
     return rule
