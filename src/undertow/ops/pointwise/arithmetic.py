@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
@@ -254,10 +255,7 @@ def not_implemented(name: str, fact: str = "It is zero wherever it exists") -> A
     """The rule of an operation that PyTorch records but does not differentiate."""
 
     def rule(xp: Namespace, g: Array) -> Any:
-        raise NotImplementedError(
-            f"the derivative for '{name}' is not implemented. {fact}: detach() the inputs if no gradient is to flow to "
-            "them."
-        )
+        raise NotDifferentiableError(name, f"{fact}: detach() the inputs if no gradient is to flow to them.")
 
     return rule
 
