@@ -124,7 +124,7 @@ def neighbours(input: Array, dim: int) -> tuple[Any, Any]:
     return narrow(input, dim, 1, n), narrow(input, dim, 0, n)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="any")
 @numpy_spelling
 def diff(
     input: Array, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
