@@ -312,6 +312,21 @@ apply_change(const InPlace *self, const Form *form, PyObject *state, PyObject *c
     return Py_NewRef(tensor);
 }
 
+/* Whether an operand may lie in the memory that is going to be written to; an elementwise operation may be given just
+ * that. */
+static int
+reads_what_it_writes(const Operation *operation, PyObject *const *arguments)
+{
+    for (int k = 1; k < operation->count; k++) {
+        if (operation->inputs[k] && PyArray_CheckExact(arguments[k]) &&
+            !(operation->elementwise && arguments[k] == arguments[0]) &&
+            may_overlap((PyArrayObject *)arguments[0], (PyArrayObject *)arguments[k])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The changed tensor; NULL without an exception: leave it to Python. */
 static PyObject *
 usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
@@ -321,7 +336,8 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     int is_number = is_given_number(operation, values);
     const Form *form = operation->forms[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
-        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1) {
+        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1 ||
+        reads_what_it_writes(operation, arguments)) {
         return NULL;
     }
     for (int k = 0; k < operation->count; k++) {

@@ -197,8 +197,11 @@ takes_result(const Operation *self, PyObject *state, PyObject *const *values, Py
         !is_free(out, state)) {
         return 0;
     }
-    for (int k = 0; SLOT(state, core.s_grad_enabled) == Py_True && k < self->count; k++) {
-        if (is_tensor(values[k]) && may_require_grad(values[k])) {
+    PyObject *array = SLOT(out, core.t_array);
+    int recording = SLOT(state, core.s_grad_enabled) == Py_True;
+    for (int k = 0; k < self->count; k++) {
+        if ((recording && is_tensor(values[k]) && may_require_grad(values[k])) || !PyArray_CheckExact(array) ||
+            may_overlap_any((PyArrayObject *)array, values[k])) {
             return 0;
         }
     }

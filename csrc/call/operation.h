@@ -151,6 +151,11 @@ PyObject *count_change(PyObject *tensor, PyObject *name);
 int is_free(PyObject *tensor, PyObject *state);
 /* Whether a gradient is asked of the tensor, or may be, as of a view. */
 int may_require_grad(PyObject *tensor);
+/* Whether two arrays may have a part of their memory in common, or all of it: then Python decides whether one may be
+ * written to and the other read (ops/inplace/overlap.py). */
+int may_overlap(PyArrayObject *a, PyArrayObject *b);
+/* The same for an array and a value: a tensor, or a list of them. */
+int may_overlap_any(PyArrayObject *array, PyObject *value);
 
 /* ---- views.c */
 

@@ -136,9 +136,14 @@ def note(node: Node, name: str, value: list[Any]) -> None:
 
 
 def superfluous(node: Node) -> list[str]:
-    """Tensors that the operation saves when it is given tensors only; this node's was given a number."""
+    """Tensors that the operation saves when it is given tensors only; this node's was given a number.
+
+    Not where that is another node in PyTorch, of another name.
+    """
     op = getattr(node, "op", None)
-    names = {} if op is None else op.node_class.saved_names
+    if op is None or op.node_class.__name__ != type(node).__name__:
+        return []
+    names = op.node_class.saved_names
     return [name for name, (kind, _) in names.items() if kind != "value" and name not in node.saved_names]
 
 

@@ -77,6 +77,8 @@ def prod(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
     """The product of the elements that count."""
+    if dtype is None and input.dtype.kind in "bui":
+        dtype = dtypes.int64
     input = filled(cast(input, dtype), mask, 1)
     for d in sorted(dims_of(input, dim), reverse=True):
         input = ops.prod(input, d, keepdim)

@@ -133,6 +133,8 @@ def _spaced(
     dtype = dtypes.as_dtype(dtype, function)
     if complex_ and dtype.kind != "c":
         raise RuntimeError(f"{function}: complex start or end needs a complex dtype, got {dtype}")
+    if dtype.kind in "iu":
+        start, end = int(start), int(end)  # the ends lose their fractions before the numbers between them are found
     xp = cpu if device is None else namespace_of(device)
     return dtype, _equal_distances(start, end, steps, dtype, xp), xp
 

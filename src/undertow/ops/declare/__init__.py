@@ -71,6 +71,8 @@ def primitive(
     random              it draws random numbers: "new" ones, of a shape that is given; "like" its input, of whose
                         values they do not depend; "given" the values of its inputs
     piecewise_constant  its derivative is zero wherever there is one
+    overlap             what is refused of operands that lie in the memory that the result is written to, in place or
+                        as `out`: "part" of it (as of every elementwise operation), or "any". Nothing, unless said
     same_in_numpy       NumPy has a function of this name with the same leading arguments, so rules may use the
                         operation in its place (elementwise ones may always); other shared names need an `adapter`
     """

@@ -215,8 +215,11 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
 
 def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
     """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
-    asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     places = form.inputs
+    of_two_bytes = [k for k in places if arrays[k] is not None and arrays[k].dtype.itemsize == 2]
+    if form.dtype is None and not of_two_bytes:
+        return None  # as almost always
+    asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
         return None
     given = dict(zip(form.op.ordered, arrays, strict=True))

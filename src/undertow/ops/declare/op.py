@@ -14,6 +14,7 @@ from undertow.ops.declare import core_plan, formula
 from undertow.ops.declare.binder import SPELLINGS, Binder
 from undertow.ops.declare.form import FACTS, Form
 from undertow.ops.declare.node import node_class
+from undertow.ops.declare.rules import ELEMENTWISE
 
 Vjp = Callable[..., Any] | None
 
@@ -62,6 +63,7 @@ class Op:
         random: str | None = None,
         piecewise_constant: bool = False,
         same_in_numpy: bool = False,
+        overlap: str | None = None,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -87,6 +89,7 @@ class Op:
         self.random = random
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
+        self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
@@ -126,6 +129,7 @@ class Op:
         variants: str | None = None,
         out: bool | None = None,
         random: str | None = None,
+        overlap: str | None = None,
     ) -> Op:
         """What is known of a function made of other operations."""
         op = cls.__new__(cls)
@@ -133,6 +137,7 @@ class Op:
         op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
         op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
         op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
+        op.overlap = overlap
         return op
 
     def signature(self) -> inspect.Signature:

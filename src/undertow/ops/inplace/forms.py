@@ -24,6 +24,7 @@ from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
+from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.refcounts import IN_VARIABLE
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
@@ -84,6 +85,7 @@ copy = primitive(
     batch=batch_overwrite,
     node="CopyBackwards",
     variants="",
+    overlap="part",
 )
 
 zero = primitive(
@@ -238,6 +240,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     op: Any = getattr(function, "op", None)
     declared = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
     direct = declared and is_simple(op) and op.params in ([], ["alpha"])
+    overlap = None if op is None else op.overlap
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
@@ -247,6 +250,7 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
             requires_grad(self) or any([isinstance(a, Tensor) and requires_grad(a) for a in (*args, *kwargs.values())])
         )
         check_in_place(self, shown, recorded)
+        refuse_overlap(self, (args, kwargs), overlap, shown)
         if recorded:
             return record_change(self, shown, function, declared, args, kwargs)
         if not (direct and op.ufunc is not None and write_ufunc(self, op, args, kwargs, shown)):
@@ -404,6 +408,9 @@ def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
         array = self._xp.broadcast_to(array, target.shape) if fits(array.shape, target.shape) else None
     if array is None or not target.flags.writeable:
         return _record_copy(self, src)
+    if self._xp.may_share_memory(target, array):
+        refuse_overlap(self, src, "part", "copy_")
+        array = array.copy()  # NumPy would read elements of vectors that it has overwritten
     self._xp.copyto(target, array, casting="unsafe")
     counter_of(self).bump("copy_")
     return self

@@ -22,6 +22,7 @@ from undertow.ops.declare.core_plan import compile_with_out, describe
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.forms import check_in_place, write_array
+from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -43,6 +44,7 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         intercept.check_out(name, tensors_in((args, kwargs, targets)))
     for target in targets:
         check_in_place(target, name)
+        check_overlap(function, target, args, kwargs)
     result = unrecorded(function, args, kwargs)
     results = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(targets):
@@ -63,12 +65,15 @@ def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         set_state(outer)
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in tensors_in(v)] if isinstance(value, tuple | list) else []
+def check_overlap(function: Callable[..., Any], target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse an `out` in the memory of operands; the one that an in-place form would change may be all of it."""
+    op = getattr(function, "op", None)
+    if op is None or op.overlap is None:
+        return
+    first, *others = [*args, *kwargs.values()]
+    has_form = "in_place" in op.variants[op.name]
+    refuse_overlap(target, first, "part" if has_form else op.overlap, op.name)
+    refuse_overlap(target, others, op.overlap, op.name)
 
 
 def fit(target: Tensor, array: Array, name: str) -> None:

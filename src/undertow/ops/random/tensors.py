@@ -18,6 +18,7 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
+from undertow.ops.pointwise.arithmetic import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge
@@ -273,14 +274,17 @@ poisson = primitive(
     random="given",
 )
 
+NOT_CONTINUOUS = "A count of successes is not continuous in what it is drawn from"
+
 binomial = primitive(
     "binomial",
     forward=lambda xp, count, prob, generator=None: xp.asarray(
         draw.binomial(as_generator("binomial", generator), *xp.broadcast_arrays(count, prob))
     ),
-    vjp={"count": _zero, "prob": _zero},
+    vjp={"count": not_implemented("binomial", NOT_CONTINUOUS), "prob": not_implemented("binomial", NOT_CONTINUOUS)},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    node="NotImplemented",
     random="given",
 )
 

@@ -42,6 +42,7 @@ cumsum = primitive(
     batch=REDUCTION,
     check_output=True,
     variants="function method in_place",
+    overlap="part",
     same_in_numpy=True,
 )
 
@@ -152,6 +153,7 @@ cumprod = primitive(
     batch=REDUCTION,
     check_output=True,
     variants="function method in_place",
+    overlap="part",
     same_in_numpy=True,
 )
 

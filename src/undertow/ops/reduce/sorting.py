@@ -59,7 +59,7 @@ sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REOR
 stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="part")
 @numpy_spelling
 def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
@@ -114,7 +114,7 @@ def topk_forward(
 topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REORDERING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="part")
 @numpy_spelling
 def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
@@ -141,7 +141,7 @@ def _kthvalue_forward(xp: Namespace, input: Array, k: int, dim: int = -1, keepdi
 kthvalue_dim = primitive("_kthvalue_dim", _kthvalue_forward, node="KthvalueBackward0", **SELECTING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="any")
 @numpy_spelling
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the k-th smallest element along `dim`, counted from 1."""

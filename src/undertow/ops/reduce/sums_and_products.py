@@ -378,6 +378,8 @@ def sum_to_size(input: Array, *size: Any) -> Tensor:
     """
     input = as_operand("sum_to_size", "input", input)
     wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if not wanted:
+        return sum(input)
     shape = tuple(input.shape)
     extra = len(shape) - len(wanted)
     if extra < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):
