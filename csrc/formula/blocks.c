@@ -21,7 +21,7 @@
 /* ---- steps that are no ufuncs: a choice, and casts */
 
 #define CHOOSE(TYPE)                                                                                        \
-    static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data)      \
+    CLONES static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
     {                                                                                                       \
         const char *test = args[0];                                                                         \
         const npy_intp a = strides[1] / (npy_intp)sizeof(TYPE), b = strides[2] / (npy_intp)sizeof(TYPE);    \
@@ -58,8 +58,14 @@ choice_of(int size)
 }
 
 #define CAST(FROM, TO)                                                                                      \
-    static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
+    CLONES static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
     {                                                                                                       \
+        if (strides[0] == sizeof(FROM) && strides[1] == sizeof(TO)) {                                       \
+            const FROM *from = (const FROM *)args[0];                                                       \
+            TO *to = (TO *)args[1];                                                                         \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { to[k] = (TO)from[k]; }             \
+            return;                                                                                         \
+        }                                                                                                   \
         for (npy_intp k = 0; k < *count; k++) {                                                             \
             *(TO *)(args[1] + k * strides[1]) = (TO) * (const FROM *)(args[0] + k * strides[0]);            \
         }                                                                                                   \
@@ -288,6 +294,7 @@ program_dealloc(Program *self)
 typedef struct {
     const Program *program;
     Walk walk;
+    npy_intp block_size;
     char *out;
     atomic_int noted[MOST_STEPS];
     atomic_int is_short; /* of memory */
@@ -349,6 +356,7 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
 {
     Run *run = context;
     const Program *program = run->program;
+    npy_intp block_size = run->block_size;
     int noted[MOST_STEPS] = {0};
     char *memory = malloc((program->buffer_count + program->input_count) * program->buffer_size + 64);
     if (memory == NULL) {
@@ -358,8 +366,8 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     char *scratch = memory + (64 - (uintptr_t)memory % 64);
     feclearexcept(NOTED);
     for (Py_ssize_t block = first; block < last; block++) {
-        npy_intp start = block * IN_BLOCK, left = run->walk.size - start;
-        run_block(run, start, left < IN_BLOCK ? left : IN_BLOCK, scratch, noted);
+        npy_intp start = block * block_size, left = run->walk.size - start;
+        run_block(run, start, left < block_size ? left : block_size, scratch, noted);
     }
     free(memory);
     for (int k = 0; k < program->step_count; k++) {
@@ -382,6 +390,17 @@ report(const Run *run)
         }
     }
     return 0;
+}
+
+/* A single step that copies nothing has no intermediate results to keep near. */
+static npy_intp
+find_block_size(const Run *run)
+{
+    int is_direct = run->program->step_count == 1;
+    for (int k = 0; k < run->program->input_count; k++) {
+        is_direct &= run->walk.operands[k].kind != SCATTERED;
+    }
+    return is_direct ? 8 * IN_BLOCK : IN_BLOCK;
 }
 
 /* Whether the program was made for such arrays. */
@@ -421,8 +440,9 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
         Py_RETURN_NOTIMPLEMENTED;
     }
     run.out = PyArray_BYTES((PyArrayObject *)result);
-    npy_intp size = run.walk.size;
-    WORK(size, divide(run_blocks, &run, (size + IN_BLOCK - 1) / IN_BLOCK, self->nanoseconds * size));
+    run.block_size = find_block_size(&run);
+    npy_intp size = run.walk.size, count = (size + run.block_size - 1) / run.block_size;
+    WORK(size, divide(run_blocks, &run, count, self->nanoseconds * size));
     if (run.is_short) {
         PyErr_NoMemory();
     }

@@ -97,6 +97,18 @@ static const Function known[] = {{"exp", exp_values_float, exp_values_double, .n
 
 #define KNOWN ((int)(sizeof(known) / sizeof(known[0])))
 
+/* Forget what was noted since `noted` was. */
+static void
+take_back(int noted)
+{
+    if (exceptions_noted() != noted) {
+        forget_exceptions();
+        if (noted) {
+            feraiseexcept(noted);
+        }
+    }
+}
+
 /* Say of the results what the processor would have said of a plain computation. */
 #define NOTE(REAL)                                                                                           \
     static void note_##REAL(const Function *function, const REAL *x, const REAL *out, npy_intp count)        \
@@ -138,12 +150,7 @@ NOTE(double)
         memcpy(before, x, count * sizeof(REAL));                                                             \
         int noted = exceptions_noted();                                                                      \
         int is_finite = function->values(x, out, (count + VECTOR - 1) & ~(npy_intp)(VECTOR - 1));            \
-        if (exceptions_noted() != noted) {                                                                   \
-            forget_exceptions();                                                                             \
-            if (noted) {                                                                                     \
-                feraiseexcept(noted);                                                                        \
-            }                                                                                                \
-        }                                                                                                    \
+        take_back(noted);                                                                                    \
         if (function->far != NULL && !are_near_##REAL(before, count)) {                                      \
             for (npy_intp k = 0; k < count; k++) {                                                           \
                 out[k] = is_far_##REAL(before[k]) ? function->far(before[k]) : out[k];                       \
@@ -182,11 +189,45 @@ NOTE(double)
 STRETCH(float, int32_t, singles, far_single)
 STRETCH(double, int64_t, doubles, far_double)
 
+typedef struct {
+    PyUFuncGenericFunction loop;
+    void *data;
+} Theirs;
+
+/* Whether a function of two numbers would write what it reads later: as reductions and accumulations do. */
+static int
+depends_on_itself(char **args, const npy_intp *dimensions, const npy_intp *strides)
+{
+    npy_intp length = *dimensions - 1, step = strides[2];
+    const char *low = step < 0 ? args[2] + length * step : args[2];
+    const char *high = step < 0 ? args[2] : args[2] + length * step;
+    for (int k = 0; k < 2; k++) {
+        const char *first = strides[k] < 0 ? args[k] + length * strides[k] : args[k];
+        const char *last = strides[k] < 0 ? args[k] : args[k] + length * strides[k];
+        if (first <= high && low <= last && !(args[k] == args[2] && strides[k] == step)) {
+            return 1;
+        }
+    }
+    return step == 0;
+}
+
+/* NumPy's own loop. */
+static void
+run_theirs(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
+{
+    const Theirs *theirs = data;
+    theirs->loop(args, dimensions, strides, theirs->data);
+}
+
 /* Powers: what is not a finite power of a finite positive number is left to the C library. */
 static void
 loop_power(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
 {
     float x[AT_ONCE], y[AT_ONCE], out[AT_ONCE];
+    if (depends_on_itself(args, dimensions, strides)) {
+        run_theirs(args, dimensions, strides, data);
+        return;
+    }
     for (npy_intp start = 0; start < dimensions[0]; start += AT_ONCE) {
         npy_intp count = dimensions[0] - start < AT_ONCE ? dimensions[0] - start : AT_ONCE;
         int noted = exceptions_noted(), plain = 1;
@@ -202,10 +243,7 @@ loop_power(char **args, const npy_intp *dimensions, const npy_intp *strides, voi
             plain &= x[k] > 0 && x[k] < INFINITY && out[k] - out[k] == 0;
         }
         if (!plain) {
-            forget_exceptions();
-            if (noted) {
-                feraiseexcept(noted);
-            }
+            take_back(noted);
             for (npy_intp k = 0; k < count; k++) {
                 if (!(x[k] > 0 && x[k] < INFINITY && out[k] - out[k] == 0)) {
                     out[k] = powf(x[k], y[k]);
@@ -218,18 +256,68 @@ loop_power(char **args, const npy_intp *dimensions, const npy_intp *strides, voi
     }
 }
 
+/* ---- the larger and the smaller; NumPy's own loops have no vectors for an array and a number */
+
+#define EXTREME(NAME, REAL, WINS)                                                                            \
+    CLONES static void NAME##_values_##REAL(const REAL *x, const REAL *y, REAL *out, npy_intp count, int kind) \
+    {                                                                                                        \
+        const REAL a = *x, b = *y;                                                                           \
+        if (kind == 0) {                                                                                     \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < count; k++)                                        \
+            {                                                                                                \
+                out[k] = x[k] WINS y[k] || x[k] != x[k] ? x[k] : y[k];                                       \
+            }                                                                                                \
+        }                                                                                                    \
+        else if (kind == 1) {                                                                                \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < count; k++)                                        \
+            {                                                                                                \
+                out[k] = x[k] WINS b || x[k] != x[k] ? x[k] : b;                                             \
+            }                                                                                                \
+        }                                                                                                    \
+        else {                                                                                               \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < count; k++)                                        \
+            {                                                                                                \
+                out[k] = a WINS y[k] || a != a ? a : y[k];                                                   \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void NAME##_loop_##REAL(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data) \
+    {                                                                                                        \
+        const npy_intp size = sizeof(REAL);                                                                  \
+        int kind = strides[2] != size                           ? -1                                         \
+                   : strides[0] == size && strides[1] == size ? 0                                            \
+                   : strides[0] == size && strides[1] == 0    ? 1                                            \
+                   : strides[0] == 0 && strides[1] == size    ? 2                                            \
+                                                              : -1;                                          \
+        if (kind < 0 || depends_on_itself(args, dimensions, strides)) {                                      \
+            run_theirs(args, dimensions, strides, data);                                                     \
+            return;                                                                                          \
+        }                                                                                                    \
+        int noted = exceptions_noted(); /* comparisons with NaN are */                                       \
+        NAME##_values_##REAL((const REAL *)args[0], (const REAL *)args[1], (REAL *)args[2], *dimensions, kind); \
+        take_back(noted);                                                                                    \
+    }
+
+EXTREME(maximum, float, >=)
+EXTREME(maximum, double, >=)
+EXTREME(minimum, float, <=)
+EXTREME(minimum, double, <=)
+
 /* ---- making ufuncs */
 
 /* A ufunc of these loops, which stay where they are as long as the process lives. */
 static PyObject *
-ufunc_of(const char *name, PyUFuncGenericFunction *loops, void **data, char *types, int count, int inputs)
+ufunc_of(const char *name, PyUFuncGenericFunction *loops, void **data, char *types, int count, int inputs, int identity)
 {
-    return PyUFunc_FromFuncAndDataAndSignature(loops, data, types, count, inputs, 1, PyUFunc_None, name, NULL, 0, NULL);
+    return PyUFunc_FromFuncAndDataAndSignature(loops, data, types, count, inputs, 1, identity, name, NULL, 0,
+                                               NULL);
 }
 
-/* NumPy's ufunc with our loops for its functions of float and double. */
+/* NumPy's ufunc with our loops for its functions of float and double; what they are given is NumPy's own loop, unless
+ * something else is. */
 static PyObject *
-replaced(PyObject *object, const char *name, PyUFuncGenericFunction single, PyUFuncGenericFunction twice, void *given)
+replaced(PyObject *object, const char *name, PyUFuncGenericFunction single, PyUFuncGenericFunction twice, void *given,
+         int identity)
 {
     PyUFuncObject *theirs = (PyUFuncObject *)object;
     int count = theirs->ntypes, width = theirs->nargs;
@@ -248,8 +336,15 @@ replaced(PyObject *object, const char *name, PyUFuncGenericFunction single, PyUF
         PyUFuncGenericFunction ours = !is_same ? NULL : type == NPY_FLOAT ? single : type == NPY_DOUBLE ? twice : NULL;
         loops[k] = ours == NULL ? theirs->functions[k] : ours;
         data[k] = ours == NULL ? theirs->data[k] : given;
+        if (ours != NULL && given == NULL) {
+            Theirs *their = data[k] = PyMem_Malloc(sizeof(Theirs));
+            if (their == NULL) {
+                return PyErr_NoMemory();
+            }
+            *their = (Theirs){theirs->functions[k], theirs->data == NULL ? NULL : theirs->data[k]};
+        }
     }
-    return ufunc_of(name, loops, data, types, count, theirs->nin);
+    return ufunc_of(name, loops, data, types, count, theirs->nin, identity);
 }
 
 /* One of float and double alone. */
@@ -263,20 +358,43 @@ own_ufunc(const Function *function)
         return PyErr_NoMemory();
     }
     data[0] = data[1] = (void *)function;
-    return ufunc_of(function->name, loops, data, types, 2, 1);
+    return ufunc_of(function->name, loops, data, types, 2, 1, PyUFunc_None);
+}
+
+/* Ours of that name: one of those known, or of functions of two numbers. */
+static PyObject *
+made(PyObject *numpy, const Function *function, const char *name)
+{
+    if (function != NULL && !PyObject_HasAttrString(numpy, name)) {
+        return own_ufunc(function);
+    }
+    PyObject *theirs = PyObject_GetAttrString(numpy, name), *ours = NULL;
+    if (theirs == NULL || !PyObject_TypeCheck(theirs, &PyUFunc_Type)) {
+        PyErr_Format(PyExc_TypeError, "numpy.%s is no ufunc", name);
+    }
+    else if (function != NULL) {
+        ours = replaced(theirs, name, loop_float, loop_double, (void *)function, PyUFunc_None);
+    }
+    else if (strcmp(name, "power") == 0) {
+        ours = replaced(theirs, name, loop_power, NULL, NULL, PyUFunc_None);
+    }
+    else {
+        int larger = strcmp(name, "maximum") == 0;
+        ours = replaced(theirs, name, larger ? maximum_loop_float : minimum_loop_float,
+                        larger ? maximum_loop_double : minimum_loop_double, NULL, PyUFunc_ReorderableNone);
+    }
+    Py_XDECREF(theirs);
+    return ours;
 }
 
 PyObject *
 make_functions(PyObject *module, PyObject *nothing)
 {
+    static const char *const of_two[] = {"power", "maximum", "minimum"};
     PyObject *numpy = _import_umath() < 0 ? NULL : PyImport_ImportModule("numpy"), *found = PyDict_New();
-    for (int k = 0; numpy != NULL && found != NULL && k <= KNOWN; k++) {
-        const char *name = k < KNOWN ? known[k].name : "power";
-        PyObject *theirs = PyObject_HasAttrString(numpy, name) ? PyObject_GetAttrString(numpy, name) : NULL;
-        PyObject *ours = theirs == NULL ? own_ufunc(&known[k])
-                         : k < KNOWN    ? replaced(theirs, name, loop_float, loop_double, (void *)&known[k])
-                                        : replaced(theirs, name, loop_power, NULL, NULL);
-        Py_XDECREF(theirs);
+    for (int k = 0; numpy != NULL && found != NULL && k < KNOWN + 3; k++) {
+        const char *name = k < KNOWN ? known[k].name : of_two[k - KNOWN];
+        PyObject *ours = made(numpy, k < KNOWN ? &known[k] : NULL, name);
         if (ours == NULL || PyDict_SetItemString(found, name, ours) < 0) {
             Py_CLEAR(found);
         }

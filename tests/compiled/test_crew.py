@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from undertow.backend import cpu
 from undertow.compiled import core
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
@@ -36,7 +37,14 @@ def work(examples: int, groups: int, dtype: str) -> list[bytes]:
     y = core.convolve(x, weight, normal(3, 28, dtype=dtype), *rest)
     found = [y, core.convolve_transposed(y, weight, None, (40, 40), *rest), core.convolve_weight(x, y, (3, 3), *rest)]
     large = normal(4, 700, 700, dtype=dtype)
-    found += [core.gelu(large, False), core.gelu_gradient(large, large, False)]
+    found += [core.gelu(large, False), core.gelu_gradient(large, large, False), core.leaky(large, large, 0.1)]
+    found += [core.softmax_rows(large), core.log_softmax_rows_gradient(large, large)]
+    out, mean, rstd = core.norm_rows(large, 1, large[0], None, 1e-5, True)
+    found += [out, mean, rstd, *core.norm_rows_gradient(out, large, 1, mean, rstd, large[0], (True, True, True))]
+    moments = [large.copy(), large.copy(), abs(large)]
+    core.adam_update(moments[0], large, *moments[1:], None, *[large[0, k : k + 1].reshape(()) for k in range(7)])
+    found += [*moments, *[cpu.sum_to(large, shape) for shape in ((), (700,), (700, 1))]]
+    found += [ut.tensor(large).var(1).numpy(), ut.tensor(large).mean((0, 1)).numpy()]
     return [array.tobytes() for array in found]
 
 

@@ -24,6 +24,9 @@ MOST_PROGRAMS = 64
 #: elements from which on a single quick function is worth a program
 MANY = 1 << 17
 
+#: functions of two numbers, the second of which may be left out if it is 1
+ONE_CHANGES_NOTHING = frozenset({np.multiply, np.divide})
+
 QUICK = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
 
 
@@ -83,7 +86,7 @@ class Traced:
     def __bool__(self) -> bool:
         raise UntraceableError("what is computed depends on an element")
 
-    def astype(self, dtype: DType, copy: bool = True) -> Traced:
+    def astype(self, dtype: DType, copy: bool = True) -> Any:
         return astype(self, dtype)
 
     def __pow__(self, exponent: Any) -> Any:
@@ -92,13 +95,13 @@ class Traced:
     def __rpow__(self, base: Any) -> Any:
         return apply(cpu.power, base, self)
 
-    def __neg__(self) -> Traced:
+    def __neg__(self) -> Any:
         return apply(np.negative, self)
 
-    def __abs__(self) -> Traced:
+    def __abs__(self) -> Any:
         return apply(np.absolute, self)
 
-    def __invert__(self) -> Traced:
+    def __invert__(self) -> Any:
         return apply(np.invert, self)
 
     __hash__ = None  # type: ignore[assignment]
@@ -157,6 +160,10 @@ def apply(ufunc: Any, *operands: Any) -> Any:
     if len(operands) != ufunc.nin or ufunc.nout != 1:
         raise UntraceableError("a ufunc with `out`, or with several results")
     trace, ndim = _trace_of(operands)
+    if ufunc in ONE_CHANGES_NOTHING and type(operands[1]) in (int, float) and operands[1] == 1:
+        first = operands[0]
+        if first.dtype.kind == "f":
+            return Traced(trace, first.place, first.dtype, ndim)
     loop, dtypes = _resolved(ufunc, tuple([_kind(operand) for operand in operands]))
     places = [_place(trace, operand, dtype) for operand, dtype in zip(operands, dtypes, strict=False)]
     return Traced(trace, trace.step(ufunc, loop, places), dtypes[-1], ndim)
@@ -281,7 +288,8 @@ class InBlocks:
         result = self.function(tracing(), *values[: len(values) - len(self.named)], **by_name)
         if not isinstance(result, Traced) or result.place[0] == "constant":
             return None
-        if result.place[0] == "input":
-            return None, [places[result.place[1]]], 0
+        if result.place[0] == "input":  # the array that was given, or one that is equal to it
+            place = places[result.place[1]]
+            return (None, [place], 0) if result is values[place] else None
         quick = len(trace.steps) == 1 and getattr(trace.steps[0][0], "__name__", "") in QUICK
         return trace.program(result), places, MANY if quick else 0
