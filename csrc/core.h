@@ -98,6 +98,7 @@ void expression_free(Expression *);
 int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
+PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */
 
@@ -132,6 +133,10 @@ PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+
+/* ---- formula/blocks.c */
+
+extern PyTypeObject Program_Type;
 
 /* ---- small things */
 

@@ -1,6 +1,7 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
+#include "formula/functions.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
 
@@ -158,6 +159,8 @@ use_twins(PyObject *module, PyObject *enabled)
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
     {"set_threads", set_threads, METH_O},
+    {"set_large", set_large, METH_O},
+    {"make_functions", make_functions, METH_NOARGS},
     {"evaluate", evaluate, METH_VARARGS},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
@@ -215,7 +218,7 @@ PyInit__core(void)
     if (module == NULL || PyModule_AddType(module, &StandIn_Type) < 0 ||
         PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
-        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
+        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

@@ -11,7 +11,7 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
-from undertow.compiled import twin
+from undertow.compiled import core, twin
 
 
 class CpuNamespace(ArrayNamespace):
@@ -25,6 +25,9 @@ class CpuNamespace(ArrayNamespace):
         self.astype = astype
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
+        if core is not None:
+            # the same loops serve arrays of all sizes (csrc/formula/functions.c), so that a number has one logarithm
+            self.__dict__.update(core.make_functions())
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:

@@ -17,8 +17,12 @@ from undertow.compiled import core
 
 def kernel(name: str) -> Callable[..., Any]:
     def call(xp: Namespace, *arguments: Any) -> Any:
-        compiled = getattr(core, name, None) if xp is cpu else None
-        return None if compiled is None else compiled(*arguments)
+        if xp is cpu:
+            compiled = getattr(core, name, None)
+            return None if compiled is None else compiled(*arguments)
+        if getattr(xp, "traces", False) and all([getattr(a, "is_contiguous", True) for a in arguments]):
+            raise LookupError(f"{name} is there, and better than a program of array functions")
+        return None
 
     return call
 

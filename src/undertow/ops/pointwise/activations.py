@@ -28,14 +28,16 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 INTEGER_OF_SIZE = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
 
-def keep(x: Array, mask: Array) -> Array:
+def keep(xp: Namespace, x: Array, mask: Array) -> Array:
     """x where mask, zero elsewhere; a product of bits takes a tenth of the time of `where`, and inf * 0 is 0."""
+    if not hasattr(x, "view"):
+        return xp.where(mask, x, 0)
     return (x.view(INTEGER_OF_SIZE[x.dtype.itemsize]) * mask).view(x.dtype)
 
 
 @twin
 def threshold_gradient(xp: Namespace, grad_output: Array, input: Array, threshold: Any) -> Array:
-    return keep(grad_output, ~(input <= _real_number(threshold)))
+    return keep(xp, grad_output, ~(input <= _real_number(threshold)))
 
 
 # the gradient of relu and threshold, one kernel so that it is fast
