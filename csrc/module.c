@@ -196,6 +196,7 @@ static PyMethodDef functions[] = {
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
+    {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},

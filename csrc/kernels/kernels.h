@@ -127,6 +127,7 @@ PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

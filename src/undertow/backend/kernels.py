@@ -55,6 +55,8 @@ add_rows = kernel("add_rows")
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
+#: the same, but puts them there
+scatter = kernel("scatter")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
