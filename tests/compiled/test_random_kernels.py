@@ -100,7 +100,8 @@ def test_other_generators_are_drawn_from_word_by_word() -> None:
 
 
 def test_states_that_are_none() -> None:
-    capsule = Mersenne(0)._capsule
+    stream = Mersenne(0)  # the capsule does not keep it alive
+    capsule = stream._capsule
     words, position = core.read_twister(capsule)
     for wrong in ((words[1:], 0), (words.astype(np.int64), 0), (words, 625), (words, -1), (words, "0")):
         assert core.place_twister(capsule, *wrong) is None
