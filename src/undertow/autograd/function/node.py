@@ -19,33 +19,37 @@ class FunctionNode(Node):
     """The node of a custom Function, and its `ctx`."""
 
     # Its attributes are the user's, apart from those with an underscore and `Node`'s own: see check_names.
-    __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes")
+    __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes", "_to_save", "_variable_positions",
+                 "_wanted", "needs_input_grad")  # fmt: skip
 
     multiple_outputs = True
     wants_undefined = True
 
     _forward_cls: Any = None
-    _own_attributes = 0  # how many of __dict__ are not the user's
+
+    _kept: Any
+    _intermediates: Kept | None
+    needs_input_grad: tuple[bool, ...]
+    _to_save: tuple[Any, ...]
+    _variable_positions: list[bool]
+    _wanted: tuple[Any, ...] | None  # in a pass: `next_edges`, None where nobody wants the gradient
+
+    # what few calls set, and OWN names
+    materialize_grads = True
+    _materialize_non_diff_grads = True
+    _is_pure_view = False
+    _saved_for_forward: tuple[Any, ...] = ()
+    _dirty: tuple[Any, ...] = ()
+    _non_differentiable: tuple[Any, ...] = ()
+    _non_differentiable_outputs: frozenset[int] = frozenset()
 
     def __init__(self) -> None:
         # not Node's: a Function may call attributes of its own `shape`, `dtype`, `saved` or `params`
-        self.next_edges = ()
+        self.recorded_edges = ()
         self.sequence_nr = next_sequence_nr()
-        self._kept: Any = ()
-        self._shapes, self._dtypes = [], []
-        self._intermediates: Kept | None = None
-        self.extra = None
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.materialize_grads = True
-        self._materialize_non_diff_grads = True
-        self._is_pure_view = False
-        self._to_save: tuple[Any, ...] = ()
-        self._saved_for_forward: tuple[Any, ...] = ()
-        self._dirty: tuple[Any, ...] = ()
-        self._non_differentiable: tuple[Any, ...] = ()
-        self._non_differentiable_outputs: set[int] = set()
-        self._variable_positions: list[bool] = []
-        self._wanted: tuple[Any, ...] | None = None  # in a pass: `next_edges`, None where nobody wants the gradient
+        self._kept = self._to_save = self.needs_input_grad = ()
+        self._shapes, self._dtypes, self._variable_positions = [], [], []
+        self._intermediates = self.extra = self._wanted = None
 
     # ---- what forward calls
 
@@ -207,6 +211,3 @@ class FunctionNode(Node):
 def _releasing() -> bool:
     task = current_task()
     return task is not None and not task.keep_graph
-
-
-FunctionNode._own_attributes = len(FunctionNode().__dict__)
