@@ -10,7 +10,7 @@ from undertow.backend import namespace_of_array
 from undertow.backend.interface import Namespace
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
-from undertow.graph.node import Node, freed_error, next_sequence_nr, space_of
+from undertow.graph.node import Node, OutputEdge, freed_error, next_sequence_nr, space_of
 from undertow.graph.saved import Freed, SavedTensor
 from undertow.tensor import Tensor
 
@@ -132,20 +132,20 @@ class FunctionNode(Node):
     def pull(self, xp: Namespace, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raw = xp.ndarray is not Tensor
         grads = [Tensor(g, namespace_of_array(g)) if raw and g is not None else g for g in grad]
-        self._materialize(grads)
+        if self.materialize_grads and any([g is None for g in grad]):
+            self._materialize(grads)
         task = current_task()
         outer = None if task is None else task.node
         if task is not None:
             task.node = self
         self._wanted = edges
         try:
-            results = self._call_backward(grads)
-            results = self._check_results(results)
+            results = self._check_results(self._call_backward(grads))
         finally:
             self._wanted = None
             if task is not None:
                 task.node = outer
-        if not keep:
+        if not keep and self._kept:
             self.release(keep)
         return self._fitting([r if r is None or not raw else r._array for r in results], edges, xp)
 
@@ -153,8 +153,10 @@ class FunctionNode(Node):
         """The results in the shapes and dtypes of the inputs: checked all before any is used."""
         for index, (result, edge) in enumerate(zip(results, edges, strict=True)):
             if result is not None and edge is not None:
-                shape, dtype = expected(edge[0], edge[1])
-                results[index] = conform(self, index, result, shape, dtype, xp)
+                below, nr = edge if type(edge) is OutputEdge else (edge, 0)
+                shape, dtype = expected(below, nr)
+                if result.shape != shape or result.dtype is not dtype:
+                    results[index] = conform(self, index, result, shape, dtype, xp)
         return results
 
     def apply(self, *grads: Any) -> Any:
@@ -162,8 +164,6 @@ class FunctionNode(Node):
         return self._call_backward(list(grads))
 
     def _materialize(self, grads: list[Any]) -> None:
-        if not self.materialize_grads:
-            return
         for nr, g in enumerate(grads):
             skip = nr in self._non_differentiable_outputs and not self._materialize_non_diff_grads
             if g is None and not skip and self._dtypes[nr] is not None:
