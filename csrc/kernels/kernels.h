@@ -127,6 +127,7 @@ PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -137,6 +138,10 @@ PyObject *random_words(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *random_singles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_doubles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_normals(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *blocks_to_normal(PyObject *module, PyObject *fractions);
+PyObject *trust_twister(PyObject *module, PyObject *capsule);
+PyObject *read_twister(PyObject *module, PyObject *capsule);
+PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_permutation(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -170,9 +170,16 @@ new_result(const Slices *slices, int type)
         for (npy_intp o = 0; o < s->outer; o++) {                                                            \
             for (npy_intp i = 0; i < s->inner; i++) {                                                        \
                 const REAL *from = x + o * s->n * s->inner + i;                                              \
-                for (npy_intp j = 0; j < s->n; j++) {                                                        \
+                for (npy_intp j = 0; j < s->n && k > 0; j++) {                                               \
                     REAL v = from[j * s->inner];                                                             \
-                    npy_intp at = j;                                                                         \
+                    npy_intp at = j < k ? j : k;                                                             \
+                    if (at == k) { /* it takes the place of the last one, or is no candidate */              \
+                        REAL w = from[order[k - 1] * s->inner];                                              \
+                        if (!(descending ? v > w || (v != v && w == w) : v < w || (w != w && v == v))) {     \
+                            continue;                                                                        \
+                        }                                                                                    \
+                        at--;                                                                                \
+                    }                                                                                        \
                     for (; at > 0; at--) {                                                                   \
                         REAL w = from[order[at - 1] * s->inner];                                             \
                         int before = descending ? v > w || (v != v && w == w) : v < w || (w != w && v == v); \
@@ -191,7 +198,7 @@ new_result(const Slices *slices, int type)
         }                                                                                                    \
     }
 
-/* The longest slice that is sorted here, by insertion. */
+/* The longest slice that is sorted here, by insertion; and of a longer one, how many elements are found. */
 #define MOST_SORTED 32
 
 LOOPS(float)
@@ -381,23 +388,22 @@ min_along(PyObject *const *arguments)
     return extremes(arguments, -1);
 }
 
-/* The first k (all, if k is -1) along a dimension, in order. */
+/* The first k (all, if k is -1) along a dimension, in order: of short slices, or few of long ones. */
 static PyObject *
 in_order(PyObject *input, PyObject *dim, npy_intp k, int descending)
 {
     Slices slices;
-    if (!PyLong_CheckExact(dim) || !read_slices(&slices, input, dim, Py_True) || slices.n > MOST_SORTED ||
-        k > slices.n) {
+    if (!PyLong_CheckExact(dim) || !read_any_slices(&slices, input, dim, Py_True) || k > slices.n ||
+        (k < 0 ? slices.n : k) > MOST_SORTED || (k < 0 && PyArray_SIZE(slices.array) > SMALL)) {
         return NULL;
     }
     k = k < 0 ? slices.n : k;
     slices.dims[wrapped_dim(dim, slices.ndim)] = k;
     PyArrayObject *values = new_result(&slices, PyArray_TYPE(slices.array)), *places = new_result(&slices, NPY_INT64);
-    if (values != NULL && places != NULL && is_single(&slices)) {
-        sorted_float(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places));
-    }
-    else if (values != NULL && places != NULL) {
-        sorted_double(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places));
+    if (values != NULL && places != NULL) {
+        WORK(PyArray_SIZE(slices.array),
+             is_single(&slices) ? sorted_float(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places))
+                                : sorted_double(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places)));
     }
     return pair(values, places);
 }

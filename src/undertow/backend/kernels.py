@@ -59,6 +59,8 @@ add_rows = kernel("add_rows")
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
+#: the same, but puts them there
+scatter = kernel("scatter")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
@@ -76,6 +78,14 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
+#: (float32 fractions, sixteen to a block) -> normal numbers
+blocks_to_normal = kernel("blocks_to_normal")
+#: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for
+trust_twister = kernel("trust_twister")
+#: (capsule) -> (words of the state, position)
+read_twister = kernel("read_twister")
+#: (capsule, words, position) -> True
+place_twister = kernel("place_twister")
 #: (capsule of a bit generator, count) -> array; what ops/random/mersenne_twister.py makes of its words
 random_words = kernel("random_words")
 random_singles = kernel("random_singles")

@@ -439,6 +439,11 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
             grad = xp.asarray(conform(producer, index, grad, node._shapes[nr], node._dtypes[nr], xp))
     buffer = task.not_ready.get(node)
     if buffer is None:
+        if task.dependencies[node] == 1:  # the only one that will come
+            task.dependencies[node] = 0
+            slots = [None] * len(node._shapes)
+            slots[nr] = grad
+            return None if grad is None else slots
         buffer = task.not_ready[node] = InputBuffer(len(node._shapes))
     buffer.add(nr, grad, xp, in_place=task.in_place)
     task.dependencies[node] -= 1

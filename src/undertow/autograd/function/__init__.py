@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from itertools import compress
+from sys import _getframe as getframe
 from typing import Any
 
 from undertow.autograd.function.call import Call
@@ -16,10 +18,10 @@ from undertow.autograd.function.delayed_error import DelayedError as DelayedErro
 from undertow.autograd.function.delayed_error import once_differentiable as once_differentiable
 from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, tracking_for
 from undertow.autograd.function.node import FunctionNode
-from undertow.autograd.function.outputs import wrap_outputs
+from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
 from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.user_lines import caller_site, is_site_recording_enabled
+from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import Interceptor, current, set_state
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -126,7 +128,7 @@ class Function(metaclass=_FunctionMeta):
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.apply_function(cls, args, kwargs)
-        return cls._call(args, kwargs).result
+        return cls._run(args, kwargs, None)
 
     @classmethod
     def _backward_rule(cls) -> Callable[..., Any]:
@@ -142,21 +144,29 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def _call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        call = Call()
+        call.result = cls._run(args, kwargs, call)
+        return call
+
+    @classmethod
+    def _run(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        """The result of forward, in the graph; `call` is told what happened."""
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:
             args = bind_arguments(cls, args, kwargs)
             kwargs = {}
         node = cls._backward_cls()
-        inputs = [a for a in args if isinstance(a, Tensor)]
+        are_tensors = [isinstance(a, Tensor) for a in args]
+        inputs = list(compress(args, are_tensors))
         node.needs_input_grad = tuple([isinstance(a, Tensor) and requires_grad(a) for a in args])
         outer = current()
-        recording = outer.grad_enabled and any(node.needs_input_grad)
+        recording = outer.grad_enabled and True in node.needs_input_grad
         if recording:
-            node._variable_positions = [isinstance(a, Tensor) for a in args]
-            node.next_edges = tuple([gradient_edge(t) for t in inputs])  # now, because forward may change the inputs
+            node._variable_positions = are_tensors
+            node.recorded_edges = tuple([gradient_edge(t) for t in inputs])  # now: forward may change the inputs
             if is_site_recording_enabled():
-                site = caller_site()
-                node.code, node.lasti = site.code, site.lasti
+                frame = user_frame(getframe(1))
+                node.code, node.lasti = frame.f_code, frame.f_lasti
         needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
         inner = outer.with_grad(False)
@@ -171,9 +181,11 @@ class Function(metaclass=_FunctionMeta):
             set_state(outer)
         if needed:
             note_intermediates(node, inputs, needed, output, tracking)
-        call = Call(node, args, output)
-        call.result = wrap_outputs(node, inputs, output, recording, separate_setup)
-        return call
+        if call is not None:
+            call.note(node, args, output)
+        if recording and wrap_new_output(node, inputs, output):
+            return output
+        return wrap_outputs(node, inputs, output, recording, separate_setup)
 
 
 def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -97,7 +97,7 @@ class Wrapping:
 
     def is_differentiable(self, nr: int, out: Tensor) -> bool:
         if any([out is t for t in self.node._non_differentiable]):
-            self.node._non_differentiable_outputs.add(nr)
+            self.node._non_differentiable_outputs |= {nr}
             return False
         return self.recording and dtypes.is_differentiable(out._array.dtype)
 
@@ -177,12 +177,9 @@ class Wrapping:
     def save(self) -> None:
         node = self.node
         node._kept = tuple([self.saved(t) for t in node._to_save])
-        node._to_save = node._dirty = node._non_differentiable = ()
-        check_names(node)
-        warn_of_cycle(node)
-        state = current()
-        if state.record is not None:
-            state.record(node, state)
+        if node._dirty or node._non_differentiable:
+            node._dirty = node._non_differentiable = ()
+        finish_node(node)
 
     def saved(self, tensor: Tensor | None) -> SavedTensor:
         if id(tensor) not in self.numbers:
@@ -190,8 +187,47 @@ class Wrapping:
         return SavedTensor.of_output(self.wrapped[id(tensor)], edge=(self.node, self.numbers[id(tensor)]))
 
 
+def wrap_new_output(node: Any, inputs: list[Tensor], out: Any) -> bool:
+    """The same for the usual call that is recorded: one new tensor on the CPU, and nothing marked; whether it is one."""
+    if (
+        type(out) is not Tensor
+        or out._edge is not None
+        or out._xp is not cpu
+        or node._dirty
+        or node._non_differentiable
+        or node._is_pure_view
+        or (out._extra is not None and out._extra.view is not None)
+        or not dtypes.is_differentiable(out._array.dtype)
+    ):
+        return False
+    for tensor in inputs:
+        if out is tensor:
+            return False
+    array = out._array
+    node._shapes.append(array.shape)
+    node._dtypes.append(array.dtype)
+    out._edge = OutputEdge((node, 0))
+    if node._to_save:
+        node._kept = tuple([SavedTensor.of_output(t) if t is out else SavedTensor(t) for t in node._to_save])
+    finish_node(node)
+    return True
+
+
+def finish_node(node: Any) -> None:
+    """After the outputs are wrapped and what is kept is noted."""
+    node._to_save = ()
+    check_names(node)
+    if node.__dict__:
+        warn_of_cycle(node)
+    state = current()
+    if state.record is not None:
+        state.record(node, state)
+
+
 def check_names(node: Node) -> None:
     """Refuse attributes of `ctx` that took the place of what the engine keeps there."""
+    if node.extra is None and type(node.recorded_edges) is tuple and type(node.sequence_nr) is int:
+        return
     for name, kind in (("extra", NodeExtra | None), ("next_edges", tuple), ("sequence_nr", int)):
         if not isinstance(getattr(node, name), kind):
             raise AttributeError(f"ctx.{name} is what {node.name()} keeps for the engine; choose another name")
