@@ -1,4 +1,4 @@
-"""Command line: ``python -m undertow [demo | info]``."""
+"""Command line: ``python -m undertow [demo | info | watch program.py]``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import undertow as ut
 from undertow.demo import run_demo
 from undertow.demo.info import describe
+from undertow.instrument.command import run_watched
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +31,16 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--plot", type=new_file, metavar="FILE", help="draw the loss and the weights, by matplotlib")
     demo.add_argument("--quiet", action="store_true", help="print the summary only")
     commands.add_parser("info", help="show versions, devices and thread counts")
+    watch = commands.add_parser("watch", help="run a program, and write a page that replays its backward passes")
+    watch.add_argument("--page", type=new_file, default="watch.html", help="the page (default watch.html)")
+    watch.add_argument(
+        "--trace", type=new_file, default="watch.trace.json", help="the trace for Perfetto (default watch.trace.json)"
+    )
+    watch.add_argument(
+        "--passes", type=between(1, 10_000), default=3, help="how many backward passes the page shows (default 3)"
+    )
+    watch.add_argument("program", type=python_file, metavar="PROGRAM", help="a Python file")
+    watch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the program is given")
     return top
 
 
@@ -52,6 +63,13 @@ def new_file(text: str) -> str:
     return text
 
 
+def python_file(text: str) -> str:
+    """The type of an argument that names a program."""
+    if not os.path.isfile(text):
+        raise argparse.ArgumentTypeError(f"expected a Python file, got {text!r}")
+    return text
+
+
 def main(arguments: list[str] | None = None) -> int:
     top = parser()
     options = top.parse_args(arguments)
@@ -60,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "info":
         print(describe(), end="")
         return 0
+    if options.command == "watch":
+        return run_watched(options.program, options.arguments, options.page, options.trace, options.passes)
     print(f"undertow {ut.__version__}\n")
     top.print_help()
     return 0

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from undertow.lazy_names import loaded_when_used
 
 if TYPE_CHECKING:
+    from undertow.instrument.debug_lines import debug as debug
     from undertow.instrument.replay.watching import Watching as Watching
     from undertow.instrument.replay.watching import watch as watch
 else:
     __getattr__, __dir__ = loaded_when_used(
         __name__,
         modules="profiler",
-        names={"undertow.instrument.replay.watching": "Watching watch"},
+        names={"undertow.instrument.debug_lines": "debug", "undertow.instrument.replay.watching": "Watching watch"},
     )

@@ -25,13 +25,20 @@ class Watching:
     """What `watch` returns: the recording, and the page.
 
     path    the file that was written, or None
-    passes  the backward passes that were recorded
+    passes  the backward passes that were recorded; at most `most_passes`, after which `left_out` counts the others
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, model: Any = None, title: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        model: Any = None,
+        title: str | None = None,
+        most_passes: int = sys.maxsize,
+    ) -> None:
         self.path = None if path is None else os.fspath(path)
         self.title = title or f"backward pass of {os.path.basename(sys.argv[0]) or 'undertow'}"
         self.model = model
+        self.most_passes, self.left_out = most_passes, 0
         self.passes: list[PassRecording] = []
         self.parameters: dict[int, str] = {} if model is None else names_of_parameters(model)
         self.modules = ModuleCalls(None)
@@ -57,6 +64,8 @@ class Watching:
             self.write(self.path)
 
     def operation_ran(self, what: Any, result: Any, begin: int) -> None:
+        if self.left_out:
+            return
         node = node_of(result)
         if node is not None:
             path = self.modules.path
@@ -71,7 +80,10 @@ class Watching:
             number = -1 if node is None else node.sequence_nr
             self.operations.append((name_of(what), begin, clock(), get_ident(), number))
 
-    def start_pass(self) -> PassRecording:
+    def start_pass(self) -> PassRecording | None:
+        if len(self.passes) >= self.most_passes:
+            self.left_out += 1
+            return None
         recording = PassRecording(self.watched, self.parameters)
         self.passes.append(recording)
         return recording
