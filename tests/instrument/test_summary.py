@@ -120,9 +120,7 @@ def test_a_module_that_is_nobodys_part_and_an_error_that_is_caught() -> None:
 
     with pytest.raises(RuntimeError) as raised:
         ut.nn.Sequential(Outer())(ut.ones(2, 3))
-    assert len(raised.value.__notes__) == 1 and raised.value.__notes__[0].startswith(
-        "in 0.Linear: Linear(in_features=5"
-    )
+    assert len(raised.value.__notes__) == 1 and raised.value.__notes__[0].startswith("in 0: Linear(in_features=5")
 
 
 def test_an_error_that_is_raised_again_is_told_anew() -> None:

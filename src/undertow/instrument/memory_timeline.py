@@ -107,8 +107,8 @@ class MemoryTimeline:
             f"{width * t / (last or 1):.1f},{height - height * b / (self.peak_bytes or 1):.1f}" for t, b in self.curve
         ]
         return (
-            "<!doctype html><meta charset=utf-8><title>Memory</title><style>body{font:14px system-ui;margin:2em}"
-            "svg{width:100%;border:1px solid #999}</style>"
+            "<!doctype html><meta charset=utf-8><title>Memory</title><style>body { font: 14px system-ui; margin: 2em }"
+            " svg { width: 100%; border: 1px solid #999 }</style>"
             f"<h1>Memory: at most {readable(self.peak_bytes)}</h1>"
             f'<svg viewBox="0 0 {width} {height}" preserveAspectRatio="none"><polyline fill="#9cf4" stroke="#36c" '
             f'points="0,{height} {" ".join(points)} {width},{height}"/></svg><pre>{html.escape(str(self))}</pre>'
