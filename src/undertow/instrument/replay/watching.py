@@ -152,7 +152,7 @@ install_watcher(_recording_if_watched)
 
 
 def watch(
-    output: Tensor | None = None,
+    output: Tensor | str | os.PathLike[str] | None = None,
     path: str | os.PathLike[str] | None = "watch.html",
     *,
     model: Any = None,
@@ -167,7 +167,7 @@ def watch(
     path, a slider through the pass, threads, memory, and for each node its line, its rules, what it saved and the
     gradient that reached it.
 
-    output    what `backward` is called on; None for a block
+    output    what `backward` is called on; for a block None, or the path
     path      the file to write; None: none, `.write(path)` does it later
     model     whose parameters name the leaves of a graph that was made before; a block finds the modules itself
     gradient, retain_graph  as `backward` takes them
@@ -177,14 +177,13 @@ def watch(
     >>> ut.instrument.watch((x * 2).exp().sum(), path=None)
     <Watching: 1 passes, 4 nodes, page None>
     """
+    if isinstance(output, str | os.PathLike):
+        output, path = None, output
     watching = Watching(path, model, title)
     if output is None:
         return watching
     if not isinstance(output, Tensor):
-        raise TypeError(
-            f"watch(output) takes the tensor whose backward is to be watched, got {type(output).__name__}; a path is "
-            "given as watch(path=...)"
-        )
+        raise TypeError(f"watch(output) takes the tensor whose backward is to be watched, got {type(output).__name__}")
     with watching:
         output.backward(gradient, retain_graph=retain_graph)
     return watching
