@@ -1,6 +1,6 @@
 """Builds the compiled core, undertow._core. Without a C compiler it is left out, and undertow runs as pure Python.
 
-UNDERTOW_DEBUG=1       keeps the symbols that debuggers and profilers show; without it they are stripped
+UNDERTOW_SYMBOLS=1     keeps the symbols that debuggers and profilers show; without it they are stripped
 UNDERTOW_SANITIZE=1    the same, with the checks of the address and undefined-behaviour sanitizers (see `make sanitize`)
 """
 
@@ -25,7 +25,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
 
 if is_set("UNDERTOW_SANITIZE"):
     compile_args, link_args = ["-g", "-O1", *SANITIZERS], SANITIZERS
-elif is_set("UNDERTOW_DEBUG"):
+elif is_set("UNDERTOW_SYMBOLS"):
     compile_args, link_args = ["-g", "-O3"], []
 else:
     compile_args, link_args = ["-O3"], ["-Wl,--strip-all"] if sys.platform.startswith("linux") else []

@@ -9,6 +9,8 @@ tensor([ 1.3818,  0.0770, -2.8289])
 """
 
 from math import e, inf, nan, pi
+from os import environ as _environ
+from sys import modules as _modules
 from typing import TYPE_CHECKING, Any
 
 from undertow import autograd as autograd
@@ -182,4 +184,19 @@ _choose_allocator()
 globals().update({name: _out_argument.public_function(name) for name in _names_with("function")})
 globals().update({f"{name}_": _methods.in_place_function(f"{name}_") for name in _names_with("in_place_function")})
 globals().update(_foreach.table())
+if "UNDERTOW_DEBUG" in _environ:
+    from undertow.instrument.debug_lines import switch_on as _switch_on
+
+    _switch_on(_environ["UNDERTOW_DEBUG"])
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext undertow`: tensors and nodes are shown as tables and pictures; without it, if IPython came first."""
+    from undertow.instrument.notebook import attach
+
+    attach()
+
+
+if "IPython" in _modules:
+    load_ipython_extension(None)
 bool, int, float = bool_, int32, float32  # the last lines of this file, because they hide Python's own

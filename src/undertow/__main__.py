@@ -1,4 +1,4 @@
-"""Command line: ``python -m undertow [demo | info | run | doctor]``."""
+"""Command line: ``python -m undertow [demo | info | run | doctor | watch]``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import undertow as ut
 from undertow.demo import run_demo
 from undertow.demo.info import describe
+from undertow.instrument.command import run_watched
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,6 +36,16 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "paths", nargs="+", metavar="PATH", help="Python files, folders, or packages that are installed"
     )
+    watch = commands.add_parser("watch", help="run a program, and write a page that replays its backward passes")
+    watch.add_argument("--page", type=new_file, default="watch.html", help="the page (default watch.html)")
+    watch.add_argument(
+        "--trace", type=new_file, default="watch.trace.json", help="the trace for Perfetto (default watch.trace.json)"
+    )
+    watch.add_argument(
+        "--passes", type=between(1, 10_000), default=3, help="how many backward passes the page shows (default 3)"
+    )
+    watch.add_argument("program", type=python_file, metavar="PROGRAM", help="a Python file")
+    watch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the program is given")
     return top
 
 
@@ -57,6 +68,13 @@ def new_file(text: str) -> str:
     return text
 
 
+def python_file(text: str) -> str:
+    """The type of an argument that names a program."""
+    if not os.path.isfile(text):
+        raise argparse.ArgumentTypeError(f"expected a Python file, got {text!r}")
+    return text
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["run"]:  # what follows belongs to the program
@@ -74,6 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "info":
         print(describe(), end="")
         return 0
+    if options.command == "watch":
+        return run_watched(options.program, options.arguments, options.page, options.trace, options.passes)
     print(f"undertow {ut.__version__}\n")
     top.print_help()
     return 0

@@ -174,9 +174,12 @@ def test_the_clock_stands_still_while_nothing_runs() -> None:
     assert busy.time(-5) == 0
 
 
-def test_what_is_no_tensor_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"watch\(path=\.\.\.\)"):
-        ut.instrument.watch("page.html")  # type: ignore[arg-type]
+def test_a_path_for_a_block_and_what_is_refused(tmp_path: Path) -> None:
+    with ut.instrument.watch(tmp_path / "page.html") as watching:
+        pass
+    assert watching.path == str(tmp_path / "page.html") and (tmp_path / "page.html").exists()
+    with pytest.raises(TypeError, match="takes the tensor whose backward"):
+        ut.instrument.watch(3)  # type: ignore[arg-type]
 
 
 def test_formulas_of_rules_that_are_more_than_an_expression() -> None:

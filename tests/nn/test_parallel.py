@@ -76,7 +76,10 @@ def test_errors_say_which_replica() -> None:
 
     with pytest.raises(ValueError, match="too far away") as caught:
         ut.nn.DataParallel(Failing(), DEVICES)(ut.ones(4, 1))
-    assert caught.value.__notes__ == ["Caught ValueError in replica 1 on device sim:1."]
+    assert caught.value.__notes__ == [
+        "in Failing(), called with [2, 1]",
+        "Caught ValueError in replica 1 on device sim:1.",
+    ]
 
 
 def test_the_module_must_be_on_the_first_device() -> None:

@@ -5,3 +5,4 @@ from undertow.utils import data as data
 from undertow.utils import dlpack as dlpack
 from undertow.utils import flop_counter as flop_counter
 from undertow.utils import hooks as hooks
+from undertow.utils import tensorboard as tensorboard

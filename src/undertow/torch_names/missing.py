@@ -21,7 +21,6 @@ INSTEAD = {
     "serialization": "files are data and loading runs no code, so nothing has to be allowed (docs/files.md).",
     "utils.cpp_extension": "operations are Python: write an undertow.autograd.Function (docs/custom-functions.md).",
     "utils.model_zoo": "nothing is downloaded: undertow.load reads the files that torch.save wrote (docs/files.md).",
-    "utils.tensorboard": "install tensorboardX, whose SummaryWriter takes numbers and NumPy arrays, or print.",
 }
 
 #: methods of modules

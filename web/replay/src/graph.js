@@ -316,12 +316,15 @@ export class Graph {
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.fillStyle = colour.faint;
+    context.strokeStyle = colour.paper;
+    context.lineWidth = 4;
     for (const link of this.links) {
       const middle = link.points[link.points.length >> 1];
       const start = link.points[(link.points.length >> 1) - 1] ?? middle;
       const place = { x: (middle.x + start.x) / 2, y: (middle.y + start.y) / 2, width: 80, height: 12 };
       if (seen(place, view)) {
         const text = link.count > 1 ? `${link.count} edges` : this.pass.text("shape", link.target);
+        context.strokeText(text, place.x, place.y); // keeps the letters free of the line
         context.fillText(text, place.x, place.y);
       }
     }

@@ -82,9 +82,9 @@ export class Lanes {
         drawn = right;
         context.fillStyle = pass.isBad(node) ? colour.bad : node === this.marked ? colour.accent : colour[pass.state(node, this.time)];
         context.fillRect(left, top, right - left, LANE - 4);
-        if (right - left > 60) {
+        if (right - left > 40 && context.measureText(pass.title(node)).width < right - left - 8) {
           context.fillStyle = colour.ink;
-          context.fillText(pass.title(node), left + 4, top + LANE / 2 - 2, right - left - 8);
+          context.fillText(pass.title(node), left + 4, top + LANE / 2 - 2);
         }
       }
     });

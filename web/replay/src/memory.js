@@ -22,11 +22,12 @@ export class Memory {
       width: Math.max(120, this.place.clientWidth),
       height: HEIGHT,
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
+      padding: [8, 10, 0, 0], // so that times are where the lanes have them
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
       axes: [
         { ...axis, size: 26, space: 80, values: (_, ticks) => ticks.map((tick) => this.pass.timeText(tick)) },
-        { ...axis, size: 90, values: (_, ticks) => ticks.map(sizeText) },
+        { ...axis, size: 110, values: (_, ticks) => ticks.map(sizeText) },
       ],
       series: [{}, { label: "memory", stroke: colour.accent, fill: colour.group, width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
       hooks: { draw: [(plot) => this.drawTime(plot)] },

@@ -6,6 +6,7 @@ Note [Profiles and threads]: a profile sees the thread that entered it, and the 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import Any
@@ -154,6 +155,7 @@ class profile(_Results):
     with_stack      all lines of the program's stack (without it: the line that recorded the node, where there is one)
     with_flops      how many floating-point operations products take
     with_modules    the calls of modules, and which operations ran in which
+    most_events     beyond this many, nothing is recorded any more
 
     >>> import undertow as ut
     >>> from undertow.profiler import profile, record_function
@@ -182,8 +184,10 @@ class profile(_Results):
         execution_trace_observer: Any = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,
+        most_events: int = sys.maxsize,
         **further: Any,
     ) -> None:
+        self.most_events = most_events
         self.activities = set(activities) if activities else {ProfilerActivity.CPU}
         self.schedule = schedule or always
         self.has_schedule = schedule is not None
@@ -233,10 +237,8 @@ class profile(_Results):
         self.current_action = action
         if action is not ProfilerAction.NONE and (self.recorder is None or self.recorder.end):
             shapes = self.record_shapes or self.with_flops
-            self.recorder, self._events = (
-                Recorder(shapes, self.profile_memory, self.with_stack, self.with_modules),
-                None,
-            )
+            options = self.profile_memory, self.with_stack, self.with_modules, self.most_events
+            self.recorder, self._events = Recorder(shapes, *options), None
             self.recorder.start()
         if self.has_schedule and action is not ProfilerAction.NONE:
             self._step = record_function(f"ProfilerStep#{self.step_num}")

@@ -63,7 +63,9 @@ class Recorder:
         profile_memory: bool = False,
         with_stack: bool = False,
         with_modules: bool = False,
+        most_rows: int = sys.maxsize,
     ) -> None:
+        self.most_rows = most_rows
         self.record_shapes, self.with_stack = record_shapes, with_stack
         self.rows: list[Any] = []
         self.threads: dict[int, tuple[int, str]] = {}
@@ -123,7 +125,8 @@ class Recorder:
 
     def module_ended(self, call: ModuleCall, end: int) -> None:
         more = {"class": call.class_name}
-        self.rows.append((MODULE, call.path, call.begin, end, self.note_thread(), None, None, 0, None, more))
+        if len(self.rows) < self.most_rows:
+            self.rows.append((MODULE, call.path, call.begin, end, self.note_thread(), None, None, 0, None, more))
 
 
 class Profiled(Observer):
@@ -140,6 +143,8 @@ class Profiled(Observer):
     def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
         end = perf_counter_ns()
         recorder = self.recorder
+        if len(recorder.rows) >= recorder.most_rows:
+            return
         thread = get_ident()
         if thread not in recorder.threads:
             recorder.note_thread()
@@ -208,6 +213,8 @@ class PassTimes(Watch):
     def after(self, node: Node, grads: list[Any], results: list[Any]) -> None:
         end, thread = perf_counter_ns(), get_ident()
         recorder = self.recorder
+        if len(recorder.rows) >= recorder.most_rows:
+            return
         recorder.note_thread()
         more: dict[str, Any] = {"leads_to": tuple([e[0].sequence_nr for e in node.next_edges if e is not None])}
         if recorder.allocations is not None:

@@ -32,7 +32,7 @@ def paths_of(nodes: Sequence[Node], watched: Mapping[int, str], names: Mapping[i
     names    identity of a parameter -> its name
     """
     known = [known_path(node, watched, names) for node in nodes]
-    if not any(known):
+    if all(path is None for path in known):
         return [path_by_function(node) for node in nodes]
     filled: list[str] = []
     following = next_known(nodes, known)

@@ -25,13 +25,20 @@ class Watching:
     """What `watch` returns: the recording, and the page.
 
     path    the file that was written, or None
-    passes  the backward passes that were recorded
+    passes  the backward passes that were recorded; at most `most_passes`, after which `left_out` counts the others
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, model: Any = None, title: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        model: Any = None,
+        title: str | None = None,
+        most_passes: int = sys.maxsize,
+    ) -> None:
         self.path = None if path is None else os.fspath(path)
         self.title = title or f"backward pass of {os.path.basename(sys.argv[0]) or 'undertow'}"
         self.model = model
+        self.most_passes, self.left_out = most_passes, 0
         self.passes: list[PassRecording] = []
         self.parameters: dict[int, str] = {} if model is None else names_of_parameters(model)
         self.modules = ModuleCalls(None)
@@ -57,6 +64,8 @@ class Watching:
             self.write(self.path)
 
     def operation_ran(self, what: Any, result: Any, begin: int) -> None:
+        if self.left_out:
+            return
         node = node_of(result)
         if node is not None:
             path = self.modules.path
@@ -71,7 +80,10 @@ class Watching:
             number = -1 if node is None else node.sequence_nr
             self.operations.append((name_of(what), begin, clock(), get_ident(), number))
 
-    def start_pass(self) -> PassRecording:
+    def start_pass(self) -> PassRecording | None:
+        if len(self.passes) >= self.most_passes:
+            self.left_out += 1
+            return None
         recording = PassRecording(self.watched, self.parameters)
         self.passes.append(recording)
         return recording
@@ -140,7 +152,7 @@ install_watcher(_recording_if_watched)
 
 
 def watch(
-    output: Tensor | None = None,
+    output: Tensor | str | os.PathLike[str] | None = None,
     path: str | os.PathLike[str] | None = "watch.html",
     *,
     model: Any = None,
@@ -155,7 +167,7 @@ def watch(
     path, a slider through the pass, threads, memory, and for each node its line, its rules, what it saved and the
     gradient that reached it.
 
-    output    what `backward` is called on; None for a block
+    output    what `backward` is called on; for a block None, or the path
     path      the file to write; None: none, `.write(path)` does it later
     model     whose parameters name the leaves of a graph that was made before; a block finds the modules itself
     gradient, retain_graph  as `backward` takes them
@@ -165,14 +177,13 @@ def watch(
     >>> ut.instrument.watch((x * 2).exp().sum(), path=None)
     <Watching: 1 passes, 4 nodes, page None>
     """
+    if isinstance(output, str | os.PathLike):
+        output, path = None, output
     watching = Watching(path, model, title)
     if output is None:
         return watching
     if not isinstance(output, Tensor):
-        raise TypeError(
-            f"watch(output) takes the tensor whose backward is to be watched, got {type(output).__name__}; a path is "
-            "given as watch(path=...)"
-        )
+        raise TypeError(f"watch(output) takes the tensor whose backward is to be watched, got {type(output).__name__}")
     with watching:
         output.backward(gradient, retain_graph=retain_graph)
     return watching

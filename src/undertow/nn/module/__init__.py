@@ -146,6 +146,12 @@ class Module(Called):
 
     # ---- display
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the tree of modules, to be opened and closed."""
+        from undertow.instrument.notebook import module_html
+
+        return module_html(self)
+
     def extra_repr(self) -> str:
         """What to show between the parentheses; a subclass says it."""
         return ""

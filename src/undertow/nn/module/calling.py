@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.nn.module.backward_hooks import BackwardWatch
+from undertow.nn.module.failures import TOLD, tell_module
 from undertow.nn.module.old_backward_hooks import BOTH, watch_last_node
 from undertow.nn.module.state_dict import Stateful
 from undertow.tensor import Tensor
@@ -66,9 +67,13 @@ class Called(Stateful):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._undertow_hooks is None and not EVERYWHERE:
-            return self.forward(*args, **kwargs)
-        return Call(self, args, kwargs).run()
+        try:
+            if self._undertow_hooks is None and not EVERYWHERE:
+                return self.forward(*args, **kwargs)
+            return Call(self, args, kwargs).run()
+        except TOLD as error:
+            tell_module(error, self, args)
+            raise
 
     # ---- hooks
 

@@ -1,5 +1,3 @@
-"""PyTorch's `torch.utils.tensorboard`, which undertow does not have."""
+"""PyTorch's `torch.utils.tensorboard`."""
 
-from undertow.torch_names.missing import refuse
-
-refuse(__name__)
+from undertow.instrument.event_files.writer import SummaryWriter as SummaryWriter
