@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from undertow.autograd import checkpoint as checkpoint
     from undertow.autograd import functional as functional
 else:
-    __getattr__, __dir__ = _loaded_when_used(__name__, modules="checkpoint functional")
+    __path__.append(f"{__path__[0]}/../torch_names/below_autograd")  # what only programs written for PyTorch ask for
+    __getattr__, __dir__ = _loaded_when_used(__name__, modules="checkpoint functional profiler")
 
 _module_aliases.register(__name__)

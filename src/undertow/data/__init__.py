@@ -13,6 +13,7 @@ from undertow.data.datasets import (
     TensorDataset,
     random_split,
 )
+from undertow.data.distributed_sampler import DistributedSampler
 from undertow.data.loader import DataLoader
 from undertow.data.progress import Progress
 from undertow.data.samplers import (
@@ -32,6 +33,7 @@ __all__ = [
     "StackDataset", "random_split",
     # in which order
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
+    "DistributedSampler",
     # in batches
     "DataLoader", "default_collate", "default_convert", "get_worker_info", "WorkerInfo", "Progress",
 ]  # fmt: skip
