@@ -23,6 +23,9 @@ from undertow.backend.public_dtypes import dtype as dtype
 from undertow.backend.public_dtypes import plain as plain
 from undertow.backend.public_dtypes import public as public
 
+#: what a dtype of either kind is an instance of
+AnyDtype = np.dtype
+
 bool_ = np.dtype(np.bool_)
 uint8 = np.dtype(np.uint8)
 uint16 = np.dtype(np.uint16)

@@ -13,7 +13,7 @@ passes goes through `as_dtype` or `plain` first, and `Tensor.dtype` gives back t
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -51,10 +51,12 @@ class dtype:
     def __new__(cls, of: Any) -> dtype:
         return public(np.dtype(of))
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override]
-        """NumPy's class: libraries ask `isinstance(x.dtype, np.dtype)`, and Python answers by this as well as by type."""
-        return type(self.dtype)
+    if not TYPE_CHECKING:
+
+        @property
+        def __class__(self) -> Any:
+            """NumPy's: libraries ask `isinstance(x.dtype, np.dtype)`, and Python answers by this as well as by type."""
+            return type(self.dtype)
 
     def to_complex(self) -> dtype:
         """The complex dtype whose parts have this precision."""

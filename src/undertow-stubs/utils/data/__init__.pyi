@@ -10,6 +10,7 @@ from undertow.data.datasets import StackDataset as StackDataset
 from undertow.data.datasets import Subset as Subset
 from undertow.data.datasets import TensorDataset as TensorDataset
 from undertow.data.datasets import random_split as random_split
+from undertow.data.distributed_sampler import DistributedSampler as DistributedSampler
 from undertow.data.loader import DataLoader as DataLoader
 from undertow.data.progress import Progress as Progress
 from undertow.data.samplers import BatchSampler as BatchSampler
