@@ -69,6 +69,8 @@ typedef struct {
     /* backend/ */
     PyObject *cpu;
     PyArray_Descr *float32, *float64;
+    PyTypeObject *PublicDtype;
+    Py_ssize_t d_numpy;       /* where a public dtype keeps NumPy's */
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */

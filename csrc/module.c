@@ -26,7 +26,8 @@ typedef struct {
 
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
-    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), OBJECT(LEAF),
+    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture),
+    TYPE(PublicDtype), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
@@ -55,7 +56,7 @@ static const Slot slots[] = {
     {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
     {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
-    {"Capture", "output_idx", &core.p_output_idx}};
+    {"Capture", "output_idx", &core.p_output_idx}, {"PublicDtype", "dtype", &core.d_numpy}};
 
 int
 find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)

@@ -64,6 +64,9 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
+            if (Py_IS_TYPE(value, core.PublicDtype)) {
+                value = arguments[k] = SLOT(value, core.d_numpy);
+            }
             if (is_unusual_option(value)) {
                 return 0;
             }

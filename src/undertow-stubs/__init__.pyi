@@ -52,8 +52,8 @@ from undertow.backend import simulated as _simulated_
 from undertow.backend.allocator import get_cpu_allocator as get_cpu_allocator
 from undertow.backend.allocator import set_cpu_allocator as set_cpu_allocator
 from undertow.backend.dtypes import can_cast as can_cast
+from undertow.backend.dtypes import common_type as _common_type_
 from undertow.backend.dtypes import get_default_dtype as get_default_dtype
-from undertow.backend.dtypes import promote_types as promote_types
 from undertow.backend.dtypes import set_default_dtype as set_default_dtype
 from undertow.backend.interface import Device as _Device_
 from undertow.backend.limits import finfo as finfo
@@ -743,6 +743,7 @@ def pow(input: Operand, exponent: Operand, *, out: Tensor | None=None) -> Tensor
 def prelu(input: Operand, weight: Operand) -> Tensor: ...
 preserve_format: memory_format
 def prod(input: TensorLike, dim: Dims=None, keepdim: _bool=False, *, dtype: DTypeLike | None=None, out: Tensor | None=None, axis: Dims=None, keepdims: _bool=False) -> Tensor: ...
+promote_types = _common_type_
 def put(input: TensorLike, index: TensorLike, source: TensorLike, accumulate: _bool=False) -> Tensor: ...
 def qr(input: TensorLike, some: _bool=True, *, out: tuple[Tensor, ...] | None=None) -> return_types.linalg_qr: ...
 def quantile(input: TensorLike, q: Operand, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', out: Tensor | None=None, axis: Dims=None, keepdims: _bool=False) -> Tensor: ...

@@ -32,8 +32,11 @@ from undertow.distributed.collectives import reduce as reduce
 from undertow.distributed.collectives import reduce_scatter as reduce_scatter
 from undertow.distributed.collectives import reduce_scatter_tensor as reduce_scatter_tensor
 from undertow.distributed.collectives import scatter as scatter
+from undertow.distributed.errors import DistBackendError as DistBackendError
 from undertow.distributed.errors import DistError as DistError
 from undertow.distributed.errors import DistMismatchError as DistMismatchError
+from undertow.distributed.errors import DistNetworkError as DistNetworkError
+from undertow.distributed.errors import DistStoreError as DistStoreError
 from undertow.distributed.errors import DistTimeoutError as DistTimeoutError
 from undertow.distributed.objects import all_gather_object as all_gather_object
 from undertow.distributed.objects import broadcast_object_list as broadcast_object_list
@@ -84,3 +87,24 @@ def is_nccl_available() -> bool:
 def is_torchelastic_launched() -> bool:
     """Whether a launcher that can restart the processes started this one."""
     return "TORCHELASTIC_RESTART_COUNT" in os.environ
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether exchanges can go by it."""
+    return backend == "mpi" and is_available()
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number that the launcher has given to this process on its machine."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank.")
+    return fallback_rank
+
+
+class Backend(str):
+    """The name of what processes talk through."""
+
+    __slots__ = ()
+    UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"

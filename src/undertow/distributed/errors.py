@@ -13,3 +13,15 @@ class DistTimeoutError(DistError):
 
 class DistMismatchError(DistError):
     """Processes of a group are in different exchanges, or bring tensors that do not fit."""
+
+
+class DistBackendError(DistError):
+    """What the exchanges go by failed."""
+
+
+class DistNetworkError(DistError):
+    """The connection between processes failed."""
+
+
+class DistStoreError(DistError):
+    """The meeting place of the processes failed."""

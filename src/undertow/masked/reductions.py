@@ -36,7 +36,7 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
 
 def as_floats(input: Tensor, dtype: Any) -> Array:
     input = cast(input, dtype)
-    return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.get_default_dtype())
+    return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.default_dtype())
 
 
 def largest(dtype: DType) -> float:

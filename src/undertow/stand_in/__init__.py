@@ -7,7 +7,7 @@
 
 finder.py        how `import torch` and its modules are found
 torch_module.py  the module that is called `torch`
-absent.py        what stands for modules of PyTorch that undertow does not have
+
 run.py           the command `run`; doctor.py the command `doctor`
 """
 

@@ -68,7 +68,7 @@ def find(name: str) -> Any:
 
 
 def load_library(path: str) -> None:
-    raise NotImplementedError(
+    raise OSError(
         f"torch.ops.load_library({path!r}): undertow, which stands for PyTorch here, cannot use operators compiled for "
         "PyTorch. Write them as an autograd.Function."
     )

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from undertow.stand_in.absent import AbsentClass, AbsentModule, explanation
 from undertow.stand_in.finder import as_torch
+from undertow.stand_in.torch_module import TORCH
+from undertow.torch_names.absent import AbsentClass, AbsentModule, explanation
 from undertow.torch_names.missing import BELOW
 
 
@@ -99,7 +100,7 @@ def dotted(node: ast.expr, known: dict[str, str]) -> str | None:
 
 def why_missing(name: str) -> str | None:
     """What to say of a name that undertow does not have, or None if it has it."""
-    value: Any = importlib.import_module("torch")
+    value: Any = importlib.import_module(TORCH)
     parts = name.split(".")
     for k, part in enumerate(parts[1:], 1):
         path = ".".join(parts[: k + 1])

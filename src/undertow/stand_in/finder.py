@@ -2,7 +2,8 @@
 
 `torch` is a module of its own (torch_module.py). Every module below it is undertow's own module, under a second name:
 `torch.nn` is `undertow.nn`, so there is one `Linear` and one `Tensor`, whoever asks. Modules that PyTorch has and
-undertow has not are found, too, and say so when they are used (absent.py); names that PyTorch has not are not found.
+undertow has not are found, too, and say so when they are used (torch_names/absent.py). What PyTorch has not is not
+found.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
-from undertow.stand_in.absent import AbsentModule
-from undertow.stand_in.torch_module import ELSEWHERE, TORCH_VERSION, torch_module
+from undertow.backend.public_dtypes import PREFIX
+from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
+from undertow.torch_names.absent import AbsentModule
 
 
 def modules_of_torch() -> set[str]:
@@ -74,7 +76,9 @@ class TorchFinder(MetaPathFinder, Loader):
 def found(name: str) -> ModuleType:
     """The module that `import name` gives."""
     if name == "torch":
-        return torch_module()
+        module: ModuleType = torch_module()
+        module.__spec__ = ModuleSpec(TORCH, None, origin="undertow", is_package=True)
+        return module
     below = name.removeprefix("torch.")
     place = ELSEWHERE.get(below, f"undertow.{below}")
     try:
@@ -101,6 +105,7 @@ def install() -> TorchFinder:
         )
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)
+    PREFIX[0] = TORCH
     return finder
 
 
@@ -124,10 +129,11 @@ def as_torch() -> Iterator[Any]:
             del sys.modules[name]
     finder = install()
     try:
-        yield importlib.import_module("torch")
+        yield importlib.import_module(TORCH)
     finally:
         if not nested:
             sys.meta_path.remove(finder)
+            PREFIX[0] = "undertow"
             for name in [name for name in sys.modules if name == "torch" or name.startswith("torch.")]:
                 del sys.modules[name]
             sys.modules.update(aside)

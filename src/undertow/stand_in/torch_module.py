@@ -10,7 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import undertow
+from undertow.torch_names.absent import absent
 from undertow.torch_names.missing import explanation
+
+#: the name that undertow answers to
+TORCH = "torch"
 
 #: the PyTorch that undertow follows
 TORCH_VERSION = f"2.13.0+undertow{undertow.__version__}"
@@ -32,10 +36,11 @@ class TorchModule(ModuleType):
     """`torch`. A name is looked up in undertow when it is first asked for, and is an attribute from then on."""
 
     def __init__(self) -> None:
-        super().__init__("torch", undertow.__doc__)
+        super().__init__(TORCH, undertow.__doc__)
         self.__version__ = torch_version()
         self.__path__: list[str] = []
         self.__file__ = undertow.__file__
+        self.torch = self  # as in PyTorch, whose __init__ imports it
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
@@ -56,6 +61,8 @@ class TorchModule(ModuleType):
         """A module that PyTorch imports with itself, so that programs do not."""
         if name in IMPORTED_WITH_TORCH:
             return importlib.import_module(f"torch.{name}")
+        if name in COMPILED:
+            return absent(f"torch.{name}")
         raise AttributeError(explanation(name).replace("'undertow'", "'torch'")) from None
 
     def __dir__(self) -> list[str]:
@@ -67,6 +74,15 @@ IMPORTED_WITH_TORCH = frozenset(
     "_C _VF _jit_internal _linalg_utils _lowrank _lobpcg _ops _tensor _tensor_str _utils "
     "ao autograd compiler cpu export fx hub jit library mps mtia multiprocessing nested onnx optim overrides "
     "package profiler quantization serialization signal storage testing types utils xpu".split()
+)
+
+
+#: classes of PyTorch's compiled parts, which programs mention in annotations
+COMPILED = frozenset(
+    "PyTorchFileReader PyTorchFileWriter ScriptModule ScriptFunction ScriptMethod ScriptObject CompilationUnit "
+    "Graph Node Value TracingState FunctionSchema DispatchKey DispatchKeySet "
+    "AnyType BoolType ClassType DeviceObjType DictType EnumType FloatType FutureType IntType InterfaceType ListType "
+    "NoneType NumberType OptionalType PyObjectType RRefType StringType TensorType TupleType UnionType".split()
 )
 
 

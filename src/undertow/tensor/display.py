@@ -13,6 +13,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.public_dtypes import PREFIX
 from undertow.backend.sparse.coo import AnySparse
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
@@ -214,25 +215,25 @@ def write_sparse(tensor: Tensor, prefix: str) -> str:
 
 
 def sparse_notes(tensor: Tensor) -> Iterator[str]:
-    array, default = tensor._array, dtypes.get_default_dtype()
+    array, default = tensor._array, dtypes.default_dtype()
     if array.layout != "sparse_coo":
         yield f"size={array.shape}"
     yield f"nnz={array.nnz}"
     if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
-        yield f"dtype=undertow.{array.dtype.name}"
-    yield f"layout=undertow.{array.layout}"
+        yield f"dtype={dtypes.public(array.dtype)}"
+    yield f"layout={PREFIX[0]}.{array.layout}"
 
 
 def data_notes(tensor: Tensor) -> Iterator[str]:
     """What the numbers alone do not show: device, size, dtype."""
-    array, default = tensor._array, dtypes.get_default_dtype()
+    array, default = tensor._array, dtypes.default_dtype()
     if tensor._xp.device.type != "cpu":
         yield f"device='{tensor._xp.device}'"
     if (array.size == 0 and array.ndim != 1) or (array.size and not options.edgeitems):
         yield f"size={array.shape}"
     evident = (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_) if array.size else (default,)
     if array.dtype not in evident:
-        yield f"dtype=undertow.{array.dtype.name}"
+        yield f"dtype={dtypes.public(array.dtype)}"
 
 
 def gradient_notes(tensor: Tensor, grad_fn: str | None) -> Iterator[str]:

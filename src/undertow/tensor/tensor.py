@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.public_dtypes import PUBLIC
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
@@ -106,7 +107,8 @@ class Tensor:
 
     @property
     def dtype(self) -> Any:
-        return self._array.dtype
+        found = self._array.dtype
+        return PUBLIC.get(found) or dtypes.public(found)
 
     @property
     def device(self) -> Any:

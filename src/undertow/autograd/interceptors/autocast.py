@@ -40,10 +40,10 @@ class autocast(_Switch):
     ...     product = a @ a.t()
     ...     loss = ut.nn.functional.mse_loss(product, ut.zeros(2, 2))
     >>> product.dtype, loss.dtype
-    (dtype('float16'), dtype('float32'))
+    (undertow.float16, undertow.float32)
     >>> loss.backward()
     >>> a.grad.dtype
-    dtype('float32')
+    undertow.float32
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class autocast(_Switch):
                 f"User specified an unsupported autocast device_type '{device_type}'. Use one of {DEVICE_TYPES}."
             )
         self.device_type = device_type
-        self.dtype = get_autocast_dtype(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
+        self.dtype = lower_precision(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
         self.enabled = enabled and self._is_supported()
         self.cache_enabled = True if cache_enabled is None else cache_enabled
 
@@ -221,11 +221,16 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
     return link is not None and link.context.enabled
 
 
-def get_autocast_dtype(device_type: str = "cpu") -> DType:
+def get_autocast_dtype(device_type: str = "cpu") -> dtypes.dtype:
     """The lower precision of the autocast that is on, or that one without `dtype` would have.
 
     That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
     """
+    return dtypes.public(lower_precision(device_type))
+
+
+def lower_precision(device_type: str) -> DType:
+    """NumPy's dtype of the same."""
     link = casting(device_type, current().intercept)
     if link is not None:
         return link.context.dtype
@@ -289,7 +294,7 @@ def custom_fwd(
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         link = casting(device_type, current().intercept)
         enabled = link is not None and link.context.enabled
-        ctx._autocast = enabled and cast_inputs is None, get_autocast_dtype(device_type)
+        ctx._autocast = enabled and cast_inputs is None, lower_precision(device_type)
         if link is None or not enabled or cast_inputs is None:
             return fwd(ctx, *args, **kwargs)
         with autocast(device_type, enabled=False):

@@ -25,11 +25,13 @@ def is_narrow(value: Any) -> bool:
     return dtype is not None and dtypes.is_narrow(dtype)
 
 
-def introduce(dtype: DType) -> None:
-    """Note a dtype that a call asks for: it may be bfloat16, of which undertow has not heard before."""
+def introduce(dtype: DType) -> DType:
+    """NumPy's of a dtype that a call asks for: it may be bfloat16, of which undertow has not heard before."""
+    dtype = dtypes.plain(dtype)
     scalar_type = getattr(dtype, "type", dtype)  # `dtype.name` would be imported, and not at the interpreter's exit
     if getattr(scalar_type, "__name__", None) == "bfloat16":
         dtypes.bfloat16()
+    return dtypes.as_dtype(dtype) if isinstance(dtype, str) else dtype
 
 
 def wide(value: Any) -> Any:

@@ -146,23 +146,23 @@ def result_type_of(operands: tuple[Any, ...]) -> DType:
     return dtypes.combine(dims, zero_dims, numbers)
 
 
-def result_type(tensor1: Array, tensor2: Array) -> DType:
+def result_type(tensor1: Array, tensor2: Array) -> dtypes.dtype:
     """The dtype an arithmetic operation on these two tensors or Python numbers would have.
 
     >>> import undertow as ut
     >>> ut.result_type(ut.tensor([1, 2], dtype=ut.int32), 1.0)
-    dtype('float32')
+    undertow.float32
     """
     tensor1 = as_operand("result_type", "tensor1", tensor1)
     tensor2 = as_operand("result_type", "tensor2", tensor2)
-    return result_type_of((tensor1, tensor2))
+    return dtypes.public(result_type_of((tensor1, tensor2)))
 
 
 def common_dtype(operands: tuple[Any, ...], policy: str) -> DType:
     """What tensors and Python numbers are promoted to ("float": at least the default float)."""
     dtype = result_type_of(operands)
     if policy == "float" and not dtypes.is_differentiable(dtype):
-        dtype = dtypes.get_default_dtype()
+        dtype = dtypes.default_dtype()
     return dtype
 
 
@@ -183,7 +183,7 @@ def promote_number(array: Array, number: Any, policy: str) -> Array:
 
 def float_array(array: Array) -> Array:
     """Integers as the default float dtype; anything else as it is."""
-    return array if array.dtype.kind in "fc" else array.astype(dtypes.get_default_dtype())
+    return array if array.dtype.kind in "fc" else array.astype(dtypes.default_dtype())
 
 
 def as_tensors(name: str, **operands: Any) -> list[Any]:

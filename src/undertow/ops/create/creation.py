@@ -43,7 +43,7 @@ def leaf(array: Array, xp: Namespace, requires_grad: bool) -> Tensor:
 
 def float_dtype(dtype: DType | None, function: str) -> DType:
     """The dtype asked for, or the default float."""
-    return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, function)
+    return dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, function)
 
 
 def as_shape(function: str, shape: Sequence[int], size: int | Sequence[int] | None = None) -> tuple[int, ...]:
@@ -410,5 +410,5 @@ def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
     elif isinstance(given[0], float | complex | bool):
         raise TypeError(f"Tensor(): data must be a sequence (got {type(given[0]).__name__}). Use undertow.tensor.")
     else:
-        made = tensor(given[0], dtype=dtypes.get_default_dtype())
+        made = tensor(given[0], dtype=dtypes.default_dtype())
     return made._array, made._xp, None

@@ -51,7 +51,7 @@ def arange(
 def _range_dtype(bounds: list[Any]) -> DType:
     if any(isinstance(b, complex) for b in bounds):
         raise RuntimeError("value cannot be converted to type double without overflow: arange() takes real numbers")
-    return dtypes.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
+    return dtypes.default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
 
 
 def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:

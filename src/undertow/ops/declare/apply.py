@@ -109,7 +109,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = unify(form, arguments, arrays)
     half = None
     if form.dtype is not None and arguments[form.dtype] is not None:
-        introduce(arguments[form.dtype])
+        arrays[form.dtype] = introduce(arguments[form.dtype])
     if form.widens:
         half = widen(form, xp, arrays)
 

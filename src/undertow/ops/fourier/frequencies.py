@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _frequencies(
     name: str, n: int, d: float, dtype: Any, device: Any, requires_grad: bool, first: int, count: int
 ) -> Tensor:
-    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
+    dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
     if not dtypes.is_floating(dtype):
         raise RuntimeError(f"{name} requires a floating point or complex dtype: of complex ones, there are no ranges")
     check_shape(name, (n,))

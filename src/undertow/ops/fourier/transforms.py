@@ -136,7 +136,7 @@ def signal(name: str, input: Array, to_complex: bool = False) -> Array:
     if dtype.kind == "c":
         return input
     if not dtypes.is_floating(dtype):
-        dtype = dtypes.get_default_dtype()
+        dtype = dtypes.default_dtype()
     if dtype.itemsize == 2:
         kind = dtypes.SCALAR_NAMES[dtype]
         raise RuntimeError(f"Unsupported dtype {kind}: {name} transforms float32 and float64. Convert the input first.")

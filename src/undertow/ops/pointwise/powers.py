@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type
+from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type_of
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -95,7 +95,7 @@ pow = primitive(
 
 
 def _power_of_number(xp: Namespace, exponent: Array, self: Any) -> Array:
-    dtype = result_type(self, Tensor(exponent, xp))
+    dtype = result_type_of((self, Tensor(exponent, xp)))
     return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
 
 
@@ -135,7 +135,8 @@ def float_power(input: Array, exponent: Any) -> Array:
     >>> ut.float_power(ut.tensor([2, 3]), -1).tolist()
     [0.5, 0.3333333333333333]
     """
-    complex_ = result_type(input, exponent).kind == "c"
+    operands = as_operand("float_power", "input", input), as_operand("float_power", "exponent", exponent)
+    complex_ = result_type_of(operands).kind == "c"
     dtype = dtypes.complex128 if complex_ else dtypes.float64
     return pow(_as_double(input, dtype), _as_double(exponent, dtype))
 

@@ -44,7 +44,7 @@ def gradient(input: Array, *, spacing: Any = None, dim: Any = None, edge_order: 
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     if not dtypes.is_differentiable(input.dtype):
-        input = to_dtype(input, dtypes.get_default_dtype())
+        input = to_dtype(input, dtypes.default_dtype())
     return tuple([slope(input, d, step, edge_order) for d, step in zip(dims, spacings, strict=True)])
 
 

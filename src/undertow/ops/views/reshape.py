@@ -132,7 +132,7 @@ def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DT
     """
     if size is None and dtype is None and _are_sizes(shape):
         return _view(input, shape)
-    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.AnyDtype, type)):
         dtype = shape[0]
     if dtype is not None:
         return _read_as(input, dtype)
