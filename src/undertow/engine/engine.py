@@ -7,7 +7,11 @@ know the difference, apart from one flag: arrays may be added in place.
 
 Note [Reentrant backward]: a backward pass may be started from inside another: from a Function's backward, a hook, an
 unpack hook. It runs nested, on the same thread, with a GraphTask of its own. Python limits how deep a thread may call,
-so every MAX_DEPTH levels the nested pass moves to a thread of the re-entrant pool, while its parent waits.
+so a nested pass that finds half of the calls used up moves to a thread of the re-entrant pool, while its parent waits.
+
+Note [The context of a pass]: a pass runs in a copy of its caller's context, which is where modes, the current task,
+chosen streams and NumPy's treatment of floating-point errors are. The copy goes with the pass, however that ends: there
+is nothing to put back, and nothing that an interrupt could keep from being put back.
 
 Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
 apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
@@ -15,7 +19,9 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -28,7 +34,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
-from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
+from undertow.engine.devices import DeviceThreads, this_thread_variable, touches_devices
 from undertow.engine.failures import describe_failure
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
@@ -39,15 +45,13 @@ from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
 from undertow.modes import current, set_state
 from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
+from undertow.scopes import call_with, calls_left
 
 NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
 #: what a pass with chosen inputs wants of most nodes
 RUNS = ExecInfo()
 RUNS.needed = True
-
-#: how many nested passes share a thread. See Note [Reentrant backward].
-MAX_DEPTH = 60
 
 
 class GraphRoot(Node):
@@ -97,10 +101,11 @@ class Engine(DeviceThreads):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel)
             run = self.execute_with_graph_task
-        if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
-            add_thread_pool_task(lambda: _run_to_the_end(run, task, root))
+        # in a context of its own; see Note [The context of a pass]
+        if task.reentrant_depth and calls_left() < sys.getrecursionlimit() // 2:
+            add_thread_pool_task(copy_context(), _run_to_the_end, run, task, root)
         else:
-            _run_to_the_end(run, task, root)
+            copy_context().run(_run_to_the_end, run, task, root)
         return task.captured_vars
 
     def _may_use_threads(self, task: GraphTask) -> bool:
@@ -123,31 +128,17 @@ class Engine(DeviceThreads):
 engine = Engine()
 
 
-def add_thread_pool_task(function: Callable[[], None]) -> None:
+def add_thread_pool_task(context: Context, function: Callable[..., None], *args: Any) -> None:
     """Run a nested pass on a thread of the re-entrant pool, which takes this thread's place at its queue."""
-    device, queue = this_thread.device, this_thread.queue
-
-    def in_place_of_caller() -> None:
-        this_thread.device, this_thread.queue = device, queue
-        try:
-            function()
-        finally:
-            this_thread.device = this_thread.queue = None
-
-    reentrant_pool.run(in_place_of_caller)
+    reentrant_pool.run(context, call_with, this_thread_variable, this_thread_variable.get(), function, *args)
 
 
 def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: GraphRoot) -> None:
-    outer_state = current()
     set_current_task(task)
-    set_state(outer_state.with_grad(task.create_graph))
-    try:
-        with cpu.errstate(all="ignore"):
-            run(task, root)
-            _run_callbacks(task)
-    finally:
-        set_state(outer_state)
-        set_current_task(task.outer)
+    set_state(current().with_grad(task.create_graph))
+    cpu.seterr(all="ignore")
+    run(task, root)
+    _run_callbacks(task)
 
 
 def _run_callbacks(task: GraphTask) -> None:
