@@ -111,6 +111,7 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
+int find_scope_names(void);
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 

@@ -214,7 +214,7 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 ||
+    if (module == NULL || find_scope_names() < 0 || PyModule_AddType(module, &Operation_Type) < 0 ||
         PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||

@@ -3,13 +3,34 @@
  * here, unless what is called here is Python itself. */
 #include "core.h"
 
+static PyObject *name_get, *name_set, *name_variable, *name_given, *name_at_once, *name_ended, *name_inside, *name_after,
+    *name_prepare, *name_enter, *name_exit;
+
+int
+find_scope_names(void)
+{
+    struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {{&name_get, "get"},         {&name_set, "set"},       {&name_variable, "variable"},
+                 {&name_given, "given"},     {&name_at_once, "at_once"}, {&name_ended, "ended"},
+                 {&name_inside, "inside"},   {&name_after, "after"},   {&name_prepare, "prepare"},
+                 {&name_enter, "__enter__"}, {&name_exit, "__exit__"}};
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+        if ((*names[k].place = PyUnicode_InternFromString(names[k].text)) == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* ---- variables: a ContextVar, or an object with get() and set(value) */
 
 static PyObject *
 variable_value(PyObject *variable)
 {
     if (!PyContextVar_CheckExact(variable)) {
-        return PyObject_CallMethod(variable, "get", NULL);
+        return PyObject_CallMethodNoArgs(variable, name_get);
     }
     PyObject *value;
     if (PyContextVar_Get(variable, NULL, &value) < 0) {
@@ -26,7 +47,7 @@ set_variable(PyObject *variable, PyObject *value)
 {
     int is_context_variable = PyContextVar_CheckExact(variable);
     PyObject *done = is_context_variable ? PyContextVar_Set(variable, value)
-                                         : PyObject_CallMethod(variable, "set", "(O)", value);
+                                         : PyObject_CallMethodOneArg(variable, name_set, value);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
@@ -99,7 +120,7 @@ drop_last(Scope *self)
 static int
 is_at_once(Scope *self)
 {
-    PyObject *at_once = PyObject_GetAttrString((PyObject *)self, "at_once");
+    PyObject *at_once = PyObject_GetAttr((PyObject *)self, name_at_once);
     int found = at_once == NULL ? -1 : PyObject_IsTrue(at_once);
     Py_XDECREF(at_once);
     return found;
@@ -145,14 +166,14 @@ static PyObject *
 scope_enter(Scope *self, PyObject *ignored)
 {
     int at_once = is_at_once(self);
-    PyObject *variable = at_once < 0 ? NULL : PyObject_GetAttrString((PyObject *)self, "variable");
+    PyObject *variable = at_once < 0 ? NULL : PyObject_GetAttr((PyObject *)self, name_variable);
     if (variable != NULL && at_once && is_inside(self, variable)) {
         Py_DECREF(variable);
-        return PyObject_GetAttrString((PyObject *)self, "given");
+        return PyObject_GetAttr((PyObject *)self, name_given);
     }
     PyObject *outer = variable == NULL ? NULL : variable_value(variable);
-    PyObject *inner = outer == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "inside", "(O)", outer);
-    PyObject *given = inner == NULL ? NULL : PyObject_GetAttrString((PyObject *)self, "given");
+    PyObject *inner = outer == NULL ? NULL : PyObject_CallMethodOneArg((PyObject *)self, name_inside, outer);
+    PyObject *given = inner == NULL ? NULL : PyObject_GetAttr((PyObject *)self, name_given);
     if (given != NULL) {
         int again = at_once && depth_of(self) > 0;
         if (note_entry(self, outer, inner, again) < 0) {
@@ -177,7 +198,7 @@ static int
 leave(Scope *self, PyObject *variable, PyObject *outer)
 {
     PyObject *inner = variable_value(variable);
-    PyObject *value = inner == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "after", "(OO)", inner, outer);
+    PyObject *value = inner == NULL ? NULL : PyObject_CallMethodObjArgs((PyObject *)self, name_after, inner, outer, NULL);
     int failed = value == NULL;
     int status = put_back(variable, failed ? outer : value);
     Py_XDECREF(inner);
@@ -189,7 +210,7 @@ static PyObject *
 scope_exit(Scope *self, PyObject *const *args, Py_ssize_t count)
 {
     int at_once = is_at_once(self);
-    PyObject *variable = at_once < 0 ? NULL : PyObject_GetAttrString((PyObject *)self, "variable");
+    PyObject *variable = at_once < 0 ? NULL : PyObject_GetAttr((PyObject *)self, name_variable);
     if (variable == NULL) {
         return NULL;
     }
@@ -206,7 +227,7 @@ scope_exit(Scope *self, PyObject *const *args, Py_ssize_t count)
     }
     Py_DECREF(variable);
     Py_DECREF(outer);
-    PyObject *ended = status < 0 ? NULL : PyObject_GetAttrString((PyObject *)self, "ended");
+    PyObject *ended = status < 0 ? NULL : PyObject_GetAttr((PyObject *)self, name_ended);
     if (ended == NULL || ended == Py_None) {
         return ended;
     }
@@ -226,7 +247,7 @@ scope_finalize(PyObject *object)
     }
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
-    PyObject *variable = PyObject_GetAttrString(object, "variable");
+    PyObject *variable = PyObject_GetAttr(object, name_variable);
     for (Py_ssize_t k = depth_of(self) - 1; k >= 0 && variable != NULL; k--) {
         PyObject *pair = PyList_GET_ITEM(self->entered, k);
         if (PyTuple_GET_ITEM(pair, 1) != Py_None) { /* else it acts at once, and has ended */
@@ -278,7 +299,7 @@ scope_init(Scope *self, PyObject *args, PyObject *kwargs)
         PyErr_Format(PyExc_TypeError, "%s() takes no arguments", Py_TYPE(self)->tp_name);
         return -1;
     }
-    PyObject *prepare = PyObject_GetAttrString((PyObject *)self, "prepare");
+    PyObject *prepare = PyObject_GetAttr((PyObject *)self, name_prepare);
     PyObject *done = prepare == NULL ? NULL : PyObject_Call(prepare, args, kwargs);
     PyObject *given = done == NULL ? NULL : scope_enter(self, NULL);
     Py_XDECREF(prepare);
@@ -336,7 +357,7 @@ held_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyObject *
 held_enter(Held *self, PyObject *ignored)
 {
-    PyObject *done = PyObject_CallMethod(self->lock, "__enter__", NULL);
+    PyObject *done = PyObject_CallMethodNoArgs(self->lock, name_enter);
     if (done == NULL) {
         return NULL;
     }
@@ -352,7 +373,7 @@ held_exit(Held *self, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_NONE;
     }
     self->depth--;
-    PyObject *done = PyObject_CallMethod(self->lock, "__exit__", "(OOO)", Py_None, Py_None, Py_None);
+    PyObject *done = PyObject_CallMethodObjArgs(self->lock, name_exit, Py_None, Py_None, Py_None, NULL);
     Py_XDECREF(done);
     if (done == NULL) {
         return NULL;
