@@ -112,6 +112,12 @@ int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *a
 
 extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 
+/* scopes.c */
+extern PyTypeObject Scope_Type, Held_Type;
+int find_scope_names(void);
+PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *calls_left(PyObject *module, PyObject *ignored);
+
 /* ---- pull.c */
 
 extern PyTypeObject Pull_Type;

@@ -29,6 +29,7 @@ LAYERS = {
         "version",
         "_core",
         "compiled",
+        "scopes",
         "backend",
         "own_files",
         "refcounts",

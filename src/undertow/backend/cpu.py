@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,33 @@ from undertow.backend import dtypes
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core, twin
+
+#: functions of NumPy that read their first argument twice (count, then write; find the largest, then use), without
+#: Python's lock: another thread that changes it in between would have them write outside of memory. They get a copy.
+READ_TWICE = ("argsort", "argpartition", "nonzero", "flatnonzero", "argwhere", "bincount")
+#: the same, of their second argument
+READ_INDEX_TWICE = ("take_along_axis", "put_along_axis")
+
+
+def _of_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def careful(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(read_once(x), *args, **kwargs)
+
+    return careful
+
+
+def _at_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def careful(x: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(x, read_once(indices), *args, **kwargs)
+
+    return careful
+
+
+def read_once(x: Array) -> Array:
+    """A copy of an index or a mask that NumPy is going to read twice; see READ_TWICE."""
+    return x.copy(order="K") if type(x) is np.ndarray else x
 
 
 class CpuNamespace(ArrayNamespace):
@@ -23,6 +51,10 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
+        for name in READ_TWICE:
+            setattr(self, name, _of_a_copy(getattr(np, name)))
+        for name in READ_INDEX_TWICE:
+            setattr(self, name, _at_a_copy(getattr(np, name)))
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
         if core is not None:

@@ -12,9 +12,9 @@ Note [Waiting threads drain their queue]: a worker whose node starts a nested pa
 queue, and so goes on with whatever else comes for its device, deepest pass first. Every thread that waits drains, so
 passes can wait for each other's devices in a circle and still end.
 
-Note [Destructors]: a destructor runs wherever Python happens to be, and may start a pass. If its thread holds one of
-the engine's locks, a worker may need that lock before it can help; so such a pass runs all its nodes on its own
-thread, on a queue of its own. The locks are re-entrant and what they guard is consistent between two statements.
+Note [Destructors]: a destructor or a signal handler runs wherever Python happens to be, and may start a pass. If its
+thread holds one of our locks, a worker may need that lock before it can help; so such a pass runs all its nodes on its
+own thread, on a queue of its own. See also Note [One lock] in scopes.py.
 
 Note [Fork]: a child has the forking thread only. Queues and threads are forgotten there, and made again on first use.
 """
@@ -40,6 +40,7 @@ from undertow.engine.validate import conform_to_receiver
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
+from undertow.scopes import call_with, common_lock, held
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -55,6 +56,19 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
+
+
+class _ThisThreadVariable:
+    """The device and the queue of this thread, as a variable; see scopes.py."""
+
+    def get(self) -> tuple[Any, ReadyQueue | None]:
+        return this_thread.device, this_thread.queue
+
+    def set(self, value: tuple[Any, ReadyQueue | None]) -> None:
+        this_thread.device, this_thread.queue = value
+
+
+this_thread_variable = _ThisThreadVariable()
 
 #: how long interpreter exit waits for a worker that is inside a node
 PATIENCE_AT_EXIT = 2.0
@@ -108,7 +122,7 @@ class DeviceThreads:
         return next(parallel_branches.setting.turns, None)
 
     def start_device_thread(self, task: DeviceGraphTask, device: Device | str | int) -> ReadyQueue:
-        with self._start_lock:
+        with held(self._start_lock):
             queue = self.device_ready_queues.get(device)
             if queue is not None:
                 return queue
@@ -120,7 +134,8 @@ class DeviceThreads:
                 thread.start()
             except RuntimeError:  # too late: the interpreter is shutting down
                 return task.cpu_ready_queue
-            self.device_ready_queues[device], self._threads[device] = queue, thread
+            self._threads[device] = thread
+            self.device_ready_queues[device] = queue
             return queue
 
     def thread_init(self, device: Device | str | int, queue: ReadyQueue) -> None:
@@ -147,7 +162,7 @@ class DeviceThreads:
                     else:
                         self._fail(task, device, cause)
 
-        with self._start_lock:
+        with held(self._start_lock):
             if self.device_ready_queues.get(device) is queue:
                 del self.device_ready_queues[device], self._threads[device]
         queue.close(see_to)
@@ -167,7 +182,7 @@ class DeviceThreads:
 
     def shut_down(self) -> None:
         """End the threads of all devices; the next pass that needs one makes it again."""
-        with self._start_lock:
+        with held(self._start_lock):
             queues, threads = list(self.device_ready_queues.values()), list(self._threads.values())
         for queue in queues:
             queue.push_shutdown_task()
@@ -178,20 +193,15 @@ class DeviceThreads:
 
     def execute_with_graph_task(self, task: DeviceGraphTask, root: Node) -> None:
         """Run a pass to its end, on this thread and those of the devices. Raises what a node of it raised."""
-        outer = this_thread.queue
+        device, outer = this_thread_variable.get()
         if outer is not None and task.multithreading:
             task.cpu_ready_queue = outer  # See Note [Waiting threads drain their queue]
         task.thread_locals = contextvars.copy_context()
         task.outstanding_tasks = 1
         self._queue_root(task, root)
-        this_thread.queue = task.cpu_ready_queue
         try:
-            self.thread_main(task, task.cpu_ready_queue)
-        except BaseException as error:  # an interrupt between two nodes
-            task.set_exception(error)
-            self._wait_for_workers(task)
+            call_with(this_thread_variable, (device, task.cpu_ready_queue), self._drive, task)
         finally:
-            this_thread.queue = outer
             if outer is not None:
                 outer.nudge()
             task.thread_locals = None  # it holds the task: current_task() is part of a context
@@ -210,6 +220,14 @@ class DeviceThreads:
         buffer.take(edge[1], grad, producer, stream_of(root), (0, 0))
         buffer.settle()
         self.ready_queue(task, buffer.space(cpu), root).push(NodeTask(task, root, buffer))
+
+    def _drive(self, task: DeviceGraphTask) -> None:
+        """Run the CPU's nodes of a pass, until all its nodes have run or none will."""
+        try:
+            self.thread_main(task, task.cpu_ready_queue)
+        except BaseException as error:  # an interrupt between two nodes
+            task.set_exception(error)
+            self._wait_for_workers(task)
 
     def _join_leaf_streams(self, task: DeviceGraphTask) -> None:
         """Let the caller's streams wait for the gradients that the pass has left behind."""
@@ -277,7 +295,7 @@ class DeviceThreads:
         grads = inputs.received()
         results, edges = self.call_function(task, node, grads if node.multiple_outputs or grads is None else grads[0])
         if stream is not None and _leaves_gradients(task, node):
-            with task.mutex:
+            with held(task.mutex):
                 task.leaf_streams.add(stream)
         for index, edge in enumerate(edges):
             if edge is not None:
@@ -288,7 +306,7 @@ class DeviceThreads:
     def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Edge, grad: Array, producer: Any) -> None:
         """Add a gradient to its receiver's InputBuffer; queue the receiver if it was the last."""
         below, nr = edge[0], edge[1]
-        with task.mutex:
+        with held(task.mutex):
             buffer = task.not_ready.get(below)
             if buffer is None:
                 buffer = DeviceInputBuffer(below._output_count, task.recorded, task.deterministic)
@@ -316,7 +334,7 @@ class DeviceThreads:
             if isinstance(outer, DeviceGraphTask) and _is_mine(outer.mutex):
                 return True
             outer = outer.outer
-        return _is_mine(self._start_lock) or is_accumulating()
+        return _is_mine(self._start_lock) or _is_mine(common_lock) or is_accumulating()
 
 
 def _leaves_gradients(task: GraphTask, node: Node) -> bool:

@@ -7,7 +7,11 @@ know the difference, apart from one flag: arrays may be added in place.
 
 Note [Reentrant backward]: a backward pass may be started from inside another: from a Function's backward, a hook, an
 unpack hook. It runs nested, on the same thread, with a GraphTask of its own. Python limits how deep a thread may call,
-so every MAX_DEPTH levels the nested pass moves to a thread of the re-entrant pool, while its parent waits.
+so a nested pass that finds half of the calls used up moves to a thread of the re-entrant pool, while its parent waits.
+
+Note [The context of a pass]: a pass runs in a copy of its caller's context, which is where modes, the current task,
+chosen streams and NumPy's treatment of floating-point errors are. The copy goes with the pass, however that ends: there
+is nothing to put back, and nothing that an interrupt could keep from being put back.
 
 Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
 apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
@@ -15,7 +19,9 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -28,7 +34,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
-from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
+from undertow.engine.devices import DeviceThreads, this_thread_variable, touches_devices
 from undertow.engine.failures import describe_failure
 from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
@@ -40,15 +46,13 @@ from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import LAST, Node, OutputEdge, sequence_order, topological_numbers
 from undertow.modes import current, set_state
 from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
+from undertow.scopes import call_with, calls_left
 
 NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
 #: what a pass with chosen inputs wants of most nodes
 RUNS = ExecInfo()
 RUNS.needed = True
-
-#: how many nested passes share a thread. See Note [Reentrant backward].
-MAX_DEPTH = 60
 
 
 class Engine(DeviceThreads):
@@ -73,7 +77,7 @@ class Engine(DeviceThreads):
         gives, for some of the captures by number, functions that the captured gradient goes through. `exit_on_error`
         lets the first error be raised at once, even if nodes of the pass are still running on other threads.
         """
-        task = GraphTask(keep_graph, create_graph, xp, current_task(), this_thread.device)
+        task = GraphTask(keep_graph, create_graph, xp, current_task(), this_thread_variable.get()[0])
         root = self._root(task, edges, grads)
         pruned = bool(captures or targets)
         lowest, numbers = min_topological_nr(root, captures, targets) if pruned else (0, None)
@@ -86,10 +90,11 @@ class Engine(DeviceThreads):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             run = self.execute_with_graph_task
-        if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
-            add_thread_pool_task(task, lambda: _run_to_the_end(run, task, root))
+        # in a context of its own; see Note [The context of a pass]
+        if task.reentrant_depth and calls_left() < sys.getrecursionlimit() // 2:
+            add_thread_pool_task(task, copy_context(), _run_to_the_end, run, task, root)
         else:
-            _run_to_the_end(run, task, root)
+            copy_context().run(_run_to_the_end, run, task, root)
         return task.captured_vars
 
     def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:
@@ -123,31 +128,18 @@ class Engine(DeviceThreads):
 engine = Engine()
 
 
-def add_thread_pool_task(task: GraphTask, function: Callable[[], None]) -> None:
+def add_thread_pool_task(task: GraphTask, context: Context, function: Callable[..., None], *args: Any) -> None:
     """Run a nested pass on a thread of the re-entrant pool, which takes the place of its owner at its queue."""
-    queue = this_thread.queue
-
-    def in_place_of_owner() -> None:
-        this_thread.device, this_thread.queue = task.owner, queue
-        try:
-            function()
-        finally:
-            this_thread.device = this_thread.queue = None
-
-    reentrant_pool.run(in_place_of_owner)
+    _, queue = this_thread_variable.get()
+    reentrant_pool.run(context, call_with, this_thread_variable, (task.owner, queue), function, *args)
 
 
 def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
-    outer_state = current()
     set_current_task(task)
-    set_state(outer_state.with_grad(task.create_graph))
-    try:
-        with cpu.errstate(all="ignore"):
-            run(task, root)
-            _run_callbacks(task)
-    finally:
-        set_state(outer_state)
-        set_current_task(task.outer)
+    set_state(current().with_grad(task.create_graph))
+    cpu.seterr(all="ignore")
+    run(task, root)
+    _run_callbacks(task)
 
 
 def _run_callbacks(task: GraphTask) -> None:

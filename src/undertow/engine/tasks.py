@@ -21,6 +21,7 @@ from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
 from undertow.graph.saved import Freed
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
+from undertow.scopes import held
 from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
@@ -181,14 +182,14 @@ class DeviceGraphTask(GraphTask):
 
     def set_exception(self, error: BaseException) -> None:
         """End the pass with `error`; the first one counts."""
-        with self.mutex:
+        with held(self.mutex):
             if not self.has_error:
                 self.has_error = True
                 self.future_result.error = error
 
     def task_done(self) -> bool:
         """One NodeTask less; whether that ended the pass."""
-        with self.mutex:
+        with held(self.mutex):
             self.outstanding_tasks -= 1
             over = not self.outstanding_tasks or (self.exit_on_error and self.has_error)
             just_now = over and not self.future_result.completed

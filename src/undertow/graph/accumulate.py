@@ -5,8 +5,6 @@ The leaf knows its node weakly and the node its leaf strongly: the graph owns th
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from typing import Any
 
@@ -17,26 +15,18 @@ from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
 from undertow.graph.node import LAST, Node, extra_on, next_sequence_nr
+from undertow.scopes import common_lock, held
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
-# of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """In the child of a fork nobody holds the lock, whatever it says."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+# of several threads may end in the same leaf.
+_lock: Any = common_lock
 
 
 def is_accumulating() -> bool:
     """Whether this thread holds the lock: a destructor runs while a gradient is being stored."""
-    return bool(_lock._is_owned())  # type: ignore[attr-defined]
+    return bool(_lock._is_owned())
 
 
 class AccumulateGrad(Node):
@@ -72,7 +62,7 @@ class AccumulateGrad(Node):
         if variable._edge is None:
             return  # it has stopped requiring grad since the graph was recorded
         extra = extra_of(variable)
-        with _lock:
+        with held(_lock):
             old = extra.grad
             if type(grad) is Tensor or isinstance(grad, Tensor):
                 extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
@@ -124,7 +114,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
     if node is None:
-        with _lock:
+        with held(_lock):
             extra = extra_of(leaf)
             reference = extra.accumulate
             node = None if reference is None else reference()  # another thread may have been faster
@@ -155,7 +145,7 @@ class FormerMemory:
         extra.former = (*extra.former, self)
 
     def edge(self, leaf: Tensor) -> AccumulateGrad:
-        with _lock:
+        with held(_lock):
             node: AccumulateGrad | None = None if self.accumulate is None else self.accumulate()
             if node is None:
                 node = AccumulateGrad(leaf)

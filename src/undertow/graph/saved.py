@@ -18,7 +18,7 @@ from undertow.graph.accumulate import AccumulateGrad, gradient_edge, resolve_lea
 from undertow.graph.history import operation_name
 from undertow.graph.node import InputMetadata, Node, freed_error, node_extra, site_of
 from undertow.graph.user_lines import Site
-from undertow.modes import current, set_state
+from undertow.modes import current, in_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
 
@@ -361,12 +361,7 @@ def counter_shared_by(packed: Any, data: Tensor) -> VersionCounter | None:
 def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
     """Call a pack hook on the data, without recording; it must not change what it is given."""
     before = version_of(data)
-    outer = current()
-    set_state(outer.with_grad(False))
-    try:
-        packed = pack_hook(data)
-    finally:
-        set_state(outer)
+    packed = in_state(current().with_grad(False), pack_hook, data)
     if version_of(data) != before:
         raise RuntimeError(
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "

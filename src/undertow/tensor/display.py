@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.public_dtypes import PREFIX
 from undertow.backend.sparse.coo import AnySparse
+from undertow.scopes import Scope
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 
@@ -73,15 +74,26 @@ def get_printoptions() -> dict[str, Any]:
     return dict(vars(options))
 
 
-@contextmanager
-def printoptions(**changes: Any) -> Iterator[None]:
+class _OptionsVariable:
+    """The options as a variable; see scopes.py."""
+
+    def get(self) -> dict[str, Any]:
+        return get_printoptions()
+
+    def set(self, chosen: dict[str, Any]) -> None:
+        set_printoptions(**chosen)
+
+
+class printoptions(Scope, ContextDecorator):
     """`set_printoptions` until the end of the block."""
-    before = get_printoptions()
-    set_printoptions(**changes)
-    try:
-        yield
-    finally:
-        set_printoptions(**before)
+
+    variable = _OptionsVariable()
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def inside(self, outer: dict[str, Any]) -> dict[str, Any]:
+        return self.changes
 
 
 # ---- one number

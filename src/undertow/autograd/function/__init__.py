@@ -22,7 +22,7 @@ from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
 from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
-from undertow.modes import Interceptor, current, set_state
+from undertow.modes import Interceptor, current, in_state
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -170,15 +170,13 @@ class Function(metaclass=_FunctionMeta):
         needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
         inner = outer.with_grad(False)
-        set_state(inner if tracking is None else inner.with_intercept(with_beneath(inner.intercept, tracking)))
-        try:
-            if separate_setup:
-                output = cls.forward(*args)
-                cls.setup_context(node, args, output)
-            else:
-                output = cls.forward(node, *args, **kwargs)
-        finally:
-            set_state(outer)
+        if tracking is not None:
+            inner = inner.with_intercept(with_beneath(inner.intercept, tracking))
+        if separate_setup:
+            output = in_state(inner, cls.forward, *args)
+            in_state(inner, cls.setup_context, node, args, output)
+        else:
+            output = in_state(inner, cls.forward, node, *args, **kwargs)
         if needed:
             note_intermediates(node, inputs, needed, output, tracking)
         if call is not None:

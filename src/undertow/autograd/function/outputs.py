@@ -16,7 +16,7 @@ from undertow.graph.history import rebase_history
 from undertow.graph.node import NodeExtra, OutputEdge, place_node
 from undertow.graph.saved import SavedTensor
 from undertow.graph.user_lines import warn_user
-from undertow.modes import current, set_state
+from undertow.modes import current, in_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import check_history
 from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
@@ -127,12 +127,7 @@ class Wrapping:
                 "you override setup_context. You should return and save a view of the input instead, e.g. with "
                 "x.view_as(x) or setup ctx inside the forward function itself."
             )
-        outer = current()
-        set_state(outer.with_grad(False))
-        try:
-            return REGISTRY["view_as"].function(out, out)
-        finally:
-            set_state(outer)
+        return in_state(current().with_grad(False), REGISTRY["view_as"].function, out, out)
 
     def rebase_dirty(self, nr: int, out: Tensor, is_input: bool) -> None:
         view = view_of(out)

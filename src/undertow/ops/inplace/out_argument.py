@@ -14,7 +14,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
-from undertow.modes import Interceptor, current, set_state
+from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import apply
@@ -57,12 +57,7 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-    outer = current()
-    set_state(outer.with_grad(False))
-    try:
-        return function(*args, **kwargs)
-    finally:
-        set_state(outer)
+    return in_state(current().with_grad(False), function, *args, **kwargs)
 
 
 def check_overlap(function: Callable[..., Any], target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

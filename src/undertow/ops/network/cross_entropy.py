@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
 from undertow.modes import current
@@ -74,6 +75,7 @@ def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
+    target = read_once(target)  # it is looked at, and then used
     # as unsigned numbers, negative ones are large: one look finds both ends
     if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
         return target, None

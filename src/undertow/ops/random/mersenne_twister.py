@@ -130,7 +130,10 @@ class Mersenne:
 
     def normals(self, count: int) -> Array:
         """float64, one after the other; an odd one out is kept for the next call."""
-        kept = [] if self.spare is None or count == 0 else [self.spare]
+        spare = self.spare if count else None
+        if spare is not None:
+            self.spare = None  # at once: a signal handler that draws meanwhile must not get the same number
+        kept = [] if spare is None else [spare]
         numbers = self.normal_pairs((count - len(kept) + 1) // 2)
         if count:
             self.spare = float(numbers[-1]) if len(numbers) + len(kept) > count else None
@@ -180,9 +183,9 @@ class Mersenne:
         _, spare, _, has_spare, *_ = TAIL.unpack_from(state, HEAD.size + 8 * SIZE)
         if not seeded or not 0 < left <= SIZE or not 0 <= position <= SIZE:
             raise RuntimeError("Invalid mt19937 state: these bytes are no state of a generator")
-        self.seed, self.spare = seed, spare if has_spare else None
         words = cpu.frombuffer(state, "<u8", SIZE, HEAD.size)
         self._place(words.astype(dtypes.uint64, copy=False), SIZE if left == 1 else position)
+        self.seed, self.spare = seed, spare if has_spare else None
 
 
 def _blocks_to_normal(drawn: Array) -> Array:

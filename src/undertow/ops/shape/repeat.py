@@ -7,6 +7,7 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
@@ -99,7 +100,7 @@ def interleave(input: Array, repeats: int, dim: int) -> Array:
 
 
 def _repeated_indices(repeats: Array, length: int) -> Array:
-    counts = repeats._array
+    counts = read_once(repeats._array)
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if counts.dtype.kind not in "iu":
