@@ -74,3 +74,66 @@ def test_binomial_has_no_derivative(torch: ModuleType, which: int) -> None:
         assert out.requires_grad
         with pytest.raises(RuntimeError, match=r"derivative for .*binomial.* is not implemented"):  # or a kind of it
             out.sum().backward()
+
+
+def functions(lib: Any) -> Any:
+    return lib.nn.functional
+
+
+#: what both libraries refuse, with the same kind of error
+REFUSED: dict[str, Any] = {
+    "places of another shape": lambda t: functions(t).max_unpool2d(
+        t.ones(1, 1, 4, 4), t.zeros(1, 1, 4, 1, dtype=t.int64), 2
+    ),
+    "a word for a truth value": lambda t: t.nn.LSTM(3, 5, batch_first="False"),
+    "a number for a truth value": lambda t: t.nn.GRU(3, 5, bias=1),
+    "ignore_index of probabilities": lambda t: functions(t).cross_entropy(t.ones(2, 3), t.ones(2, 3), ignore_index=1),
+    "eps in training": lambda t: t.nn.BatchNorm1d(3, eps=-1.0)(t.ones(2, 3)),
+    "eps of zero in training": lambda t: functions(t).batch_norm(t.ones(2, 3), None, None, training=True, eps=0.0),
+    "eps": lambda t: functions(t).batch_norm(t.ones(2, 3), t.zeros(3), t.ones(3), eps=-1.0),
+    "slopes in the wrong order": lambda t: functions(t).rrelu(t.ones(2), 0.3, 0.1),
+    "slopes that are none": lambda t: functions(t).rrelu(t.ones(2), float("nan"), 0.1),
+    "a vector of kernels": lambda t: functions(t).conv1d(t.ones(1, 2, 3), t.ones(2)),
+    "a matrix of kernels": lambda t: functions(t).conv1d(t.ones(1, 2, 3), t.ones(2, 2)),
+    "kernels of too few dimensions": lambda t: functions(t).conv2d(t.ones(1, 2, 4, 4), t.ones(1, 2, 2)),
+    "kernels of too many dimensions": lambda t: functions(t).conv2d(t.ones(1, 2, 4, 4), t.ones(1, 2, 2, 2, 2)),
+    "transposed kernels": lambda t: functions(t).conv_transpose2d(t.ones(1, 2, 4, 4), t.ones(2, 1, 2)),
+    "a number as table": lambda t: functions(t).embedding(t.tensor([0]), t.tensor(1.0)),
+    "a list as table": lambda t: functions(t).embedding(t.tensor([0]), [[1.0, 2.0]]),
+    "a list of indices": lambda t: functions(t).embedding([0], t.ones(2, 2)),
+    "set_ to a number": lambda t: t.ones(2).set_(3),
+    "a list of targets": lambda t: functions(t).multi_margin_loss(t.ones(2, 3), [0, 1]),
+    "weights of two dimensions": lambda t: functions(t).multi_margin_loss(
+        t.ones(2, 3), t.tensor([0, 1]), weight=t.ones(2, 2)
+    ),
+    "an unknown reduction": lambda t: functions(t).multi_margin_loss(t.ones(2, 3), t.tensor([0.0, 1]), reduction="abc"),
+    "a list of boundaries": lambda t: t.bucketize(1.5, [0.0, 1.0]),
+    "no boundaries": lambda t: t.bucketize(t.tensor([1.0]), None),
+    "two learning rates": lambda t: t.optim.SGD([t.ones(2, requires_grad=True)], lr=t.tensor([0.1, 0.2])),
+    "a dimension to roll along": lambda t: t.roll(t.tensor(1.0), 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_both_refuse(torch: ModuleType, name: str) -> None:
+    with pytest.raises(Exception) as wanted:
+        REFUSED[name](torch)
+    with pytest.raises(wanted.type):
+        REFUSED[name](ut)
+
+
+def test_nothing_is_close_to_nothing() -> None:
+    ut.testing.assert_close(ut.empty(0), ut.empty(0))
+    ut.testing.assert_close(ut.empty(2, 0), ut.empty(2, 0))
+    with pytest.raises(AssertionError, match="shape"):
+        ut.testing.assert_close(ut.empty(0), ut.empty(0, 2))
+
+
+def test_results_written_to_given_tensors() -> None:
+    assert functions(ut).avg_pool2d(ut.ones(1, 4, 4), 2, out=ut.empty(0)).tolist() == [[[1, 1], [1, 1]]]
+    assert functions(ut).avg_pool3d(ut.ones(1, 2, 2, 2), 2, out=ut.empty(0)).tolist() == [[[[1]]]]
+    out = ut.scatter_reduce(ut.ones(2), 0, ut.tensor([0, 1]), ut.ones(2), "sum", out=ut.empty(0))
+    assert out.tolist() == [2, 2]
+    places = ut.empty(0), ut.empty(0), ut.empty(0, dtype=ut.int64), ut.empty(0)
+    assert ut.linalg.lstsq(ut.eye(2), ut.ones(2, 1), out=places).solution is places[0]
+    assert places[0].flatten().tolist() == pytest.approx([1, 1])

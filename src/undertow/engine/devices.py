@@ -198,8 +198,8 @@ class DeviceThreads:
             task.cpu_ready_queue = outer  # See Note [Waiting threads drain their queue]
         task.thread_locals = contextvars.copy_context()
         task.outstanding_tasks = 1
-        self._queue_root(task, root)
         try:
+            self._queue_root(task, root)
             call_with(this_thread_variable, (device, task.cpu_ready_queue), self._drive, task)
         finally:
             if outer is not None:

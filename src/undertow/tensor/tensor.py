@@ -37,7 +37,8 @@ class Tensor:
     # _xp     the ArrayNamespace of its device
     # _edge   None: no gradient wanted; LEAF: a leaf that wants one; else the recorded node (see graph's OutputEdge)
     # _extra  None, or the Extra with everything else
-    __slots__ = ("__weakref__", "_array", "_edge", "_extra", "_xp")
+    # __dict__  what a program attaches (`x.tag = 1`); it is made when that happens
+    __slots__ = ("__dict__", "__weakref__", "_array", "_edge", "_extra", "_xp")
 
     _array: Array
     _xp: Namespace

@@ -73,10 +73,20 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
         if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
-    message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
+    message = f"{op}(): argument '{name}' must be Tensor, not {foreign_name(value)}"
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
     raise TypeError(message)
+
+
+def foreign_name(value: Any) -> str:
+    """The name of a class that is none of ours; where the classes have one name, with its module, and a way over."""
+    kind = type(value)
+    if kind.__name__ not in (Tensor.__name__, "Parameter"):
+        return kind.__name__
+    package = kind.__module__.partition(".")[0]
+    cure = " Take its memory over first: undertow.from_dlpack(x)." if hasattr(value, "__dlpack__") else ""
+    return f"{package}.{kind.__name__}.{cure}"
 
 
 def as_operands(op: str, names: tuple[str, ...], values: tuple[Any, ...], optional: tuple[str, ...]) -> list[Any]:

@@ -49,6 +49,8 @@ def primitive(
     promote    None: operands keep their dtypes; "same": PyTorch's promotion of the differentiable inputs;
                "float": that, and integers become the default float dtype
     number     the input that may be a Python number on a path of its own (`x * 2.0`)
+    numbers    which inputs a program may give as Python numbers: "any" of them, "one" (but not all), or "none" besides
+               that `number`. Rules may give them anywhere
     number_node   the Node's class name on that path, where it differs
     number_edge   whether its node still has a (None) edge for the number, as PyTorch's has for most
     optional   inputs that may be None

@@ -47,6 +47,7 @@ class Op:
         node: str | None = None,
         promote: str | None = None,
         number: str | None = None,
+        numbers: str | None = None,
         number_node: str | None = None,
         number_edge: bool = True,
         optional: tuple[str, ...] = (),
@@ -75,6 +76,7 @@ class Op:
         self.node_name = node or camel_case(name) + "Backward0"
         self.promote = promote
         self.number = number
+        self.numbers = numbers or "none"
         self.number_node_name = number_node or self.node_name
         self.number_edge = number_edge
         self.optional = optional

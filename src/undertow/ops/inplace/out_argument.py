@@ -11,11 +11,11 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, in_state
-from undertow.ops.arguments.operands import ForeignOperandError
+from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import apply
 from undertow.ops.declare.core_plan import compile_with_out, describe
@@ -98,9 +98,14 @@ def fit(target: Tensor, array: Array, name: str) -> None:
 def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
     bind = op.bind
+    places = [k for k, name in enumerate(op.ordered) if name in op.inputs]
 
     def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         args = bind(args, kwargs)
+        for k in places:
+            if type(args[k]) is not Tensor:
+                refuse_numbers(op, args)
+                break
         if out is not None:
             return write_out(op.function, (), dict(zip(op.ordered, args, strict=True)), out)
         state = current()
@@ -113,6 +118,21 @@ def function_with_out(op: Op) -> Any:
     function.op = op  # type: ignore[attr-defined]
     compiled = compile_with_out(op, function)
     return describe(function, compiled, lambda: _signature_with_out(op), op.documentation)
+
+
+def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:
+    """Refuse Python numbers where PyTorch's function wants tensors; rules and operators may give them anywhere."""
+    kinds = (*NUMBERS, cpu.generic)
+    given = [k for k, name in enumerate(op.ordered) if name in op.inputs and isinstance(args[k], kinds)]
+    if op.numbers == "any" or (op.numbers == "one" and len(given) < len(op.inputs)):
+        return
+    wrong = [k for k in given if op.ordered[k] != op.number] or (given if op.numbers == "one" else [])
+    if wrong:
+        name, value = op.ordered[wrong[0]], args[wrong[0]]
+        raise TypeError(
+            f"{op.name}(): argument '{name}' (position {wrong[0] + 1}) must be Tensor, not {type(value).__name__}. "
+            f"Make it one: undertow.tensor({value})"
+        )
 
 
 def _signature_with_out(op: Op) -> Signature:

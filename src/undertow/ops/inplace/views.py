@@ -174,6 +174,8 @@ def set_(
     """
     if isinstance(source, Storage):
         source = all_of(source, self._array.dtype)
+    if source is not None and not isinstance(source, Tensor):
+        raise TypeError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
     check_in_place(self, "set_", source is not None and requires_grad(source))
     if source is None:
         source = Tensor(self._xp.empty(0, self._array.dtype), self._xp)

@@ -146,7 +146,7 @@ def linalg_matrix_rank(
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@composite(out=False)
+@composite(out=True)
 @example_by_example
 @in_float32
 def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = None) -> Any:

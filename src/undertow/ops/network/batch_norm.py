@@ -173,6 +173,9 @@ def batch_norm(
     input = as_operand("batch_norm", "input", input)
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm: expected an input with channels in dimension 1, got {input.ndim}D")
+    if not (eps > 0 if training else eps >= 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check_channels(input.shape[1], given)
     if not training:

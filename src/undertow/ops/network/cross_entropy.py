@@ -443,6 +443,11 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if 0 < input.ndim == target.ndim and input.shape == target.shape:
+        if ignore_index >= 0:
+            raise RuntimeError(
+                f"ignore_index is not supported for floating point target, got {ignore_index}: give class numbers, or "
+                "leave it out"
+            )
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     _check_weight("nll_loss_forward", weight)
     if label_smoothing == 0:

@@ -206,7 +206,7 @@ def avg_pool1d(
     return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite
+@composite(out=True)
 def avg_pool2d(
     input: Array,
     kernel_size: int | Sequence[int],
@@ -228,7 +228,7 @@ def avg_pool2d(
     return avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@composite
+@composite(out=True)
 def avg_pool3d(
     input: Array,
     kernel_size: int | Sequence[int],

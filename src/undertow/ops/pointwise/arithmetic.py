@@ -67,6 +67,7 @@ add = primitive(
     number="other",
     ufunc="add",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 sub = primitive(
@@ -84,6 +85,7 @@ sub = primitive(
     number="other",
     ufunc="subtract",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 rsub = primitive(
@@ -137,6 +139,7 @@ mul = primitive(
     promote="same",
     number="other",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 addcmul = primitive(
@@ -195,6 +198,7 @@ true_divide = primitive(
     promote="float",
     number="other",
     variants="function method in_place",
+    numbers="any",
 )
 
 
@@ -271,6 +275,7 @@ floor_divide = primitive(
     number="other",
     ufunc="floor_divide",
     variants="function method in_place",
+    numbers="any",
 )
 
 
@@ -300,6 +305,7 @@ remainder = primitive(
     number_edge=False,
     ufunc="remainder",
     variants="function method in_place",
+    numbers="one",
 )
 
 fmod = primitive(

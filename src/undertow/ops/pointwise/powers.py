@@ -91,6 +91,7 @@ pow = primitive(
     number="exponent",
     number_edge=False,
     variants="function method in_place foreach",
+    numbers="one",
 )
 
 
@@ -224,6 +225,7 @@ xlogy = primitive(
     promote="float",
     number="other",
     variants="function method in_place in_place_function",
+    numbers="one",
 )
 
 # ---- triangles

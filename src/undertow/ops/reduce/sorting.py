@@ -216,6 +216,8 @@ def searchsorted(
 @composite(out=True)
 def bucketize(input: Array, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into."""
+    input = as_operand("bucketize", "input", input)
+    boundaries = as_operand("bucketize", "boundaries", boundaries)
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -59,6 +59,7 @@ special_zeta = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    numbers="one",
 )
 
 # ---- gamma and beta
