@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.create.creation import as_int, as_number, leaf
 from undertow.ops.declare import composite
@@ -44,7 +44,7 @@ def arange(
     dtype = _range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
     if dtypes.kind_of(dtype) not in "iuf":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return leaf(_range_array(bounds, dtype, xp), xp, requires_grad)
 
 
@@ -133,7 +133,7 @@ def _spaced(
     dtype = dtypes.as_dtype(dtype, function)
     if complex_ and dtype.kind != "c":
         raise RuntimeError(f"{function}: complex start or end needs a complex dtype, got {dtype}")
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return dtype, _equal_distances(start, end, steps, dtype, xp), xp
 
 
