@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import as_int, as_number, leaf
 from undertow.ops.declare import composite
 from undertow.tensor import Tensor
@@ -74,6 +75,7 @@ def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
 
 
 @composite(out=True)
+@example_by_example
 def linspace(
     start: Any,
     end: Any,
@@ -96,6 +98,7 @@ def linspace(
 
 
 @composite(out=True)
+@example_by_example
 def logspace(
     start: Any,
     end: Any,
