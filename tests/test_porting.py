@@ -162,13 +162,15 @@ def test_precision_of_products_can_be_asked_for() -> None:
     ut.set_float32_matmul_precision("highest")
 
 
-def test_the_default_device_is_the_cpu() -> None:
+def test_the_default_device_must_be_there() -> None:
     ut.set_default_device("cpu")
     with ut.device("cpu"):
         assert ut.ones(1).device == ut.get_default_device() == ut.device("cpu")
-    for choose in (ut.set_default_device, lambda device: ut.device(device).__enter__()):
-        with pytest.raises(RuntimeError, match="Pass device= where tensors are made"):
-            choose("cuda")
+    with pytest.raises(RuntimeError, match="device 'cuda' is not available"):
+        ut.set_default_device("cuda")
+    with ut.device("cuda"), pytest.raises(RuntimeError, match="device 'cuda' is not available"):
+        ut.ones(1)
+    assert ut.ones(1).device == ut.device("cpu")
 
 
 def test_the_default_dtype_by_an_old_name() -> None:

@@ -104,6 +104,8 @@ class DeviceThreads:
         if not task.multithreading or self._is_closed:
             return task.cpu_ready_queue
         device = space.device
+        if device.type == "meta":
+            return task.cpu_ready_queue
         if space is cpu:
             helper = self._helper_for(node) if task.branches else None
             if helper is None:

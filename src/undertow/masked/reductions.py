@@ -95,8 +95,7 @@ def mean(
 
 def count(input: Tensor, dim: Any, keepdim: bool, mask: Array | None) -> Tensor:
     """How many elements count, in the dtype of the input."""
-    number = counted(input, mask)._array.sum(axis=dims_of(input, dim), keepdims=keepdim)
-    return Tensor(cpu.asarray(number.astype(input.dtype)), cpu)
+    return ops.to_dtype(ops.sum(counted(input, mask), dims_of(input, dim), keepdim), input.dtype)
 
 
 def amin(
@@ -156,8 +155,7 @@ def var(
     distance = filled(input - center, mask, 0)
     squares = ops.real(distance * ops.conj(distance)) if input.dtype.kind == "c" else distance * distance
     number = count(squares, dim, keepdim, mask)
-    divisor = cpu.maximum(number._array - int(unbiased), 0)
-    return ops.sum(squares, dims_of(input, dim), keepdim) / Tensor(cpu.asarray(divisor), cpu)
+    return ops.sum(squares, dims_of(input, dim), keepdim) / ops.clamp_min(number - int(unbiased), 0)
 
 
 def std(

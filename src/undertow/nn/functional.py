@@ -334,10 +334,13 @@ def max_unpool(input: Tensor, indices: Tensor, sizes: tuple[int, ...]) -> Tensor
     for n in sizes:
         count *= n
     flat, places = ops.reshape(input, (*lead, -1)), ops.reshape(indices, (*lead, -1))
-    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= count):
-        raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}")
     empty = ops.new_zeros(input, (*lead, count))
-    return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    try:
+        return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    except RuntimeError as error:
+        if "out of bounds" not in str(error):
+            raise
+        raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}; {error}") from None
 
 
 def unpool_of(dims: int) -> Callable[..., Any]:

@@ -205,6 +205,8 @@ def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Array | Non
     prefix = "tensor(" if type(tensor) is Tensor else f"{type(tensor).__name__}("
     if isinstance(tensor._array, AnySparse):
         text, notes = write_sparse(tensor, prefix), [*sparse_notes(tensor), *gradient_notes(tensor, grad_fn)]
+    elif tensor._xp.device.type == "meta":
+        text, notes = prefix + "...", [*meta_notes(tensor), *gradient_notes(tensor, grad_fn)]
     else:
         text = prefix + write_array(tensor._array, tensor._xp, len(prefix))
         notes = [*data_notes(tensor), *gradient_notes(tensor, grad_fn)]
@@ -234,6 +236,13 @@ def sparse_notes(tensor: Tensor) -> Iterator[str]:
     if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
         yield f"dtype={dtypes.public(array.dtype)}"
     yield f"layout={PREFIX[0]}.{array.layout}"
+
+
+def meta_notes(tensor: Tensor) -> Iterator[str]:
+    yield f"device='{tensor._xp.device}'"
+    yield f"size={tensor._array.shape}"
+    if tensor._array.dtype != dtypes.get_default_dtype():
+        yield f"dtype=undertow.{tensor._array.dtype.name}"
 
 
 def data_notes(tensor: Tensor) -> Iterator[str]:

@@ -277,8 +277,8 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element; 0 for a tensor without elements."""
-    return int(self._array.ctypes.data) if self._array.size else 0
+    """The address of the first element; 0 for a tensor without elements, or without memory (on the meta device)."""
+    return int(self._array.ctypes.data) if self._array.size and self._xp.device.type != "meta" else 0
 
 
 def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
@@ -378,7 +378,7 @@ METHODS: dict[str, Any] = {
     "is_floating_point": is_floating_point,
     "is_ipu": NEVER,
     "is_maia": NEVER,
-    "is_meta": NEVER,
+    "is_meta": is_on("meta"),
     "is_mkldnn": NEVER,
     "is_mps": NEVER,
     "is_mtia": NEVER,

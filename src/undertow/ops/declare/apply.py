@@ -20,6 +20,7 @@ from weakref import ref
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
@@ -116,13 +117,18 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # forward
     try:
         out = form.forward(xp, *arrays)
+    except NoValuesError:
+        out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
         if form.elementwise:
             explain_failure(form, arguments, error)
         raise
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         half = half or widen_again(form, arrays)
-        out = form.forward(xp, *arrays)
+        try:
+            out = form.forward(xp, *arrays)
+        except NoValuesError:
+            out = xp.outcome_of(form.op.name, form.forward, arrays)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
     if form.several:

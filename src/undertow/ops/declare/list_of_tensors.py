@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
+from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import freed_error
@@ -119,7 +120,10 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
     arrays = wide(arrays)
 
     # forward
-    out = op.forward(xp, arrays, *params)
+    try:
+        out = op.forward(xp, arrays, *params)
+    except NoValuesError:
+        out = xp.outcome_of(op.name, op.forward, (arrays, *params))
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
     if half is not None:

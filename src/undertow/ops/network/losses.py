@@ -389,12 +389,14 @@ def gaussian_nll_loss(
 
 
 def _aligned_variance(input: Array, var: Array) -> Array:
-    """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or with size one there."""
+    """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or of size one in one."""
     shape, size = tuple(input.shape), tuple(var.shape)
-    if shape == size or (size and shape[:-1] == size[:-1] and size[-1] == 1):
+    if shape == size:
         return var
     if shape[:-1] == size:
         return recorded.expand_dims(var, -1)
+    if len(shape) == len(size) and [m for n, m in zip(shape, size, strict=True) if n != m] == [1]:
+        return var
     raise ValueError(f"var is of incorrect size: {list(size)} for an input of size {list(shape)}")
 
 

@@ -45,6 +45,14 @@ def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 # ---- a shape
 
 
+def drawn_on(
+    device: Any, shape: tuple[int, ...], dtype: DType, requires_grad: bool, numbers: Callable[[], Array]
+) -> Tensor:
+    """A new tensor of random numbers; on the meta device nothing is drawn."""
+    xp = namespace_of(device)
+    return leaf(xp.empty(shape, dtype) if xp.device.type == "meta" else numbers(), xp, requires_grad)
+
+
 @composite(out=True, random="new")
 @_intercepted
 def rand(
@@ -64,8 +72,8 @@ def rand(
     undertow.Size([2, 3])
     """
     source, dtype = as_generator("rand", generator), float_dtype(dtype, "rand")
-    array = draw.unit_interval(source, as_shape("rand", shape, size), dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    sizes = as_shape("rand", shape, size)
+    return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.unit_interval(source, sizes, dtype))
 
 
 @composite(out=True, random="new")
@@ -87,8 +95,8 @@ def randn(
     True
     """
     source, dtype = as_generator("randn", generator), float_dtype(dtype, "randn")
-    array = draw.standard_normal(source, as_shape("randn", shape, size), dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    sizes = as_shape("randn", shape, size)
+    return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.standard_normal(source, sizes, dtype))
 
 
 def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[int, int]:
@@ -129,8 +137,8 @@ def randint(
     shape = sequence_shape("randint", size)
     lowest, end = bounds("randint", args, low, high)
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randint")
-    array = draw.integers(as_generator("randint", generator), shape, dtype, lowest, end)
-    return leaf(array, namespace_of(device), requires_grad)
+    source = as_generator("randint", generator)
+    return drawn_on(device, shape, dtype, requires_grad, lambda: draw.integers(source, shape, dtype, lowest, end))
 
 
 @composite(out=True, random="new")
@@ -150,8 +158,8 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randperm")
-    array = draw.permutation(as_generator("randperm", generator), n, dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    source = as_generator("randperm", generator)
+    return drawn_on(device, (n,), dtype, requires_grad, lambda: draw.permutation(source, n, dtype))
 
 
 # ---- the shape of another tensor
@@ -370,8 +378,8 @@ def normal(
         )
     if not any(tensors):
         shape, dtype = sequence_shape("normal", size), float_dtype(dtype, "normal")
-        array = draw.normal(as_generator("normal", generator), shape, dtype, mean, std)
-        return leaf(array, namespace_of(device), requires_grad)
+        source = as_generator("normal", generator)
+        return drawn_on(device, shape, dtype, requires_grad, lambda: draw.normal(source, shape, dtype, mean, std))
     form = {(True, False): _normal_of_mean, (False, True): _normal_of_std, (True, True): _normal_of_both}[tensors]
     return form(mean, std, generator=generator)
 

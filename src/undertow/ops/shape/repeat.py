@@ -12,6 +12,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import ints
+from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
@@ -65,6 +66,7 @@ def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
 
 
 @composite(variants="function method")
+@example_by_example
 def repeat_interleave(
     input: Array,
     repeats: Any = None,
