@@ -2,6 +2,7 @@
 #define UNDERTOW_MODULE
 #include "core.h"
 #include "formula/functions.h"
+#include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
 
@@ -159,6 +160,8 @@ use_twins(PyObject *module, PyObject *enabled)
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
     {"set_threads", set_threads, METH_O},
+    {"keep_memory", keep_memory, METH_O},
+    {"kept_memory", kept_memory, METH_NOARGS},
     {"set_large", set_large, METH_O},
     {"make_functions", make_functions, METH_NOARGS},
     {"evaluate", evaluate, METH_VARARGS},
