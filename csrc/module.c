@@ -204,6 +204,7 @@ static PyMethodDef functions[] = {
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
+    {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},
     {NULL}};
 

@@ -39,6 +39,10 @@
             const TYPE v = *x;                                                                              \
             _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : y[k]; }     \
         }                                                                                                   \
+        else if (strides[0] == 1 && a == 0 && b == 0) {                                                     \
+            const TYPE v = *x, w = *y;                                                                      \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : w; }        \
+        }                                                                                                   \
         else {                                                                                              \
             for (npy_intp k = 0; k < *count; k++) {                                                         \
                 out[k] = test[k * strides[0]] ? x[k * a] : y[k * b];                                        \

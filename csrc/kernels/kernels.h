@@ -131,6 +131,7 @@ PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
