@@ -2,6 +2,7 @@
 #define UNDERTOW_MODULE
 #include "core.h"
 #include "formula/functions.h"
+#include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
 
@@ -160,6 +161,8 @@ use_twins(PyObject *module, PyObject *enabled)
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
     {"set_threads", set_threads, METH_O},
+    {"keep_memory", keep_memory, METH_O},
+    {"kept_memory", kept_memory, METH_NOARGS},
     {"set_large", set_large, METH_O},
     {"make_functions", make_functions, METH_NOARGS},
     {"evaluate", evaluate, METH_VARARGS},
@@ -209,6 +212,7 @@ static PyMethodDef functions[] = {
     {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
+    {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},
     {NULL}};
 

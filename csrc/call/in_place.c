@@ -5,6 +5,7 @@
  * is written to, nothing has happened.
  */
 #include "call/operation.h"
+#include "formula/blocks.h"
 #include "formula/small_arrays.h"
 
 typedef struct {
@@ -96,8 +97,11 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
         }
     }
     int done = count == 2 && change_small(self->ufunc, (PyArrayObject *)arguments[0], operands[1]);
+    if (count == 2 && !done) {
+        done = change_large(self->ufunc, arguments[0], operands[1]);
+    }
     operands[count++] = arguments[0];
-    written = done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
+    written = done < 0 ? NULL : done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
     Py_XDECREF(scaled);
     Py_XDECREF(written);
     return written == NULL ? -1 : 0;

@@ -11,6 +11,7 @@
 #include "formula/blocks.h"
 
 #include "formula/functions.h"
+#include "formula/small_arrays.h"
 #include "kernels/kernels.h"
 #include "loops/compile.h"
 #include "loops/threads.h"
@@ -37,6 +38,10 @@
         else if (strides[0] == 1 && a == 0 && b == 1) {                                                     \
             const TYPE v = *x;                                                                              \
             _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : y[k]; }     \
+        }                                                                                                   \
+        else if (strides[0] == 1 && a == 0 && b == 0) {                                                     \
+            const TYPE v = *x, w = *y;                                                                      \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : w; }        \
         }                                                                                                   \
         else {                                                                                              \
             for (npy_intp k = 0; k < *count; k++) {                                                         \
@@ -379,13 +384,19 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
 
 /* Warn, or raise, as np.errstate says; -1 with an exception. */
 static int
+give_errors(const char *name, int noted)
+{
+    int found = (noted & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) | (noted & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
+                (noted & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) | (noted & FE_INVALID ? NPY_FPE_INVALID : 0);
+    return PyUFunc_GiveFloatingpointErrors(name, found);
+}
+
+static int
 report(const Run *run)
 {
     for (int k = 0; k < run->program->step_count; k++) {
         int noted = atomic_load(&run->noted[k]);
-        int found = (noted & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) | (noted & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
-                    (noted & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) | (noted & FE_INVALID ? NPY_FPE_INVALID : 0);
-        if (found && PyUFunc_GiveFloatingpointErrors(run->program->steps[k].name, found) < 0) {
+        if (noted && give_errors(run->program->steps[k].name, noted) < 0) {
             return -1;
         }
     }
@@ -450,6 +461,135 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
         Py_CLEAR(result);
     }
     return result;
+}
+
+/* ---- a single function, in place */
+
+#define MANY (1 << 17) /* elements */
+#define PIECE 16384
+
+typedef struct {
+    PyUFuncGenericFunction loop;
+    void *data;
+    const char *first, *second;
+    char *out;
+    npy_intp count, size, step; /* of elements; of one; between two of the second operand */
+    atomic_int noted;
+} Change;
+
+static void
+change_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Change *change = context;
+    npy_intp start = first * PIECE, end = last * PIECE < change->count ? last * PIECE : change->count;
+    npy_intp count = end - start, strides[] = {change->size, change->step, change->size};
+    char *args[] = {(char *)change->first + start * change->size, (char *)change->second + start * change->step,
+                    change->out + start * change->size};
+    feclearexcept(NOTED);
+    change->loop(args, &count, strides, change->data);
+    int noted = fetestexcept(NOTED);
+    if (noted) {
+        atomic_fetch_or(&change->noted, noted);
+        feclearexcept(NOTED);
+    }
+}
+
+/* Whether `other` can be read while the target is written: it is the same, or all of it lies elsewhere. */
+static int
+lies_apart(PyArrayObject *target, PyArrayObject *other)
+{
+    const char *a = PyArray_BYTES(target), *b = PyArray_BYTES(other);
+    return a == b || a + PyArray_NBYTES(target) <= b || b + PyArray_NBYTES(other) <= a;
+}
+
+/* The loop of a ufunc of two numbers of one type that gives a third; 0 if it has none. */
+static int
+find_plain_loop(PyObject *function, int type, Change *change)
+{
+    if ((PyUFunc_API == NULL && _import_umath() < 0) || !PyObject_TypeCheck(function, &PyUFunc_Type)) {
+        PyErr_Clear();
+        return 0;
+    }
+    PyUFuncObject *ufunc = (PyUFuncObject *)function;
+    for (int k = 0; ufunc->nin == 2 && ufunc->nout == 1 && !ufunc->core_enabled && k < ufunc->ntypes; k++) {
+        const char *types = ufunc->types + 3 * k;
+        if (types[0] == type && types[1] == type && types[2] == type) {
+            change->loop = ufunc->functions[k];
+            change->data = ufunc->data == NULL ? NULL : ufunc->data[k];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether both operands are large and lie plainly: `change` says how to compute them. */
+static int
+read_change(PyObject *ufunc, PyObject *target, PyObject *other, Change *change, double *number)
+{
+    PyArrayObject *array = (PyArrayObject *)target, *second = (PyArrayObject *)other;
+    if (!is_plain(target) || PyArray_SIZE(array) < MANY) {
+        return 0;
+    }
+    int type = PyArray_TYPE(array);
+    *change = (Change){.first = PyArray_BYTES(array), .count = PyArray_SIZE(array), .size = PyArray_ITEMSIZE(array)};
+    if (PyArray_CheckExact(other)) {
+        if (!is_plain(other) || PyArray_TYPE(second) != type || !PyArray_SAMESHAPE(array, second)) {
+            return 0;
+        }
+        change->second = PyArray_BYTES(second);
+        change->step = change->size;
+    }
+    else {
+        if (!as_number(other, number)) {
+            return 0;
+        }
+        if (type == NPY_FLOAT) {
+            float single = (float)*number;
+            if (!(single - single == 0)) {
+                return 0; /* NumPy says what it thinks of it */
+            }
+            memcpy(number, &single, sizeof(single));
+        }
+        change->second = (const char *)number;
+    }
+    return find_plain_loop(ufunc, type, change);
+}
+
+static int
+run_change(PyObject *ufunc, Change *change)
+{
+    const char *name = ((PyUFuncObject *)ufunc)->name;
+    double nanoseconds = nanoseconds_of(name, change->size == sizeof(double)) * change->count;
+    WORK(change->count, divide(change_pieces, change, (change->count + PIECE - 1) / PIECE, nanoseconds));
+    return change->noted && give_errors(name, change->noted) < 0 ? -1 : 1;
+}
+
+int
+change_large(PyObject *ufunc, PyObject *target, PyObject *other)
+{
+    Change change;
+    double number;
+    if (!read_change(ufunc, target, other, &change, &number) || !PyArray_ISWRITEABLE((PyArrayObject *)target) ||
+        (change.step && !lies_apart((PyArrayObject *)target, (PyArrayObject *)other))) {
+        return 0;
+    }
+    change.out = (char *)change.first;
+    return run_change(ufunc, &change);
+}
+
+PyObject *
+large_result(PyObject *ufunc, PyObject *first, PyObject *second)
+{
+    Change change;
+    double number;
+    PyObject *out = read_change(ufunc, first, second, &change, &number) ? new_like((PyArrayObject *)first) : NULL;
+    if (out != NULL) {
+        change.out = PyArray_BYTES((PyArrayObject *)out);
+        if (run_change(ufunc, &change) < 0) {
+            Py_CLEAR(out);
+        }
+    }
+    return out;
 }
 
 PyTypeObject Program_Type = {

@@ -39,6 +39,13 @@ typedef struct {
     Step steps[MOST_STEPS];
 } Program;
 
+/* target (ufunc)= other, an array or a number, in place, if both are large and lie plainly: 1 if it is done, 0 if it is left
+ * to NumPy, -1 with an exception (as np.errstate says, after the change) */
+int change_large(PyObject *ufunc, PyObject *target, PyObject *other);
+
+/* The same in a new array; NULL without an exception: it is left to NumPy. */
+PyObject *large_result(PyObject *ufunc, PyObject *first, PyObject *second);
+
 /* ---- walk.c: operands of many shapes and strides as one sequence of elements */
 
 typedef struct {

@@ -1,5 +1,6 @@
 /* See blocks.h. */
 #include "formula/blocks.h"
+#include "loops/memory.h"
 
 #include <string.h>
 
@@ -91,8 +92,7 @@ new_result(const Walk *walk, const int *order, const npy_intp *shape, int type)
         strides[order[d]] = step;
         step *= shape[order[d]];
     }
-    return descr == NULL ? NULL
-                         : PyArray_NewFromDescr(&PyArray_Type, descr, walk->ndim, shape, strides, NULL, 0, NULL);
+    return descr == NULL ? NULL : new_large(walk->ndim, shape, strides, descr);
 }
 
 /* Join dimensions that all operands pass through without a jump. */

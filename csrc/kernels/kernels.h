@@ -7,6 +7,7 @@
 #define UNDERTOW_KERNELS_H
 
 #include "core.h"
+#include "loops/memory.h"
 
 /* Run a statement, letting other threads run meanwhile if there is much to do: more than so many elements. */
 #define WITHOUT_LOCK 16384
@@ -63,7 +64,8 @@ data_of(PyObject *object) /* NULL for None */
 static inline PyObject *
 new_array(int ndim, const npy_intp *shape, int type)
 {
-    return PyArray_SimpleNew(ndim, (npy_intp *)shape, type);
+    PyArray_Descr *descr = PyArray_DescrFromType(type);
+    return descr == NULL ? NULL : new_large(ndim, shape, NULL, descr);
 }
 
 /* A new array like this one. */
@@ -130,6 +132,7 @@ PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t c
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

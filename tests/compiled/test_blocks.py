@@ -248,3 +248,51 @@ def test_a_program_of_large_tensors(shape: tuple[int, ...]) -> None:
         core.set_large(before)
     for found, wanted in zip(gradients(), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-5)
+
+
+# ---- in place
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_changes_in_place(name: str, dtype: str) -> None:
+    x, y = normal(1, 300_001, dtype=dtype), normal(2, 300_001, dtype=dtype)
+    ufunc = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}[name]
+    for other in (y, 0.3, 2):
+        for threads in (1, 3):
+            core.set_threads(threads)
+            tensor = ut.tensor(x)
+            assert getattr(tensor, name)(ut.tensor(other) if other is y else other) is tensor
+            np.testing.assert_array_equal(tensor.numpy(), ufunc(x, other))
+            assert tensor._version == 1
+    itself = ut.tensor(x)
+    getattr(itself, name)(itself)
+    np.testing.assert_array_equal(itself.numpy(), ufunc(x, x))
+
+
+def test_operands_that_overlap_in_place() -> None:
+    x = normal(1, 400_000)
+    for shown in (slice(None, None, -1), slice(1, None), slice(None, -1)):
+        base = ut.tensor(x)
+        array = base.numpy()
+        target, other = array[: len(array[shown])], array[shown]
+        expected = target + other
+        ut.from_numpy(target).add_(ut.from_numpy(other))
+        np.testing.assert_array_equal(target, expected)
+
+
+def test_changes_in_place_warn_as_numpy_does() -> None:
+    x = ut.ones(200_000)
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+        x.div_(ut.zeros(200_000))
+    x = ut.ones(200_000)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        x.div_(ut.zeros(200_000))
+    assert x._version == 1
+
+
+def test_sums_of_large_gradients() -> None:
+    x = ut.tensor(normal(1, 500, 500), requires_grad=True)
+    y = x * 1.5
+    (y * 2 + y * 3 + y.exp() * 0 + y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full((500, 500), 9), rtol=1e-6)

@@ -82,6 +82,8 @@ silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
 #: (g, x, slope) -> g where x is positive, else slope * g
 leaky = kernel("leaky")
+#: (x, dim, whether from the end) -> running sums
+running_sums = kernel("running_sums")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import require_kinds, require_order
@@ -26,17 +26,28 @@ def _scan(ufunc: Any, input: Array, dim: int, dtype: Any = None) -> Array:
     return input if input.ndim == 0 else ufunc.accumulate(input, axis, EXACT.get(dtype)).astype(dtype, copy=False)
 
 
+def _running_sum(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
+    if dtype is None and input.ndim:
+        found = kernels.running_sums(xp, input, wrap_dim(dim, input.ndim), False)
+        if found is not None:
+            return found
+    return _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype))
+
+
 def _reversed_cumsum(xp: Namespace, g: Array, dim: int) -> Array:
     if not g.shape:
         return g
     axis = wrap_dim(dim, len(g.shape))
+    found = kernels.running_sums(xp, g, axis, True)
+    if found is not None:
+        return found
     backwards = xp.flip(g, axis)
     return xp.flip(xp.cumsum(backwards, axis) if xp is recorded else _scan(xp.add, backwards, axis), axis)
 
 
 cumsum = primitive(
     "cumsum",
-    forward=lambda xp, input, dim, dtype=None: _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
+    forward=_running_sum,
     vjp={"input": _reversed_cumsum},
     jvp=LINEAR,
     batch=REDUCTION,
