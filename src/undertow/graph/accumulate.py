@@ -45,6 +45,7 @@ class AccumulateGrad(Node):
     variable: Tensor
 
     # the same for all, so that making one is short
+    is_of_leaf = True
     recorded_edges = ()
     saved = ()
     params = ()
