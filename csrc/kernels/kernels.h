@@ -141,6 +141,9 @@ PyObject *random_words(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *random_singles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_doubles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_normals(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *cholesky_small(PyObject *module, PyObject *matrices);
 PyObject *blocks_to_normal(PyObject *module, PyObject *fractions);
 PyObject *trust_twister(PyObject *module, PyObject *capsule);
 PyObject *read_twister(PyObject *module, PyObject *capsule);

@@ -96,6 +96,12 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
+#: (A, B, upper, unitriangular) -> X of A X = B, for stacks of small triangular matrices
+solve_triangles = kernel("solve_triangles")
+#: (A, B) -> X of A X = B, for stacks of small matrices that are not singular
+solve_small = kernel("solve_small")
+#: (A) -> the lower factors of stacks of small positive-definite matrices
+cholesky_small = kernel("cholesky_small")
 #: (float32 fractions, sixteen to a block) -> normal numbers
 blocks_to_normal = kernel("blocks_to_normal")
 #: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for

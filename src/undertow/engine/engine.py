@@ -468,6 +468,8 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
     xp = task.xp
     task.node = node
     try:
+        if grad is not None and not task.watches and task.exec_info is None and _has_no_hooks(node):
+            return _evaluate_unhooked(task, node, grad, edges), edges
         grads = list(grad) if node.multiple_outputs and grad is not None else [grad]
         if node.multiple_outputs and grad is None:
             grads = [None] * node._output_count
@@ -502,6 +504,24 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
         raise
     finally:
         task.node = None
+
+
+def _has_no_hooks(node: Node) -> bool:
+    """Whether a node of an operation with one output is here for what it saved alone."""
+    kind = type(node)
+    return not (kind.multiple_outputs or kind.is_of_leaf or node.extra is None) and node.extra.hooks is None
+
+
+def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any, ...]) -> list[Any]:
+    """Run a node whose saved tensors were packed, or asked for: they are released as its class does it."""
+    if grad.shape != node.shape or grad.dtype is not node.dtype:
+        grad = conform(node, 0, grad, node.shape, node.dtype, task.xp)
+    results = node.pull(task.xp, grad, edges, True)
+    if _post_hooks(node):  # registered while the node ran
+        results = run_post_hooks(node, _fitted(task, node, results, edges), [None], task.xp)
+    if not task.keep_graph:
+        node.release(task.keep)
+    return results
 
 
 def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Any, ...]) -> list[Any]:

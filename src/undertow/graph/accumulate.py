@@ -37,6 +37,7 @@ class AccumulateGrad(Node):
     is_internal = True
 
     # the same for all, so that making one is short
+    is_of_leaf = True
     recorded_edges = ()
     saved = ()
     params = ()

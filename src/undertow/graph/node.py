@@ -109,6 +109,8 @@ class Node:
     multiple_outputs = False
     #: whether it may keep arrays of its outputs, whose version counters it then has to know (Note [Saved outputs])
     keeps_outputs = True
+    #: whether it is an AccumulateGrad, and `variable` the leaf (a custom Function may well set `ctx.variable`)
+    is_of_leaf = False
     #: whether `pull` wants to be called although every gradient is None
     wants_undefined = False
     #: whether it stands for no operation, and so is shown with its namespace

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from itertools import compress
 from sys import _getframe as getframe
 from typing import Any
 
@@ -23,6 +22,7 @@ from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import Interceptor, current, in_state
+from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -156,16 +156,23 @@ class Function(metaclass=_FunctionMeta):
             args = bind_arguments(cls, args, kwargs)
             kwargs = {}
         node = cls._backward_cls()
-        are_tensors = [isinstance(a, Tensor) for a in args]
-        inputs = list(compress(args, are_tensors))
-        node.needs_input_grad = tuple([isinstance(a, Tensor) and requires_grad(a) for a in args])
+        inputs: list[Tensor] = []
+        needs: list[bool] = []
+        for argument in args:
+            if isinstance(argument, Tensor):
+                inputs.append(argument)
+                needs.append(argument._edge is not None or requires_grad(argument))
+            else:
+                needs.append(False)
+        node.needs_input_grad = tuple(needs)
         outer = current()
-        recording = outer.grad_enabled and True in node.needs_input_grad
+        recording = outer.grad_enabled and True in needs
         if recording:
-            node._variable_positions = are_tensors
+            node._variable_positions = [isinstance(a, Tensor) for a in args]
             node.recorded_edges = tuple([gradient_edge(t) for t in inputs])  # now: forward may change the inputs
             if is_site_recording_enabled():
-                frame = user_frame(getframe(1))
+                frame = getframe(2)  # of whoever called apply, past it and this
+                frame = user_frame(frame) if OWN_FILES[frame.f_code.co_filename] else frame
                 node.code, node.lasti = frame.f_code, frame.f_lasti
         needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
@@ -177,7 +184,7 @@ class Function(metaclass=_FunctionMeta):
             in_state(inner, cls.setup_context, node, args, output)
         else:
             output = in_state(inner, cls.forward, node, *args, **kwargs)
-        if needed:
+        if needed and (tracking is not None or node._to_save or node.__dict__):
             note_intermediates(node, inputs, needed, output, tracking)
         if call is not None:
             call.note(node, args, output)

@@ -70,8 +70,16 @@ class Attribute(NamedTuple):
 
 def needed_inputs(inputs: Sequence[Tensor], recording: bool) -> tuple[bool, ...]:
     """Of the tensors among the arguments, which a derivative is taken by; () if none."""
-    needed = tuple([(recording and requires_grad(t)) or bool(levels_of(physical(t))) for t in inputs])
+    needed = tuple([
+        (recording and (t._edge is not None or requires_grad(t))) or (has_extra(t) and bool(levels_of(physical(t))))
+        for t in inputs
+    ])  # fmt: skip
     return needed if True in needed else ()
+
+
+def has_extra(tensor: Tensor) -> bool:
+    """Whether it may have tangents: they are in its extra, or in that of what is below vmap levels."""
+    return tensor._extra is not None or type(tensor) is BatchedTensor
 
 
 def tracking_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -> InputTracking | None:

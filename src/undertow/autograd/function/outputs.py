@@ -183,7 +183,7 @@ class Wrapping:
 
 
 def wrap_new_output(node: Any, inputs: list[Tensor], out: Any) -> bool:
-    """The same for the usual call that is recorded: one new tensor on the CPU, and nothing marked; whether it is one."""
+    """The same for the usual call that is recorded, of one new tensor on the CPU; whether it is such a call."""
     if (
         type(out) is not Tensor
         or out._edge is not None
