@@ -91,7 +91,8 @@ class Engine(DeviceThreads):
         if pruned:
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         task.root = root
-        run: Callable[[Any, Any], None] = _run if core is None or task.watches else _run_compiled
+        is_watched = bool(task.watches) and task.rows is None
+        run: Callable[[Any, Any], None] = _run if core is None or is_watched else _run_compiled
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
         if parallel or (devices_in_use() and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
