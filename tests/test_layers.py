@@ -33,6 +33,7 @@ LAYERS = {
         "own_files",
         "refcounts",
         "pytree",
+        "long_loops",
         "lazy_names",
         "torch_names.missing",
         "torch_names.module_aliases",
@@ -108,6 +109,7 @@ PACKAGES = {
     "safetensors": {"interop"},
     "matplotlib": {"demo"},
     "mpi4py": {"distributed"},
+    "tqdm": {"instrument"},
 }
 
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
