@@ -53,7 +53,7 @@ typedef struct {
     /* modes */
     PyObject *state_variable;
     PyTypeObject *State;
-    Py_ssize_t s_intercept, s_unusual, s_grad_enabled, s_record, s_extra, s_inference;
+    Py_ssize_t s_intercept, s_unusual, s_grad_enabled, s_record, s_extra, s_inference, s_lowered;
     /* graph/ */
     PyTypeObject *Node;
     Py_ssize_t n_sequence_nr, n_recorded_edges, n_saved, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
@@ -80,6 +80,9 @@ typedef struct {
     Py_ssize_t x_captures, x_needed;
     PyTypeObject *Capture;
     Py_ssize_t p_hooks, p_output_idx;
+    /* instrument/: NULL until a program uses the profiler */
+    PyTypeObject *Profiled;
+    Py_ssize_t o_rows;
 } Core;
 
 extern Core core;

@@ -27,7 +27,7 @@ typedef struct {
 
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
-    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture),
+    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled),
     TYPE(PublicDtype), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
@@ -49,7 +49,8 @@ static const Slot slots[] = {
     {"State", "unusual", &core.s_unusual}, {"VersionCounter", "value", &core.c_value},
     {"VersionCounter", "operation", &core.c_operation}, {"VersionCounter", "code", &core.c_code},
     {"VersionCounter", "lasti", &core.c_lasti},
-    {"State", "grad_enabled", &core.s_grad_enabled},
+    {"State", "grad_enabled", &core.s_grad_enabled}, {"State", "_lowered", &core.s_lowered},
+    {"Profiled", "rows_for_core", &core.o_rows},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
     {"Node", "params", &core.n_params}, {"Node", "saved", &core.n_saved}, {"Node", "shape", &core.n_shape},

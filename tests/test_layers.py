@@ -34,6 +34,7 @@ LAYERS = {
         "own_files",
         "refcounts",
         "pytree",
+        "long_loops",
         "lazy_names",
         "torch_names.missing",
         "torch_names.module_aliases",
@@ -112,6 +113,7 @@ PACKAGES = {
     "matplotlib": {"demo"},
     "mpi4py": {"distributed"},
     "torch": {"stand_in"},  # which is undertow itself there, under the name that it stands for
+    "tqdm": {"instrument"},
 }
 
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}

@@ -4,6 +4,7 @@
  * gradients, several outputs) are left to the Python functions that _run calls for them, too.
  */
 #include "backward/pass.h"
+#include "rows.h"
 
 static PyObject *name_pull;
 
@@ -129,6 +130,24 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     return results->list == NULL ? -1 : 0;
 }
 
+/* Run a node of a pass that is profiled. What evaluate() runs has its row from the watch of the profile. */
+static int
+run_timed(Pass *pass, PyObject *node, PyObject *grad, Results *results)
+{
+    int by_python = is_unusual(pass, node, grad);
+    long long begin = clock_now();
+    int status = run_node(pass, node, grad, results);
+    if (status < 0 || by_python) {
+        return status;
+    }
+    PyObject *numbers = numbers_of(results->edges);
+    status = numbers == NULL ? -1
+                             : append_row(pass->rows, ROW_NODE, (PyObject *)Py_TYPE(node), begin, node,
+                                          SLOT(node, core.n_shape), numbers);
+    Py_XDECREF(numbers);
+    return status;
+}
+
 static int
 set_dependencies(Pass *pass, PyObject *node, Py_ssize_t count)
 {
@@ -238,7 +257,8 @@ run_nodes(Pass *pass, PyObject **node, PyObject *grad)
             Py_XDECREF(grad);
             return -1;
         }
-        int status = run_node(pass, *node, grad, &results);
+        /* the first is the root, which stands for nothing that a program did */
+        int status = (pass->rows == Py_None || ran == 0 ? run_node : run_timed)(pass, *node, grad, &results);
         Py_CLEAR(grad);
         PyObject *following = NULL;
         Py_ssize_t count = status < 0 ? 0 : PySequence_Fast_GET_SIZE(results.edges);
@@ -296,7 +316,7 @@ static int
 is_runnable(const Pass *pass, PyObject *root)
 {
     return PyObject_TypeCheck(root, core.Node) && PyDict_Check(pass->dependencies) && PyDict_Check(pass->not_ready) &&
-           PyList_Check(pass->captured) && (pass->info == Py_None || PyDict_Check(pass->info)) &&
+           PyList_Check(pass->captured) && (pass->rows == Py_None || PyList_CheckExact(pass->rows)) && (pass->info == Py_None || PyDict_Check(pass->info)) &&
            (pass->wanted == Py_None || PyDict_Check(pass->wanted)) && PyType_Check((PyObject *)pass->ndarray);
 }
 
@@ -320,6 +340,7 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     pass.dependencies = field(pass.task, "dependencies", &failed);
     pass.not_ready = field(pass.task, "not_ready", &failed);
     pass.captured = field(pass.task, "captured_vars", &failed);
+    pass.rows = field(pass.task, "rows", &failed);
     PyObject *in_place = field(pass.task, "in_place", &failed);
     pass.in_place = in_place == Py_True;
     Py_XDECREF(in_place);
@@ -346,6 +367,7 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     Py_XDECREF(pass.dependencies);
     Py_XDECREF(pass.not_ready);
     Py_XDECREF(pass.captured);
+    Py_XDECREF(pass.rows);
     Py_XDECREF(pass.add);
     Py_XDECREF(ndarray);
     Py_XDECREF(pass.owned);

@@ -1,5 +1,6 @@
 /* The end of the way: a gradient is stored in its leaf, or given to who asked for it. */
 #include "backward/pass.h"
+#include "rows.h"
 
 /* Store the gradients that were asked for; 1 if the leaf is to get its gradient too, 2 if Python has to do it all. */
 static int
@@ -78,8 +79,9 @@ give_first(PyObject *variable, PyObject *grad)
     return 1;
 }
 
-int
-finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
+/* 1 if the gradient was only given to who asked for it, and the leaf has nothing of it. */
+static int
+finish(Pass *pass, PyObject *node, PyObject *grad)
 {
     PyObject *variable = SLOT(node, core.a_variable);
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
@@ -90,7 +92,7 @@ finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);
         if (status < 1 || grad == NULL) {
             Py_XDECREF(grad);
-            return status < 0 ? -1 : 0;
+            return status < 0 ? -1 : status == 0;
         }
         if (status == 1 && unshared && pass->info == Py_None && (status = give_first(variable, grad)) != 0) {
             Py_DECREF(grad);
@@ -102,4 +104,33 @@ finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
     Py_XDECREF(nothing);
     Py_XDECREF(grad);
     return nothing == NULL ? -1 : 0;
+}
+
+/* Whether _finish_leaf leaves the node to evaluate(), and so to the watch of a profile. */
+static int
+is_evaluated(PyObject *node)
+{
+    PyObject *variable = SLOT(node, core.a_variable);
+    PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
+    return SLOT(node, core.n_extra) != Py_None ||
+           (extra != NULL && extra != Py_None && SLOT(extra, core.e_rare) != Py_None);
+}
+
+int
+finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
+{
+    if (pass->rows == Py_None || is_evaluated(node)) {
+        return finish(pass, node, grad) < 0 ? -1 : 0;
+    }
+    PyObject *variable = SLOT(node, core.a_variable), *shape = NULL;
+    if (variable != NULL && is_tensor(variable)) {
+        shape = PyObject_GetAttrString(SLOT(variable, core.t_array), "shape");
+    }
+    long long begin = clock_now();
+    int status = shape == NULL && PyErr_Occurred() ? -1 : finish(pass, node, grad);
+    if (status == 0) {
+        status = append_row(pass->rows, ROW_NODE, (PyObject *)Py_TYPE(node), begin, node, shape, NULL);
+    }
+    Py_XDECREF(shape);
+    return status < 0 ? -1 : 0;
 }

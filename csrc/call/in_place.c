@@ -7,6 +7,7 @@
 #include "call/operation.h"
 #include "formula/blocks.h"
 #include "formula/small_arrays.h"
+#include "rows.h"
 
 typedef struct {
     Operation operation;
@@ -357,6 +358,21 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     return changed;
 }
 
+/* The same while a profile is under way. */
+static PyObject *
+timed_change(const InPlace *self, PyObject *rows, PyObject *lowered, PyObject *const *values)
+{
+    long long begin = clock_now();
+    PyObject *changed = usual_change(self, lowered, values);
+    if (changed != NULL &&
+        append_row(rows, ROW_OPERATION, self->shown, begin, node_of_result(changed), NULL, NULL) < 0) {
+        Py_CLEAR(changed);
+    }
+    Py_DECREF(lowered);
+    Py_DECREF(rows);
+    return changed;
+}
+
 static PyObject *
 in_place_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
@@ -370,7 +386,9 @@ in_place_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
         if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
             return NULL;
         }
-        PyObject *changed = usual_change(self, state, values);
+        PyObject *lowered, *rows = rows_of_profile(state, &lowered);
+        PyObject *changed = rows == NULL ? usual_change(self, state, values)
+                                         : timed_change(self, rows, lowered, values);
         Py_DECREF(state);
         if (changed != NULL || PyErr_Occurred()) {
             return changed;

@@ -4,6 +4,7 @@
  * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
+#include "rows.h"
 
 static PyObject *name_out, *name_name;
 
@@ -268,6 +269,21 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     return result;
 }
 
+/* The same while a profile is under way. */
+static PyObject *
+timed_result(Operation *self, PyObject *rows, PyObject *lowered, PyObject *const *values, PyObject *out)
+{
+    long long begin = clock_now();
+    PyObject *result = usual_result(self, lowered, values, out);
+    if (result != NULL &&
+        append_row(rows, ROW_OPERATION, (PyObject *)self, begin, node_of_result(result), NULL, NULL) < 0) {
+        Py_CLEAR(result);
+    }
+    Py_DECREF(lowered);
+    Py_DECREF(rows);
+    return result;
+}
+
 static PyObject *
 operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
@@ -282,7 +298,10 @@ operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObj
         if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
             return NULL;
         }
-        PyObject *result = usual_result(planned, state, values, out == Py_None ? NULL : out);
+        PyObject *lowered, *rows = rows_of_profile(state, &lowered);
+        out = out == Py_None ? NULL : out;
+        PyObject *result = rows == NULL ? usual_result(planned, state, values, out)
+                                        : timed_result(planned, rows, lowered, values, out);
         Py_DECREF(state);
         if (result != NULL || PyErr_Occurred()) {
             return result;

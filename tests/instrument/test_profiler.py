@@ -403,3 +403,79 @@ def test_the_modules_are_found_by_import() -> None:
     with of_autograd(enabled=False) as nothing:
         assert nothing is None and not ut.profiler.is_enabled()
     assert EventList() == [] and str(EventList()) == ""
+
+
+# ---- the compiled core
+
+
+class Cube(ut.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return 3 * grad * ctx.saved_tensors[0] ** 2
+
+
+def everything() -> None:
+    w = ut.ones(3, 3, requires_grad=True)
+    b = ut.ones(3, requires_grad=True)
+    b.register_post_accumulate_grad_hook(lambda leaf: None)
+    x = ut.ones(2, 3)
+    x.add_(1.0).mul_(x)
+    h = (x @ w + b).tanh()
+    h.register_hook(lambda grad: grad * 2)
+    parts = ut.split(h, 1)
+    y = Cube.apply(ut.cat([parts[0], parts[1] * 2]))
+    y[0] = 1.0
+    values, _ = ut.sort(y + h, dim=1)
+    values.sum().backward(retain_graph=True)
+    ut.autograd.grad(values.sum(), w)
+    with ut.no_grad():
+        w -= 0.1 * w.grad
+    ut.add(x, x, out=ut.zeros(2, 3))
+    ut.vmap(lambda row: row.exp())(x)
+
+
+def facts(prof: Any) -> list[Any]:
+    first = min([e.sequence_nr for e in prof.events() if e.sequence_nr >= 0])
+    return sorted(
+        (
+            e.name,
+            max(e.sequence_nr - first, -1),
+            str(e.line),
+            sorted(n - first for n in e.leads_to if n < 2**63),
+            e.category,
+        )
+        for e in prof.events()
+        if e.name not in ("aten::split", "aten::split_with_sizes")
+    )
+
+
+def test_the_core_writes_down_what_python_does() -> None:
+    found = []
+    for options in ({}, {"record_shapes": True}):
+        with profile(**options) as prof:
+            everything()
+        found.append(facts(prof))
+    assert found[0] == found[1] and len(found[0]) > 40
+
+
+def test_a_profile_of_a_pass_that_fails() -> None:
+    x = ut.ones(2, requires_grad=True)
+    y = x.exp()
+    z = (y * 2).sum()
+    y.mul_(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"), profile() as prof:
+        z.backward()
+    assert "MulBackward0" in names(prof) and "ExpBackward0" not in names(prof)
+
+
+def test_operations_that_fail_leave_no_row() -> None:
+    with profile() as prof:
+        with pytest.raises(RuntimeError):
+            ut.ones(2, 3) @ ut.ones(2, 3)
+        ut.ones(2).exp()
+    assert names(prof) == ["aten::exp"]

@@ -148,6 +148,8 @@ def test_several_passes_and_threads_of_devices() -> None:
     assert x.grad.tolist() == [6.0] * 3
     first, second = watching.content()["passes"]
     assert len(first["threads"]) >= 3 and len(second["threads"]) == 1
+    times = [time for time, _ in first["memory"]]
+    assert times == sorted(times) and min(alive for _, alive in first["memory"]) >= 0
     assert {first["names"][k] for k in first["nodes"]["device"]} == {"cpu", "sim:0", "sim:1"}
 
 

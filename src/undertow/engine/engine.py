@@ -301,7 +301,7 @@ def _run_on_this_thread(task: GraphTask, root: Node) -> None:
     grad = True if task.seed is None else _first_gradient(task, *task.seed)  # a GraphRoot does not look at it
     if type(root) is AccumulateGrad:
         evaluate(task, root, grad)
-    elif core is None or task.watches:
+    elif core is None or (task.watches and task.rows is None):
         _run(task, root, grad)
     else:
         _run_compiled(task, root, grad)

@@ -79,6 +79,7 @@ class GraphTask:
     final_callbacks what runs when the last node has
     node            the node being run by the general path, None between nodes
     watches         who looks on (constant)
+    rows            None, or what the only watch has for the compiled loop (constant)
     failed          whether an exception has ended it
     root            the node the pass starts with: its only root, or the GraphRoot above its roots
     seed            the edge to an only root and the gradient for it; None if there is a GraphRoot, which has them
@@ -107,6 +108,7 @@ class GraphTask:
         self.final_callbacks: list[Callable[[], None]] = []
         self.node: Node | None = None
         self.watches = watches_of_pass()
+        self.rows = self.watches[0].rows if len(self.watches) == 1 else None
         self.failed = False
         self.outer = outer
         self.owner = owner

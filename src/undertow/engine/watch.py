@@ -17,7 +17,13 @@ DEBUG = 10  # logging.DEBUG
 
 
 class Watch:
-    """What one watcher sees of one pass. Gradients are arrays or, in a recorded pass, Tensors; None is none."""
+    """What one watcher sees of one pass. Gradients are arrays or, in a recorded pass, Tensors; None is none.
+
+    rows  None, or a list: the compiled loop may run the pass, and append to the list when which node ran (see rows.h)
+          instead of calling these methods for nodes with nothing out of the ordinary
+    """
+
+    rows: list[Any] | None = None
 
     def before(self, node: Node, grads: list[Any]) -> None:
         """The node is about to run on `grads`, one per output of the operation it stands for."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from undertow.instrument.pictures.dot import to_dot as to_dot
     from undertow.instrument.pictures.svg import to_svg as to_svg
     from undertow.instrument.pictures.text import to_text as to_text
+    from undertow.instrument.progress_bars import progress as progress
     from undertow.instrument.replay.watching import Watching as Watching
     from undertow.instrument.replay.watching import watch as watch
 else:
@@ -23,6 +24,7 @@ else:
             "undertow.instrument.pictures.dot": "to_dot",
             "undertow.instrument.pictures.svg": "to_svg",
             "undertow.instrument.pictures.text": "to_text",
+            "undertow.instrument.progress_bars": "progress",
             "undertow.instrument.replay.watching": "Watching watch",
         },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from threading import RLock
 from time import perf_counter_ns
 from types import CodeType
 from typing import Any, NamedTuple
@@ -21,27 +22,27 @@ class Maker(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Memory that was taken (bytes above 0) or given back, and how much is alive since."""
+    """Memory that was taken (bytes above 0) or given back, and which array it is."""
 
     time: int
     bytes: int
-    alive: int
     number: int
 
 
 class Allocations:
     """Counts the arrays that it is shown, and notices when they go.
 
-    changes  what happened, in order; `number` says which array
+    changes  what happened; with several threads not quite in order
     makers   by the number of the array: what made it
     """
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.makers: list[Maker] = []
-        self.alive = 0
-        self.peak = 0
         self.is_on = False
+        # Guards _known, makers and changes: threads of a pass note arrays at once. Re-entrant, because an array may go,
+        # and `gone` be called, wherever Python runs: also inside `note_array`.
+        self._lock = RLock()
         self._known: dict[int, Any] = {}  # by the address of the array: its weak reference
 
     def start(self) -> None:
@@ -68,17 +69,26 @@ class Allocations:
             reference = weakref.ref(owner, lambda _: self.gone(address))
         except TypeError:  # a scalar, or memory that another library owns
             return 0
-        size, number = int(owner.nbytes), len(self.makers)
-        self._known[address] = reference, size, number
-        self.makers.append(maker)
-        self.alive += size
-        self.peak = max(self.peak, self.alive)
-        self.changes.append(Change(now, size, self.alive, number))
+        with self._lock:
+            if address in self._known:
+                return 0
+            size, number = int(owner.nbytes), len(self.makers)
+            self._known[address] = reference, size, number
+            self.makers.append(maker)
+            self.changes.append(Change(now, size, number))
         return size
 
     def gone(self, address: int) -> None:
-        found = self._known.pop(address, None)
+        with self._lock:
+            found = self._known.pop(address, None)
         if found is not None and self.is_on:
             _, size, number = found
-            self.alive -= size
-            self.changes.append(Change(perf_counter_ns(), -size, self.alive, number))
+            self.changes.append(Change(perf_counter_ns(), -size, number))
+
+    def curve(self) -> list[tuple[int, int]]:
+        """How many bytes are alive after each change, by time."""
+        found, alive = [], 0
+        for change in sorted(self.changes, key=lambda change: change.time):
+            alive += change.bytes
+            found.append((change.time, alive))
+        return found

@@ -73,7 +73,7 @@ class MemoryTimeline:
     """What `profile.memory_timeline()` returns. It knows what operations and nodes made in it, and nothing older."""
 
     def __init__(self, allocations: Allocations, begin: int) -> None:
-        self.curve = [((change.time - begin) / 1000, change.alive) for change in allocations.changes]
+        self.curve = [((time - begin) / 1000, alive) for time, alive in allocations.curve()]
         self.blocks = _blocks(allocations, begin)
         self.peak_time, self.peak_bytes = max(self.curve, key=lambda point: point[1], default=(0.0, 0))
 

@@ -24,6 +24,7 @@ from undertow.autograd.functional.sparse.jacobians import Wanted, sparse_hessian
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.backend.interface import Array
+from undertow.long_loops import long_loop
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -181,7 +182,7 @@ def _rows(nr: int, output: Tensor, points: Tensors, create_graph: bool, strict: 
         return tuple([_zeros((*output.shape, *p.shape), p) for p in points])
     basis: Any = standard_basis((output,), (output._array.size,))[0]
     rows = []
-    for k in range(output._array.size):
+    for k in long_loop(range(output._array.size), output._array.size, "jacobian"):
         seed = REGISTRY["reshape"].function(basis[k], output.shape)
         found = grad_or_none((output,), points, (seed,), create_graph, retain_graph=True)
         rows.append(

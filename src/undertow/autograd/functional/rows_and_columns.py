@@ -15,6 +15,7 @@ from undertow.autograd.functional.products import OUTPUTS
 from undertow.autograd.functional.recording import recording
 from undertow.autograd.vmap import vmap
 from undertow.backend.interface import Array
+from undertow.long_loops import long_loop
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -74,7 +75,8 @@ def _all(product: Callable[..., Tensor], seeds: Sequence[Any], vectorize: bool, 
     """The product with every vector, in rows."""
     if vectorize:
         return vmap(product, chunk_size=chunk_size)(*seeds)
-    found = [product(*[s[k] for s in seeds]) for k in range(len(seeds[0]))]
+    count = len(seeds[0])
+    found = [product(*[s[k] for s in seeds]) for k in long_loop(range(count), count, "jacobian")]
     return REGISTRY["stack"].function(found)
 
 

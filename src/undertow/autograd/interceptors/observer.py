@@ -91,6 +91,7 @@ def name_of(what: Any) -> str:
     """What PyTorch calls an operation that an observer was shown."""
     if isinstance(what, str):
         return what
+    what = getattr(what, "op", what)  # the compiled core shows the function of an Op
     name = _names.get(what)
     if name is None:
         name = _names[what] = operation_name(what)

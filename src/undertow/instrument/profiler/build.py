@@ -6,17 +6,21 @@ from types import CodeType
 from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
+from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.user_lines import Site
 from undertow.instrument.flops import flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
 from undertow.instrument.profiler.recorder import MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
+LEAF_NAME = "undertow::autograd::AccumulateGrad"
 CATEGORY = {OPERATION: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
 
 
 def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
     """The events of a profile, in the order in which they began."""
-    rows = sorted([Row(*row) for row in recorder.rows], key=lambda row: (row.begin, -row.end))
+    rows = sorted([explicit(Row(*row)) for row in recorder.rows], key=lambda row: (row.begin, -row.end))
+    for row in rows:
+        recorder.threads.setdefault(row.thread, (row.thread, f"thread {row.thread}"))
     numbers = {ident: k + 1 for k, ident in enumerate(recorder.threads)}
     forward: dict[int, Row] = {}
     for row in rows:
@@ -38,6 +42,15 @@ def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
             event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)
     place_in_modules(events)
     return events
+
+
+def explicit(row: Row) -> Row:
+    """A row of the compiled core as Python writes it."""
+    if row.kind != NODE or isinstance(row.what, str):
+        return row
+    name = LEAF_NAME if row.what is AccumulateGrad else row.what.__name__
+    shapes = None if row.shapes is None else [list(row.shapes)]
+    return row._replace(what=name, shapes=shapes, more={"leads_to": row.more or ()})
 
 
 def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> FunctionEvent:

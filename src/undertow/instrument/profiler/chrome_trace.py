@@ -106,9 +106,9 @@ class Trace:
         yield {"ph": "f", "bp": "e", **shared, **self.place(end), "ts": self.offset + end.time_range.start}
 
     def memory(self) -> Iterable[dict[str, Any]]:
-        for change in () if self.allocations is None else self.allocations.changes:
-            time = self.offset + (change.time - self.begin) / 1000
-            yield {"ph": "C", "name": "memory", "pid": self.pid, "tid": 0, "ts": time, "args": {"bytes": change.alive}}
+        for when, alive in () if self.allocations is None else self.allocations.curve():
+            time = self.offset + (when - self.begin) / 1000
+            yield {"ph": "C", "name": "memory", "pid": self.pid, "tid": 0, "ts": time, "args": {"bytes": alive}}
 
     def write(self, path: str) -> None:
         content = {

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave
+from undertow.compiled import core
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, space_of
@@ -32,14 +33,14 @@ class Row(NamedTuple):
     """One thing that happened.
 
     kind      OPERATION, NODE, MODULE or SPAN
-    what      an Op, or a name
+    what      an Op, or a name; from the compiled core, the function of the operation or the class of the node
     begin, end  in nanoseconds
     thread    Python's number of the thread
     sequence_nr  of the node that the operation recorded, or of the node; None if there is none
     code, lasti  the line of the user's program: see graph/user_lines.py; code is None if it is not known
     shapes    of the tensors given, if they were asked for; of a node, the shape of the gradient it received
     more      further facts by name: stack, bytes, given (the arguments that are no tensors), out, device; of a node,
-              leads_to
+              leads_to. From the compiled core only that: the numbers of the nodes that a node leads to
     """
 
     kind: int
@@ -73,6 +74,9 @@ class Recorder:
         self.modules = ModuleCalls(self.module_ended) if with_modules else None
         self.paths: dict[int, str] = {}  # of modules, by the number of the node
         self.is_detailed = record_shapes or with_stack or profile_memory
+        self.rows_for_core = (
+            None if self.is_detailed or most_rows < sys.maxsize or sys.platform != "linux" else self.rows
+        )
         self.begin = self.end = self.wall = 0
         self._token: Any = None
 
@@ -130,12 +134,18 @@ class Recorder:
 
 
 class Profiled(Observer):
-    """The observer of a recorder."""
+    """The observer of a recorder.
+
+    rows_for_core  None, or the list of rows: the compiled core then times the usual operations itself (csrc/rows.h)
+    """
+
+    __slots__ = ("rows_for_core",)
 
     def __init__(self, recorder: Recorder, below: Any = None) -> None:
         super().__init__(below)
         self.recorder = recorder
         self.append = recorder.rows.append
+        self.rows_for_core = recorder.rows_for_core if below is None else None
 
     def over(self, below: Any) -> Profiled:
         return Profiled(self.recorder, below)
@@ -205,6 +215,7 @@ class PassTimes(Watch):
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.rows = recorder.rows_for_core
         self.begun: dict[int, int] = {}  # by thread: a pass may have several
 
     def before(self, node: Node, grads: list[Any]) -> None:
@@ -237,3 +248,5 @@ def _times_if_profiled() -> Watch | None:
 
 
 install_watcher(_times_if_profiled)
+if core is not None:
+    core.bind(Profiled=Profiled)

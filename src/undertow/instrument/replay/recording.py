@@ -155,7 +155,7 @@ class PassRecording(Watch):
         columns = dict(self.columns)
         for name in ("begin", "end"):
             columns[name] = [time(value) for value in self.columns.get(name, [])]
-        memory = [[time(change.time), change.alive] for change in self.allocations.changes]
+        memory = [[time(when), alive] for when, alive in self.allocations.curve()]
         return {
             "nodes": columns, "edges": self.edges, "names": self.names.list(), "threads": self.thread_names,
             "memory": memory, "duration": time(self.end) or 0.0, "error": self.error,

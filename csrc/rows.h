@@ -1,0 +1,23 @@
+/* What a profile writes down, as instrument/profiler/recorder.py does: one tuple for each operation and node. */
+#ifndef UNDERTOW_ROWS_H
+#define UNDERTOW_ROWS_H
+
+#include "core.h"
+
+/* The list of the profile that is under way, if C may write into it, and the state without the profile: new references;
+ * otherwise NULL. What runs with that state is what would run without a profile. */
+PyObject *rows_of_profile(PyObject *state, PyObject **lowered);
+/* Nanoseconds on the clock of Python's perf_counter_ns; -1 where that clock is not known to C. */
+long long clock_now(void);
+/* Append a row to a list: what ran from `begin` until now. `node` has the number and the line (NULL: neither is known);
+ * `shape` and `more` are borrowed, NULL for None. -1 and an exception if that failed. */
+int append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *node, PyObject *shape,
+               PyObject *more);
+/* The node that an operation recorded, if its (first) result has one: borrowed, or NULL. */
+PyObject *node_of_result(PyObject *result);
+/* The numbers of the nodes that edges lead to: a new tuple. */
+PyObject *numbers_of(PyObject *edges);
+
+enum { ROW_OPERATION, ROW_NODE };
+
+#endif

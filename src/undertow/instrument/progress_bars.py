@@ -1,0 +1,74 @@
+"""`progress`: how far a loop has come, one of the program's or one inside undertow (`gradcheck`, `jacobian`)."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, TextIO
+
+from undertow.data.progress import Progress
+from undertow.long_loops import shown
+
+
+class progress:
+    """Show how far a loop has come: `for x in progress(items):`, or everything long in a block: `with progress():`.
+
+    items  what to loop over
+    total  how many there are, if `len(items)` does not say so
+    name   stands before the bar
+    file   where it is shown: standard error, unless given
+
+    tqdm draws the bar if it is installed and no file is given, in notebooks as a widget. In a block, the loops of
+    `gradcheck`, `jacobian` and `hessian` are shown; `DataLoader(progress=True)` shows those over data.
+
+    >>> import io, undertow as ut
+    >>> out = io.StringIO()
+    >>> sum(ut.instrument.progress(range(10), file=out))
+    45
+    >>> out.getvalue().splitlines()[-1].split()[:2]
+    ['step', '10/10']
+    """
+
+    def __init__(
+        self, items: Iterable[Any] = (), total: int | None = None, name: str = "", file: TextIO | None = None
+    ) -> None:
+        self.items, self.name, self.file = items, name, file
+        self.total = len(items) if total is None and isinstance(items, Sized) else total
+        self.note = ""
+        self._token: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        tqdm = None if self.file is not None else find_tqdm()
+        if tqdm is not None:
+            yield from tqdm(self.items, total=self.total, desc=self.name or None)
+            return
+        bar = Progress(self.total, self.file or sys.stderr)
+        try:
+            for done, item in enumerate(self.items, 1):
+                yield item
+                bar.update(done, " ".join([word for word in (self.name, self.note) if word]))
+        finally:
+            bar.close()
+
+    def __len__(self) -> int:
+        if self.total is None:
+            raise TypeError("how many items there are is not known")
+        return self.total
+
+    def __enter__(self) -> progress:
+        self._token = shown.set(lambda items, total, name: progress(items, total, name, self.file))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        shown.reset(self._token)
+
+
+def find_tqdm() -> Any:
+    """tqdm's function, or None where it is not installed."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # where widgets are missing, it says so, and draws by letters
+            from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm
