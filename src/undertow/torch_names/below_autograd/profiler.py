@@ -1,7 +1,7 @@
 """`undertow.profiler`, under PyTorch's older name."""
 
-from undertow.torch_names.top_level.profiler import Events as EventList
-from undertow.torch_names.top_level.profiler import profile, record_function
+from undertow.torch_names.profiling import Events as EventList
+from undertow.torch_names.profiling import profile, record_function
 
 emit_nvtx = emit_itt = profile
 
