@@ -13,6 +13,10 @@ from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core, twin
 
+#: the core's own loops for elementary functions (csrc/formula/functions.c), in ufuncs by NumPy's names: the same for
+#: arrays of all sizes, so that a number has one logarithm
+FUNCTIONS: dict[str, Any] = {} if core is None else core.make_functions()
+
 
 class CpuNamespace(ArrayNamespace):
     def __init__(self) -> None:
@@ -25,9 +29,7 @@ class CpuNamespace(ArrayNamespace):
         self.astype = astype
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
-        if core is not None:
-            # the same loops serve arrays of all sizes (csrc/formula/functions.c), so that a number has one logarithm
-            self.__dict__.update(core.make_functions())
+        self.__dict__.update(FUNCTIONS)
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
