@@ -382,12 +382,14 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     }
 }
 
-/* Warn, or raise, as np.errstate says; -1 with an exception. */
-static int
+int
 give_errors(const char *name, int noted)
 {
     int found = (noted & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) | (noted & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
                 (noted & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) | (noted & FE_INVALID ? NPY_FPE_INVALID : 0);
+    if (PyUFunc_API == NULL && _import_umath() < 0) {
+        return -1;
+    }
     return PyUFunc_GiveFloatingpointErrors(name, found);
 }
 

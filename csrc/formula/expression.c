@@ -268,20 +268,42 @@ compare(int symbol, PyObject *left, PyObject *right)
     }
 }
 
+/* How many elements arrays have that are broadcast against each other. */
+static npy_intp
+broadcast_size(PyObject *const *values, int count)
+{
+    npy_intp size = 1;
+    for (int d = 1, more = 1; more; d++) { /* the d-th dimension from the end */
+        npy_intp longest = 1;
+        more = 0;
+        for (int k = 0; k < count; k++) {
+            PyArrayObject *array = (PyArrayObject *)values[k];
+            if (PyArray_CheckExact(values[k]) && PyArray_NDIM(array) >= d) {
+                npy_intp length = PyArray_DIM(array, PyArray_NDIM(array) - d);
+                longest = length > longest ? length : longest;
+                more = 1;
+            }
+        }
+        size *= longest;
+    }
+    return size;
+}
+
 /* Whether the result of an elementwise function of these is large: one of them is, or two that are not alike make it
  * so. */
 static int
 are_large(PyObject *const *values, int count)
 {
-    npy_intp largest = 0, second = 0;
+    npy_intp largest = 0;
+    double product = 1;
     for (int k = 0; k < count; k++) {
         if (PyArray_CheckExact(values[k])) {
             npy_intp size = PyArray_SIZE((PyArrayObject *)values[k]);
-            second = size > largest ? largest : size < largest && size > second ? size : second;
+            product *= (double)size;
             largest = size > largest ? size : largest;
         }
     }
-    return largest >= large || (second > 1 && largest >= large / second);
+    return largest >= large || (product >= (double)large && broadcast_size(values, count) >= large);
 }
 
 /* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before */

@@ -296,3 +296,21 @@ def test_sums_of_large_gradients() -> None:
     y = x * 1.5
     (y * 2 + y * 3 + y.exp() * 0 + y).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.full((500, 500), 9), rtol=1e-6)
+
+
+def test_what_counts_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[int, ...]] = []
+    original = InBlocks.__call__
+
+    def watched(self: InBlocks, *arguments: Any) -> Any:
+        called.append(tuple([a.size for a in arguments if isinstance(a, np.ndarray)]))
+        return original(self, *arguments)
+
+    monkeypatch.setattr(InBlocks, "__call__", watched)
+    ut.ones(128, 100) * ut.ones(100)
+    ut.ones(180) * ut.ones(180)
+    ut.ones(180, 180) * 2.0
+    assert not called
+    assert (ut.ones(1000, 1) * ut.ones(1000)).shape == (1000, 1000)
+    assert (ut.ones(40_000) * 2.0).shape == (40_000,)
+    assert called == [(1000, 1000), (40_000,)]

@@ -73,3 +73,16 @@ def test_recorded() -> None:
     assert x.grad.unique().tolist() == [1.0]
     assert y.grad.unique().tolist() == [-0.5]
     assert z.unique().tolist() == [-0.5]
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+def test_very_large_arrays(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(8)
+    x, y = rng.standard_normal(200_003).astype(dtype), rng.standard_normal(200_003).astype(dtype)
+    expected = x + y * 0.3 if name == "add_" else x - y * 0.3
+    tensor = ut.tensor(x)
+    getattr(tensor, name)(ut.tensor(y), alpha=0.3)
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        getattr(tensor, name)(ut.tensor(np.full_like(x, np.finfo(dtype).max)), alpha=3.0)

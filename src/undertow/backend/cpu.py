@@ -14,6 +14,10 @@ from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core, twin
 
+#: the core's own loops for elementary functions (csrc/formula/functions.c), in ufuncs by NumPy's names: the same for
+#: arrays of all sizes, so that a number has one logarithm
+FUNCTIONS: dict[str, Any] = {} if core is None else core.make_functions()
+
 #: functions of NumPy that read their first argument twice (count, then write; find the largest, then use), without
 #: Python's lock: another thread that changes it in between would have them write outside of memory. They get a copy.
 READ_TWICE = ("argsort", "argpartition", "nonzero", "flatnonzero", "argwhere", "bincount")
@@ -57,9 +61,7 @@ class CpuNamespace(ArrayNamespace):
             setattr(self, name, _at_a_copy(getattr(np, name)))
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
-        if core is not None:
-            # the same loops serve arrays of all sizes (csrc/formula/functions.c), so that a number has one logarithm
-            self.__dict__.update(core.make_functions())
+        self.__dict__.update(FUNCTIONS)
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:

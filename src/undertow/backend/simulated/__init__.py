@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cpu import cpu, sum_to
+from undertow.backend.cpu import FUNCTIONS, cpu, sum_to
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.backend.simulated.arrays import SimArray, has_arrays, launch, launch_planned, raise_mixed, send
 from undertow.backend.simulated.clocks import HOST, LOCK, Buffer, Clock, merge
@@ -64,6 +64,7 @@ class SimNamespace(ArrayNamespace):
 
     def __init__(self, device: Device) -> None:
         super().__init__(device, cpu.module)
+        self.__dict__.update(FUNCTIONS)  # the same numbers as on the CPU
         self.options = options
         self.ndarray = type(f"SimArray{device.index}", (SimArray,), {"__slots__": (), "namespace": self})
         self.memory = Memory(self)

@@ -73,7 +73,7 @@ def plan_ufunc(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pla
     dtypes = resolved_dtypes(ufunc, tuple([kind_of(a) for a in (*args, *out)]))
     if dtypes is None or not all(fits(a, dtype) for a, dtype in zip(args, dtypes, strict=False)):
         return None
-    if ufunc is np.power and dtypes[-1].kind in "iu":
+    if ufunc.__name__ == "power" and dtypes[-1].kind in "iu":
         return None  # a negative exponent is an error
     if ufunc.signature is not None:
         return plan_product(ufunc, args, dtypes[-1]) if ufunc is np.matmul and out[0] is None else None
