@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from undertow.backend import dtypes
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core, twin
+from undertow.scopes import Scope
 
 #: the core's own loops for elementary functions (csrc/formula/functions.c), in ufuncs by NumPy's names: the same for
 #: arrays of all sizes, so that a number has one logarithm
@@ -46,12 +48,34 @@ def read_once(x: Array) -> Array:
     return x.copy(order="K") if type(x) is np.ndarray else x
 
 
+def _errors_variable() -> Any:
+    """The ContextVar in which NumPy keeps how it treats floating-point errors (and the size of its buffers)."""
+    context = copy_context()
+    context.run(np.seterr)
+    return next(variable for variable in context if variable.name == "numpy.ufunc.extobj")
+
+
+class errstate(Scope):
+    """np.errstate, whose end no interrupt can prevent; see scopes.py."""
+
+    variable = _errors_variable()
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def inside(self, outer: Any) -> Any:
+        context = copy_context()
+        context.run(np.seterr, **self.changes)
+        return context[self.variable]
+
+
 class CpuNamespace(ArrayNamespace):
     def __init__(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecated names warn when they are merely looked at
             super().__init__(Device("cpu"), np)
         self.ndarray = np.ndarray
+        self.errstate = errstate
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
@@ -68,7 +92,7 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
     """np.astype; what is beyond the range of half precision is infinite, without a warning."""
     if not is_narrow(np.dtype(dtype)):
         return np.astype(x, dtype, copy=copy)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with errstate(over="ignore", invalid="ignore"):
         return np.astype(x, dtype, copy=copy)
 
 

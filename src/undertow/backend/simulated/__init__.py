@@ -89,6 +89,7 @@ class SimNamespace(ArrayNamespace):
         )
         self.sum_to = self._sum_to
         self.conj = cpu.conj
+        self.errstate = cpu.errstate
         self.broadcast_to = self._kernel("broadcast_to", np.broadcast_to)
         self.array = self._taker("array", np.array)
         self.asarray = self.asanyarray = self._taker("asarray", np.asarray)

@@ -82,7 +82,7 @@ class Buffer:
         self.read: dict[int, Operation] = {}
 
     def __del__(self) -> None:
-        if self.nbytes:
+        if getattr(self, "nbytes", 0):  # an interrupt may have come before it was set
             self.space.memory.give_back(self.nbytes)
 
 
