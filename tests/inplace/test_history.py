@@ -363,3 +363,13 @@ def test_set_beyond_the_memory_is_refused_before_anything_changes() -> None:
     with pytest.raises(RuntimeError, match="out of bounds"):
         x.set_(ut.arange(6.0), 0, (4, 2), (2, 1))
     assert x.tolist() == [0] and x._version == 0
+
+
+def test_a_view_of_a_base_that_was_changed_and_then_detached_cannot_be_changed(L: Any) -> None:
+    x = L.ones(3, 3, requires_grad=True) * 1.5
+    part = x.narrow(0, 0, 1)
+    x.mul_(0.5)
+    x.detach_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        part.sub_(0.25)
+    assert not x.requires_grad and x.tolist() == [[0.75] * 3] * 3

@@ -45,3 +45,11 @@ def test_changes_in_place_and_gradients_keep_their_dtype() -> None:
     assert loss.dtype == loss.grad_fn(ut.ones(3)).dtype == ut.float32
     y = ut.ones(3).add_(ut.ones(3), alpha=np.float64(0.5))
     assert (y.dtype, y.tolist()) == (ut.float32, [1.5] * 3)
+
+
+def test_arrays_without_dimensions_count_as_tensors_without_dimensions() -> None:
+    x = ut.ones(2, requires_grad=True)
+    for array in (np.array(2.0), np.array(2), np.array(2.0, np.float32)):
+        product = x * array
+        assert product.dtype == (x * ut.from_numpy(array)).dtype == ut.float32
+        assert ut.autograd.grad(product.sum(), x)[0].tolist() == [2, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.out_argument import namespace_function
 
@@ -10,4 +12,7 @@ NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
-__name__ = "undertow.fft"  # as programs find it, and as errors tell it
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"module 'undertow.fft' has no attribute {name!r}")  # by the name that programs know

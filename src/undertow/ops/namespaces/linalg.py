@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from undertow.errors import LinAlgError as LinAlgError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.out_argument import namespace_function
@@ -12,4 +14,7 @@ NAMES |= {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("li
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
-__name__ = "undertow.linalg"  # as programs find it, and as errors tell it
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"module 'undertow.linalg' has no attribute {name!r}")  # by the name that programs know

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.out_argument import namespace_function
 
@@ -19,4 +21,7 @@ NAMES |= {op.removeprefix("special_"): op for op in REGISTRY if op.startswith("s
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
-__name__ = "undertow.special"  # as programs find it, and as errors tell it
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"module 'undertow.special' has no attribute {name!r}")  # by the name that programs know

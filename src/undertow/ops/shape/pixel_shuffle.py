@@ -27,12 +27,13 @@ def _rearranged(input: Array, inner: tuple[int, ...], order: tuple[int, ...], sh
     lead = tuple(input.shape[:-3])
     whole = reshape(input, (*lead, *inner))
     turned = permute(whole, (*range(len(lead)), *[len(lead) + k for k in order]))
-    return _in_memory_of_its_own(reshape(turned, (*lead, *shape)), input)
+    moving = [k for k in order if inner[k] != 1]
+    return _joined(turned, (*lead, *shape), moving == sorted(moving))
 
 
-def _in_memory_of_its_own(moved: Tensor, input: Tensor) -> Tensor:
-    """A copy where nothing had to be moved, as with a factor of 1."""
-    return clone(moved) if input._xp.may_share_memory(moved._array, input._array) else moved
+def _joined(turned: Tensor, shape: tuple[int, ...], in_order: bool) -> Tensor:
+    """The elements in a new shape, and in memory of their own also if they are in order as they lie."""
+    return clone(reshape(turned, shape)) if in_order else reshape(turned, shape)
 
 
 @composite
@@ -81,5 +82,5 @@ def channel_shuffle(input: Array, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     split = reshape(input, (examples, groups, channels // groups, *rest))
-    moved = reshape(permute(split, (0, 2, 1, *range(3, 3 + len(rest)))), tuple(input.shape))
-    return _in_memory_of_its_own(moved, input)
+    turned = permute(split, (0, 2, 1, *range(3, 3 + len(rest))))
+    return _joined(turned, tuple(input.shape), groups in (1, channels))
