@@ -163,3 +163,16 @@ def test_second_derivatives_forward_mode_and_vmap() -> None:
     primal, tangent = ut.func.jvp(lambda t: t.sin().sum(0), (x.detach(),), (meta(1000, 300),))
     assert primal.shape == tangent.shape == (300,)
     assert ut.func.vmap(lambda t: t @ t.T)(meta(1000, 300, 20)).shape == (1000, 300, 300)
+
+
+def test_functions_that_report_failures_are_run_whole() -> None:
+    found = ut.linalg.inv_ex(meta(3000, 3000))
+    assert type(found).__name__ == "linalg_inv_ex" and [tuple(t.shape) for t in found] == [(3000, 3000), ()]
+    assert all(t.is_meta for t in found) and ut.linalg.lu_factor(meta(5, 3))[1].shape == (3,)
+    assert ut.linalg.lstsq(meta(500, 300), meta(500, 20)).solution.shape == (300, 20)
+    with pytest.raises(NoValuesError, match="repeat_interleave: the shape of its result depends on values"):
+        ut.repeat_interleave(meta(4), meta(4, dtype=ut.int64))
+    with pytest.raises(NoValuesError):  # the gradient would be lost
+        ut.linalg.inv_ex(meta(3, 3, requires_grad=True))
+    with ut.no_grad():
+        assert not ut.linalg.inv_ex(meta(3, 3, requires_grad=True))[0].requires_grad

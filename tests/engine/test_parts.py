@@ -78,6 +78,14 @@ def test_an_only_root_on_a_device_starts_on_its_thread() -> None:
     assert names == ["undertow-sim:0"]
 
 
+def test_nodes_on_meta_run_on_the_calling_thread() -> None:
+    y = leaf(device="meta").exp()
+    names: list[str] = []
+    y.register_hook(lambda g: names.append(threading.current_thread().name))
+    y.sum().backward()
+    assert names == [threading.current_thread().name]
+
+
 # ---- names
 
 

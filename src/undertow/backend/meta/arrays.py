@@ -16,6 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from undertow.backend.interface import Array, DeviceArray, DType
 from undertow.backend.meta.geometry import dense_like, order_of_elementwise, shrunk, unmapped
 from undertow.backend.meta.outcomes import outcome, refused
+from undertow.backend.simulated.plans import is_basic, open_index
 from undertow.errors import NoValuesError
 
 #: functions that give views, whatever they are applied to
@@ -195,17 +196,6 @@ def owner(array: Any) -> Any:
 
 
 # ---- functions that may copy or may give a view
-
-
-def is_basic(index: Any) -> bool:
-    parts = index if type(index) is tuple else (index,)
-    return all(p is None or p is Ellipsis or type(p) in (int, slice) or isinstance(p, np.integer) for p in parts)
-
-
-def open_index(index: Any) -> tuple[Any, ...]:
-    """The index with an Ellipsis, so that it gives a view even of a single number."""
-    parts = index if type(index) is tuple else (index,)
-    return parts if Ellipsis in parts else (*parts, Ellipsis)
 
 
 def getitem(array: Array, index: Any) -> Any:
