@@ -69,6 +69,8 @@ typedef struct {
     /* backend/ */
     PyObject *cpu;
     PyArray_Descr *float32, *float64;
+    PyTypeObject *PublicDtype;
+    Py_ssize_t d_numpy;       /* where a public dtype keeps NumPy's */
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
@@ -101,6 +103,7 @@ void expression_free(Expression *);
 int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
+PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */
 
@@ -111,6 +114,12 @@ int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *a
 /* ---- operation.c */
 
 extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
+
+/* scopes.c */
+extern PyTypeObject Scope_Type, Held_Type;
+int find_scope_names(void);
+PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */
 
@@ -135,6 +144,10 @@ PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+
+/* ---- formula/blocks.c */
+
+extern PyTypeObject Program_Type;
 
 /* ---- small things */
 
@@ -273,30 +286,41 @@ read_size(PyObject *object, npy_intp *size)
     return 1;
 }
 
-/* Whether it is an array of a dtype that NumPy does not know: bfloat16, which is computed in float32 (ops/arguments/bfloat16.py). */
+/* Whether a dtype is of half precision, which is computed in float32 (ops/arguments/half_precision.py): float16, or
+ * bfloat16, which NumPy does not know. */
+static inline int
+is_narrow_type(int type)
+{
+    return type == NPY_HALF || type >= NPY_USERDEF;
+}
+
+/* Whether it is an array of half precision. */
 static inline int
 is_narrow(PyObject *value)
 {
-    return PyArray_CheckExact(value) && PyArray_TYPE((PyArrayObject *)value) >= NPY_USERDEF;
+    return PyArray_CheckExact(value) && is_narrow_type(PyArray_TYPE((PyArrayObject *)value));
 }
 
-/* For objects that stand in for a Python function: its attributes, and binding to an instance as a method. */
-static inline PyObject *
-attribute_of(PyObject *self, PyObject *function, PyObject *name)
-{
-    PyObject *found = PyObject_GenericGetAttr(self, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        found = PyObject_GetAttr(function, name);
-    }
-    return found;
-}
+/* ---- call/stand_in.c: the type that those of objects that pass for a Python function are based on */
 
-static inline PyObject *
-bind_method(PyObject *self, PyObject *instance, PyObject *type)
-{
-    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
-}
+#define STAND_IN_HEAD                                                                                                  \
+    PyObject_HEAD vectorcallfunc vectorcall;                                                                           \
+    PyObject *function; /* Python's */                                                                                 \
+    PyObject *weak_references;
+
+#define STAND_IN_FLAGS                                                                                                 \
+    (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR)
+
+typedef struct {
+    STAND_IN_HEAD
+} StandIn;
+
+extern PyTypeObject StandIn_Type;
+extern PyGetSetDef stand_in_attributes[];
+int stand_in_traverse(PyObject *self, visitproc visit, void *arg);
+int stand_in_clear(PyObject *self);
+/* Ends weak references, calls the type's tp_clear and frees the memory. */
+void stand_in_dealloc(PyObject *self);
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
  * an array (takes over the value). */

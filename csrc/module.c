@@ -1,6 +1,8 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
+#include "formula/functions.h"
+#include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
 
@@ -25,7 +27,8 @@ typedef struct {
 
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
-    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled), OBJECT(LEAF),
+    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled),
+    TYPE(PublicDtype), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
@@ -55,7 +58,7 @@ static const Slot slots[] = {
     {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
     {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
-    {"Capture", "output_idx", &core.p_output_idx}};
+    {"Capture", "output_idx", &core.p_output_idx}, {"PublicDtype", "dtype", &core.d_numpy}};
 
 int
 find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)
@@ -159,9 +162,15 @@ use_twins(PyObject *module, PyObject *enabled)
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
     {"set_threads", set_threads, METH_O},
+    {"keep_memory", keep_memory, METH_O},
+    {"kept_memory", kept_memory, METH_NOARGS},
+    {"set_large", set_large, METH_O},
+    {"make_functions", make_functions, METH_NOARGS},
     {"evaluate", evaluate, METH_VARARGS},
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
+    {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
+    {"calls_left", calls_left, METH_NOARGS},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
@@ -181,6 +190,13 @@ static PyMethodDef functions[] = {
     {"random_singles", (PyCFunction)(void (*)(void))random_singles, METH_FASTCALL},
     {"random_doubles", (PyCFunction)(void (*)(void))random_doubles, METH_FASTCALL},
     {"random_normals", (PyCFunction)(void (*)(void))random_normals, METH_FASTCALL},
+    {"solve_triangles", (PyCFunction)(void (*)(void))solve_triangles, METH_FASTCALL},
+    {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL},
+    {"cholesky_small", (PyCFunction)cholesky_small, METH_O},
+    {"blocks_to_normal", (PyCFunction)blocks_to_normal, METH_O},
+    {"trust_twister", (PyCFunction)trust_twister, METH_O},
+    {"read_twister", (PyCFunction)read_twister, METH_O},
+    {"place_twister", (PyCFunction)(void (*)(void))place_twister, METH_FASTCALL},
     {"random_permutation", (PyCFunction)(void (*)(void))random_permutation, METH_FASTCALL},
     {"softmax_rows", (PyCFunction)(void (*)(void))softmax_rows, METH_FASTCALL},
     {"softmax_rows_gradient", (PyCFunction)(void (*)(void))softmax_rows_gradient, METH_FASTCALL},
@@ -197,8 +213,10 @@ static PyMethodDef functions[] = {
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
+    {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
+    {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},
     {NULL}};
 
@@ -213,10 +231,12 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &Operation_Type) < 0 ||
-        PyModule_AddType(module, &InPlace_Type) < 0 ||
+    if (module == NULL || find_scope_names() < 0 || PyModule_AddType(module, &StandIn_Type) < 0 ||
+        PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
-        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
+        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 ||
+        PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Scope_Type) < 0 ||
+        PyModule_AddType(module, &Held_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import math
 import os
-import random
 import signal
 import sys
 import time
@@ -19,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
 from tests import samples
+from tests.seeds import seed_everything
 
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
@@ -150,12 +149,3 @@ def same_state() -> Iterator[None]:
     gc.set_threshold(*threshold)
     (gc.enable if enabled else gc.disable)()
     sys.setswitchinterval(interval)
-
-
-def seed_everything() -> None:
-    random.seed(0)
-    np.random.seed(0)
-    if "undertow" in sys.modules:
-        sys.modules["undertow"].manual_seed(0)
-    if "torch" in sys.modules:  # its manual_seed() also keeps a traceback for each kind of GPU: half a millisecond
-        sys.modules["torch"].default_generator.manual_seed(0)

@@ -15,7 +15,7 @@ import pytest
 
 import undertow as ut
 from benchmarks import __main__ as command
-from benchmarks import cases, derivatives, measure, memory, models, report, sampling, saved, survey
+from benchmarks import cases, derivatives, large, measure, memory, models, report, sampling, saved, survey
 from undertow.ops import REGISTRY
 
 ROOT = Path(__file__).parents[1]
@@ -99,6 +99,21 @@ def test_the_survey_prints_a_row_for_an_expression() -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"^a\.sum\(0\) +[\d.]+ [nu]s", done.stdout, re.M)
     assert "failed" not in done.stdout
+
+
+def test_large_arrays_with_several_numbers_of_threads() -> None:
+    done = run(
+        "--threads", "1", "2", "--repeats", "1", "--scale", "0.002", "--only", "sum of", module="benchmarks.large"
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [text for text in lines if text[0] == "s"] == ["sum of rows of 20", "sum of columns"]
+    assert len([text for text in lines if re.match(r" +[12] +[\d.]+ ", text)]) == 4
+
+
+@pytest.mark.parametrize("name", large.PROGRAMS)
+def test_programs_over_large_arrays(name: str) -> None:
+    large.PROGRAMS[name][1](ut, 4096)()
 
 
 # ---- its parts

@@ -6,6 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+import undertow as ut
 
 SOURCE = Path(__file__).parents[1] / "src" / "undertow"
 PLACE = re.compile(r"\{([A-Za-z_]\w*)[^{}]*\}")
@@ -59,3 +64,21 @@ def own_variables(scope: Scope) -> set[str]:
     """The arguments of a function, and what is assigned anywhere in it."""
     names = {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
     return names | {n.id for n in ast.walk(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def test_tensors_of_another_library_are_told_apart(torch: Any) -> None:
+    for wrong in (
+        lambda: ut.ones(2) * torch.ones(2),
+        lambda: torch.ones(2) * ut.ones(2),
+        lambda: ut.cat([torch.ones(2)]),
+    ):
+        with pytest.raises(
+            TypeError, match=r"must be Tensor, not torch.Tensor. Take its memory over first: .*from_dlpack"
+        ):
+            wrong()
+
+
+@pytest.mark.parametrize("name", ["linalg", "special", "fft"])
+def test_namespaces_go_by_the_names_that_programs_know(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'undertow.{name}' has no attribute 'slove'"):
+        _ = getattr(ut, name).slove

@@ -93,7 +93,7 @@ def test_imports_that_programs_begin_with(line: str) -> None:
     assert [name for name in names if name not in ("__builtins__",)]
 
 
-@pytest.mark.parametrize("name", ["fx", "jit", "multiprocessing", "onnx", "utils.cpp_extension"])
+@pytest.mark.parametrize("name", ["onnx", "quantization", "utils.cpp_extension"])
 def test_modules_that_are_not_here_say_what_to_use(name: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=rf"No module named 'undertow.{name}': \w"):
         importlib.import_module(f"undertow.{name}")
@@ -162,13 +162,15 @@ def test_precision_of_products_can_be_asked_for() -> None:
     ut.set_float32_matmul_precision("highest")
 
 
-def test_the_default_device_is_the_cpu() -> None:
+def test_the_default_device_must_be_there() -> None:
     ut.set_default_device("cpu")
     with ut.device("cpu"):
         assert ut.ones(1).device == ut.get_default_device() == ut.device("cpu")
-    for choose in (ut.set_default_device, lambda device: ut.device(device).__enter__()):
-        with pytest.raises(RuntimeError, match="Pass device= where tensors are made"):
-            choose("cuda")
+    with pytest.raises(RuntimeError, match="device 'cuda' is not available"):
+        ut.set_default_device("cuda")
+    with ut.device("cuda"), pytest.raises(RuntimeError, match="device 'cuda' is not available"):
+        ut.ones(1)
+    assert ut.ones(1).device == ut.device("cpu")
 
 
 def test_the_default_dtype_by_an_old_name() -> None:
@@ -215,10 +217,8 @@ def test_programs_that_could_train_in_several_processes_run_in_one(torch) -> Non
         for function in (dist.get_rank, dist.get_world_size, dist.barrier):
             with pytest.raises(ValueError, match="Default process group has not been initialized"):
                 function()
-    assert not ut.distributed.is_available()
-    with pytest.raises(RuntimeError, match="undertow trains in one process: leave the launcher out"):
-        ut.distributed.init_process_group("gloo")
-    with pytest.raises(RuntimeError, match="undertow trains in one process: leave the launcher out"):
+    assert ut.distributed.is_available() == (importlib.util.find_spec("mpi4py") is not None)
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         ut.nn.parallel.DistributedDataParallel(ut.nn.Linear(1, 1))
 
 
@@ -269,7 +269,7 @@ def test_forked_generators() -> None:
     assert ut.equal(inside, ut.rand(1)) and ut.ones(2)[:, ut.newaxis].shape == (2, 1)
 
 
-@pytest.mark.parametrize("name", ["compile", "jit", "multiprocessing"])
+@pytest.mark.parametrize("name", ["ao", "quantization"])
 def test_what_is_not_here_says_what_to_use(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"module 'undertow' has no attribute '{name}': \w"):
         getattr(ut, name)
@@ -282,7 +282,7 @@ def test_constructors_of_one_dtype(torch, name: str) -> None:
     mine, theirs = getattr(ut, f"{name}Tensor"), getattr(torch, f"{name}Tensor")
     for arguments in [([1, 0, 3],), (np.arange(3),), (2, 3), ((2, 3),), (), ([[1], [0]],)]:
         made, expected = mine(*arguments), theirs(*arguments)
-        assert made.shape == expected.shape and str(made.dtype) == str(expected.dtype).removeprefix("torch.")
+        assert made.shape == expected.shape and str(made.dtype) == str(expected.dtype).replace("torch", "undertow")
         assert len(arguments) != 1 or made.tolist() == expected.tolist()  # sizes alone leave the values open
         assert isinstance(made, mine) and isinstance(expected, theirs) and mine.__name__ == theirs.__name__
     assert isinstance(ut.ones(1), mine) == isinstance(torch.ones(1), theirs) == (name == "Float")
@@ -293,7 +293,7 @@ def test_constructors_of_one_dtype(torch, name: str) -> None:
 
 
 def test_constructors_of_one_dtype_take_no_tensor_of_another() -> None:
-    with pytest.raises(TypeError, match=r"expected float32 .got int64.: use tensor.to"):
+    with pytest.raises(TypeError, match=r"expected float32 .got undertow.int64.: use tensor.to"):
         ut.FloatTensor(ut.arange(3))
     array = np.zeros(2, np.float32)
     ut.FloatTensor(array)[0] = 7

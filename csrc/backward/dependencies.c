@@ -77,7 +77,7 @@ are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     PyObject *node, *number;
     Py_ssize_t position = 0;
-    if (count != 2 || !PyDict_CheckExact(arguments[0]) || !PyDict_CheckExact(arguments[1])) {
+    if (count != 2 || !PyDict_Check(arguments[0]) || !PyDict_CheckExact(arguments[1])) {
         PyErr_SetString(PyExc_TypeError, "are_all_ends(dependencies, chosen)");
         return NULL;
     }
@@ -102,7 +102,7 @@ are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 PyObject *
 compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !PyDict_CheckExact(arguments[0]) || !PyObject_TypeCheck(arguments[1], core.Node)) {
+    if (count != 3 || !PyDict_Check(arguments[0]) || !PyObject_TypeCheck(arguments[1], core.Node)) {
         PyErr_SetString(PyExc_TypeError, "compute_dependencies(dependencies, root, lowest)");
         return NULL;
     }

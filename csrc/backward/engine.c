@@ -148,16 +148,13 @@ run_timed(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     return status;
 }
 
-/* One gradient less to wait for; how many are left, and -1 with an exception. */
-static Py_ssize_t
-count_down(Pass *pass, PyObject *below, Py_ssize_t waiting)
+static int
+set_dependencies(Pass *pass, PyObject *node, Py_ssize_t count)
 {
-    /* counted up from below zero once the first of several has come: 1 always means the only one */
-    waiting = waiting < 0 ? waiting + 1 : 1 - waiting;
-    PyObject *number = PyLong_FromSsize_t(waiting);
-    int status = number == NULL ? -1 : PyDict_SetItem(pass->dependencies, below, number);
+    PyObject *number = PyLong_FromSsize_t(count);
+    int status = number == NULL ? -1 : PyDict_SetItem(pass->dependencies, node, number);
     Py_XDECREF(number);
-    return status < 0 ? -1 : waiting != 0;
+    return status;
 }
 
 static int
@@ -165,9 +162,7 @@ dependencies_of(Pass *pass, PyObject *node, Py_ssize_t *count)
 {
     PyObject *number = PyDict_GetItemWithError(pass->dependencies, node);
     if (number == NULL) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetObject(PyExc_KeyError, node);
-        }
+        Py_XDECREF(PyErr_Occurred() ? NULL : PyObject_GetItem(pass->dependencies, node)); /* which says why */
         return -1;
     }
     *count = PyLong_AsSsize_t(number);
@@ -212,13 +207,17 @@ deliver(Pass *pass, PyObject *node, int index, PyObject *edge, PyObject *grad, P
             Py_XDECREF(grad);
             return -1;
         }
-        if (waiting != 1) {
+        int earlier = waiting != 1 || (PyDict_GET_SIZE(pass->not_ready) && PyDict_Contains(pass->not_ready, below));
+        if (set_dependencies(pass, below, waiting - 1) < 0) {
+            Py_XDECREF(grad);
+            return -1;
+        }
+        if (earlier) {
             if (gather_gradient(pass, below, grad) < 0) {
                 return -1;
             }
-            waiting = count_down(pass, below, waiting);
-            if (waiting) {
-                return waiting < 0 ? -1 : 0;
+            if (waiting != 1) {
+                return 0;
             }
             grad = gathered(pass, below);
             if (grad == NULL && PyErr_Occurred()) {
@@ -247,11 +246,11 @@ yield_turn(void)
     return nothing == NULL ? -1 : 0;
 }
 
-/* Run the pass from its root on; *node is the one that runs (a new reference), also if it fails. */
+/* Run the pass from its root on, whose gradient is taken over (NULL: none); *node is the one that runs (a new
+ * reference), also if it fails. */
 static int
-run_nodes(Pass *pass, PyObject **node)
+run_nodes(Pass *pass, PyObject **node, PyObject *grad)
 {
-    PyObject *grad = Py_NewRef(Py_True); /* the root's; it is not looked at */
     for (unsigned long ran = 0;; ran++) {
         Results results;
         if (ran % TURN == TURN - 1 && yield_turn() < 0) {
@@ -321,12 +320,12 @@ is_runnable(const Pass *pass, PyObject *root)
            (pass->wanted == Py_None || PyDict_Check(pass->wanted)) && PyType_Check((PyObject *)pass->ndarray);
 }
 
-/* run_pass(task, root, running): run the task from its root. `running` is a list of one node, the one that runs. */
+/* run_pass(task, root, grad, running): run the task from its root. `running` is a list of one node, the one that runs. */
 PyObject *
 run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !PyList_Check(arguments[2]) || PyList_GET_SIZE(arguments[2]) == 0) {
-        PyErr_SetString(PyExc_TypeError, "run_pass(task, root, running)");
+    if (count != 4 || !PyList_Check(arguments[3]) || PyList_GET_SIZE(arguments[3]) == 0) {
+        PyErr_SetString(PyExc_TypeError, "run_pass(task, root, grad, running)");
         return NULL;
     }
     if (name_pull == NULL && (find_array_names() < 0 || (name_pull = PyUnicode_InternFromString("pull")) == NULL)) {
@@ -354,9 +353,9 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         failed = 1;
     }
     if (!failed) {
-        failed = run_nodes(&pass, &node) < 0;
+        failed = run_nodes(&pass, &node, arguments[2] == Py_None ? NULL : Py_NewRef(arguments[2])) < 0;
         if (failed) { /* PyList_SetItem would lose the exception only if it failed itself, which it cannot */
-            PyList_SetItem(arguments[2], 0, Py_NewRef(node));
+            PyList_SetItem(arguments[3], 0, Py_NewRef(node));
         }
     }
     Py_DECREF(node);

@@ -1,5 +1,6 @@
 /* Gradients on their way to a node: brought into the shape it expects, and added up until all have come. */
 #include "backward/pass.h"
+#include "formula/blocks.h"
 
 static PyObject *name_asarray, *name_sum_to, *name_dtype, *name_shape;
 
@@ -112,6 +113,21 @@ conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below
     return made == NULL ? NULL : as_array(pass, made);
 }
 
+/* The sum of two gradients; in the place of the first, if that is our own. */
+static PyObject *
+added(Pass *pass, PyObject *old, PyObject *grad, int own)
+{
+    PyObject *operands[] = {old, grad, old}, *sum = NULL;
+    if (own) {
+        int done = change_large(pass->add, old, grad);
+        sum = done > 0 ? Py_NewRef(old) : NULL;
+    }
+    else {
+        sum = large_result(pass->add, old, grad);
+    }
+    return sum != NULL || PyErr_Occurred() ? sum : PyObject_Vectorcall(pass->add, operands, own ? 3 : 2, NULL);
+}
+
 int
 gather_gradient(Pass *pass, PyObject *below, PyObject *grad)
 {
@@ -127,8 +143,7 @@ gather_gradient(Pass *pass, PyObject *below, PyObject *grad)
     }
     Py_INCREF(old);
     int own = pass->owned == NULL ? 0 : PySet_Contains(pass->owned, below);
-    PyObject *operands[] = {old, grad, old};
-    PyObject *sum = own < 0 ? NULL : PyObject_Vectorcall(pass->add, operands, own ? 3 : 2, NULL);
+    PyObject *sum = own < 0 ? NULL : added(pass, old, grad, own);
     Py_DECREF(grad);
     if (sum != NULL && own) {
         status = 0;

@@ -17,9 +17,7 @@ typedef struct {
 } Rules;
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *function; /* Python's */
+    STAND_IN_HEAD
     PyObject *plan;     /* a function that describes the rules (see ops/declare/core_plan.py), until it has been called */
     PyTypeObject *node; /* the class that it is a method of */
     int edge_count;     /* 0 until the plan is made */
@@ -224,7 +222,7 @@ joint_gradients(Pull *self, const Expression *rule, PyObject *const *arguments, 
     return 0;
 }
 
-/* A value (taken over) that rules compute with: arrays of bfloat16 in float32. */
+/* A value (taken over) that rules compute with: arrays of half precision in float32. */
 static PyObject *
 widened(PyObject *value)
 {
@@ -400,55 +398,41 @@ pull_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 pull_traverse(Pull *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->function);
     Py_VISIT(self->plan);
     Py_VISIT(self->node);
-    return 0; /* what the rules refer to lives as long as the process */
+    return stand_in_traverse((PyObject *)self, visit, arg); /* what the rules refer to lives as long as the process */
 }
 
 static int
 pull_clear(Pull *self)
 {
-    Py_CLEAR(self->function);
     Py_CLEAR(self->plan);
     Py_CLEAR(self->node);
-    return 0;
+    return stand_in_clear((PyObject *)self);
 }
 
 static void
 pull_dealloc(Pull *self)
 {
     PyObject_GC_UnTrack(self);
-    pull_clear(self);
     for (int k = 0; k < MOST_EDGES; k++) {
-        Py_XDECREF(self->kept[k].name);
+        Py_CLEAR(self->kept[k].name);
         expression_free(self->rules[0].edges[k]);
         expression_free(self->rules[1].edges[k]);
     }
     expression_free(self->rules[0].joint);
     expression_free(self->rules[1].joint);
-    Py_TYPE(self)->tp_free(self);
+    stand_in_dealloc((PyObject *)self);
 }
-
-static PyObject *
-pull_getattr(Pull *self, PyObject *name)
-{
-    return attribute_of((PyObject *)self, self->function, name);
-}
-
-static PyMemberDef pull_members[] = {{"function", T_OBJECT, offsetof(Pull, function), READONLY}, {NULL}};
 
 PyTypeObject Pull_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Pull",
+    .tp_base = &StandIn_Type,
     .tp_basicsize = sizeof(Pull),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = pull_new,
     .tp_dealloc = (destructor)pull_dealloc,
     .tp_traverse = (traverseproc)pull_traverse,
     .tp_clear = (inquiry)pull_clear,
-    .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Pull, vectorcall),
-    .tp_descr_get = bind_method,
-    .tp_getattro = (getattrofunc)pull_getattr,
-    .tp_members = pull_members,
+    .tp_getset = stand_in_attributes,
 };

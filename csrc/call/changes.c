@@ -79,3 +79,45 @@ version_of(PyObject *tensor)
     }
     return PyObject_CallOneArg(core.version_of, tensor);
 }
+
+/* Where the memory of an array that is not empty begins and ends, with what lies in its gaps. */
+static void
+find_extent(PyArrayObject *array, const char **begin, const char **end)
+{
+    *begin = *end = PyArray_BYTES(array);
+    for (int k = 0; k < PyArray_NDIM(array); k++) {
+        npy_intp reach = (PyArray_DIM(array, k) - 1) * PyArray_STRIDE(array, k);
+        *(reach < 0 ? begin : end) += reach;
+    }
+    *end += PyArray_ITEMSIZE(array);
+}
+
+int
+may_overlap(PyArrayObject *a, PyArrayObject *b)
+{
+    const char *begin, *end, *other, *other_end;
+    if (PyArray_SIZE(a) == 0 || PyArray_SIZE(b) == 0) {
+        return 0;
+    }
+    find_extent(a, &begin, &end);
+    find_extent(b, &other, &other_end);
+    return begin < other_end && other < end;
+}
+
+int
+may_overlap_any(PyArrayObject *array, PyObject *value)
+{
+    if (PyObject_TypeCheck(value, core.Tensor)) {
+        PyObject *other = SLOT(value, core.t_array);
+        return other == NULL || !PyArray_CheckExact(other) || may_overlap(array, (PyArrayObject *)other);
+    }
+    if (!PyTuple_Check(value) && !PyList_Check(value)) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); k++) {
+        if (may_overlap_any(array, PySequence_Fast_GET_ITEM(value, k))) {
+            return 1;
+        }
+    }
+    return 0;
+}

@@ -5,8 +5,9 @@
  * is written to, nothing has happened.
  */
 #include "call/operation.h"
-#include "rows.h"
+#include "formula/blocks.h"
 #include "formula/small_arrays.h"
+#include "rows.h"
 
 typedef struct {
     Operation operation;
@@ -97,8 +98,11 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
         }
     }
     int done = count == 2 && change_small(self->ufunc, (PyArrayObject *)arguments[0], operands[1]);
+    if (count == 2 && !done) {
+        done = change_large(self->ufunc, arguments[0], operands[1]);
+    }
     operands[count++] = arguments[0];
-    written = done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
+    written = done < 0 ? NULL : done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
     Py_XDECREF(scaled);
     Py_XDECREF(written);
     return written == NULL ? -1 : 0;
@@ -313,6 +317,21 @@ apply_change(const InPlace *self, const Form *form, PyObject *state, PyObject *c
     return Py_NewRef(tensor);
 }
 
+/* Whether an operand may lie in the memory that is going to be written to; an elementwise operation may be given just
+ * that. */
+static int
+reads_what_it_writes(const Operation *operation, PyObject *const *arguments)
+{
+    for (int k = 1; k < operation->count; k++) {
+        if (operation->inputs[k] && PyArray_CheckExact(arguments[k]) &&
+            !(operation->elementwise && arguments[k] == arguments[0]) &&
+            may_overlap((PyArrayObject *)arguments[0], (PyArrayObject *)arguments[k])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The changed tensor; NULL without an exception: leave it to Python. */
 static PyObject *
 usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
@@ -322,7 +341,8 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     int is_number = is_given_number(operation, values);
     const Form *form = operation->forms[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
-        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1) {
+        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1 ||
+        reads_what_it_writes(operation, arguments)) {
         return NULL;
     }
     for (int k = 0; k < operation->count; k++) {
@@ -405,12 +425,11 @@ in_place_clear(PyObject *self)
 static void
 in_place_dealloc(InPlace *self)
 {
-    PyObject_GC_UnTrack(self);
+    PyObject_GC_UnTrack(self); /* untracked twice is no error */
     Py_CLEAR(self->shown);
     Py_CLEAR(self->check_history);
     Py_CLEAR(self->times_alpha);
     Py_CLEAR(self->ufunc);
-    PyObject_GC_Track(self); /* as what follows expects it */
     Operation_Type.tp_dealloc((PyObject *)self);
 }
 
@@ -418,10 +437,10 @@ PyTypeObject InPlace_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.InPlace",
     .tp_base = &Operation_Type,
     .tp_basicsize = sizeof(InPlace),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = in_place_new,
     .tp_dealloc = (destructor)in_place_dealloc,
     .tp_traverse = in_place_traverse,
-    .tp_getset = operation_attributes,
+    .tp_getset = stand_in_attributes,
     .tp_clear = in_place_clear,
 };

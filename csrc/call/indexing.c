@@ -194,11 +194,27 @@ array_key(PyObject *index)
     return key;
 }
 
+/* Whether a value lies just where it is to be written, as the one of `h[0] *= 3` does; -1: elsewhere in that memory. */
+static int
+is_there_already(PyArrayObject *array, PyObject *key, PyObject *value)
+{
+    if (!PyArray_Check(value) || !may_overlap(array, (PyArrayObject *)value)) {
+        return 0;
+    }
+    PyArrayObject *part = (PyArrayObject *)PyObject_GetItem((PyObject *)array, key), *other = (PyArrayObject *)value;
+    int same = part != NULL && PyArray_Check(part) && PyArray_DATA(part) == PyArray_DATA(other) &&
+               PyArray_SAMESHAPE(part, other) &&
+               memcmp(PyArray_STRIDES(part), PyArray_STRIDES(other), PyArray_NDIM(part) * sizeof(npy_intp)) == 0;
+    Py_XDECREF(part);
+    return same ? 1 : -1;
+}
+
 static int
 write_at(PyArrayObject *array, PyObject *index, PyObject *value)
 {
     PyObject *key = array_key(index);
-    int status = key == NULL ? -1 : PyObject_SetItem((PyObject *)array, key, value);
+    int there = key == NULL ? -1 : is_there_already(array, key, value);
+    int status = there != 0 ? there - 1 : PyObject_SetItem((PyObject *)array, key, value);
     Py_XDECREF(key);
     if (status < 0 && PyErr_Occurred() &&
         (PyErr_ExceptionMatches(PyExc_IndexError) || PyErr_ExceptionMatches(PyExc_ValueError))) {

@@ -7,10 +7,7 @@
 #define MOST_TENSORS 64
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *function; /* Python's */
-    PyObject *weak_references;
+    STAND_IN_HEAD
     PyObject *forward;
     PyTypeObject *node;
     PyObject *values;   /* what the node keeps: the numbers of parameters, -1 for the shapes of the tensors */
@@ -284,92 +281,31 @@ variadic_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 variadic_traverse(Variadic *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->function);
     Py_VISIT(self->forward);
     Py_VISIT(self->node);
-    return 0;
+    Py_VISIT(self->defaults);
+    return stand_in_traverse((PyObject *)self, visit, arg);
 }
 
 static int
 variadic_clear(Variadic *self)
 {
-    Py_CLEAR(self->function);
     Py_CLEAR(self->forward);
     Py_CLEAR(self->node);
     Py_CLEAR(self->values);
     Py_CLEAR(self->names);
     Py_CLEAR(self->defaults);
-    return 0;
+    return stand_in_clear((PyObject *)self);
 }
-
-static void
-variadic_dealloc(Variadic *self)
-{
-    PyObject_GC_UnTrack(self);
-    if (self->weak_references != NULL) {
-        PyObject_ClearWeakRefs((PyObject *)self);
-    }
-    variadic_clear(self);
-    Py_TYPE(self)->tp_free(self);
-}
-
-static PyObject *
-variadic_getattr(Variadic *self, PyObject *name)
-{
-    return attribute_of((PyObject *)self, self->function, name);
-}
-
-static int
-variadic_setattr(Variadic *self, PyObject *name, PyObject *value)
-{
-    return PyObject_SetAttr(self->function, name, value);
-}
-
-static PyObject *
-variadic_repr(Variadic *self)
-{
-    return PyObject_Repr(self->function);
-}
-
-static PyObject *
-variadic_reduce(Variadic *self, PyObject *nothing)
-{
-    return PyObject_GetAttrString(self->function, "__qualname__"); /* as functions are: by their name */
-}
-
-static PyObject *
-variadic_documentation(Variadic *self, void *closure)
-{
-    return PyObject_GetAttrString(self->function, "__doc__");
-}
-
-static PyObject *
-variadic_module(Variadic *self, void *closure)
-{
-    return PyObject_GetAttrString(self->function, "__module__");
-}
-
-static PyGetSetDef variadic_attributes[] = {{"__doc__", (getter)variadic_documentation},
-                                            {"__module__", (getter)variadic_module},
-                                            {NULL}};
-
-static PyMethodDef variadic_methods[] = {{"__reduce__", (PyCFunction)variadic_reduce, METH_NOARGS}, {NULL}};
 
 PyTypeObject Variadic_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Variadic",
+    .tp_base = &StandIn_Type,
     .tp_basicsize = sizeof(Variadic),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = variadic_new,
-    .tp_dealloc = (destructor)variadic_dealloc,
+    .tp_dealloc = stand_in_dealloc,
     .tp_traverse = (traverseproc)variadic_traverse,
     .tp_clear = (inquiry)variadic_clear,
-    .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Variadic, vectorcall),
-    .tp_weaklistoffset = offsetof(Variadic, weak_references),
-    .tp_descr_get = bind_method,
-    .tp_getattro = (getattrofunc)variadic_getattr,
-    .tp_setattro = (setattrofunc)variadic_setattr,
-    .tp_repr = (reprfunc)variadic_repr,
-    .tp_getset = variadic_attributes,
-    .tp_methods = variadic_methods,
+    .tp_getset = stand_in_attributes,
 };

@@ -45,14 +45,16 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
     return 1;
 }
 
-/* Whether an argument that is no tensor may be the dtype bfloat16, or its class. */
+/* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
+ * NumPy's, which the Binder makes a Python number. */
 static int
-may_be_narrow(PyObject *value)
+is_unusual_option(PyObject *value)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
         return 0;
     }
-    return PyType_Check(value) || (PyArray_DescrCheck(value) && ((PyArray_Descr *)value)->type_num >= NPY_USERDEF);
+    return PyType_Check(value) || PyArray_IsScalar(value, Generic) ||
+           (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
 }
 
 int
@@ -63,7 +65,10 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (may_be_narrow(value)) {
+            if (Py_IS_TYPE(value, core.PublicDtype)) {
+                value = arguments[k] = SLOT(value, core.d_numpy);
+            }
+            if (is_unusual_option(value)) {
                 return 0;
             }
             continue;
@@ -196,8 +201,11 @@ takes_result(const Operation *self, PyObject *state, PyObject *const *values, Py
         !is_free(out, state)) {
         return 0;
     }
-    for (int k = 0; SLOT(state, core.s_grad_enabled) == Py_True && k < self->count; k++) {
-        if (is_tensor(values[k]) && may_require_grad(values[k])) {
+    PyObject *array = SLOT(out, core.t_array);
+    int recording = SLOT(state, core.s_grad_enabled) == Py_True;
+    for (int k = 0; k < self->count; k++) {
+        if ((recording && is_tensor(values[k]) && may_require_grad(values[k])) || !PyArray_CheckExact(array) ||
+            may_overlap_any((PyArrayObject *)array, values[k])) {
             return 0;
         }
     }
@@ -336,135 +344,43 @@ operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 operation_traverse(Operation *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->function);
     Py_VISIT(self->plan);
     Py_VISIT(self->of);
     for (int k = 0; k < MOST_ARGUMENTS; k++) {
         Py_VISIT(self->defaults[k]);
     }
-    return 0; /* what the forms refer to lives as long as the process */
+    return stand_in_traverse((PyObject *)self, visit, arg); /* what the forms refer to lives as long as the process */
 }
 
 static int
 operation_clear(Operation *self)
 {
-    Py_CLEAR(self->function);
     Py_CLEAR(self->plan);
     Py_CLEAR(self->of);
-    return 0;
+    return stand_in_clear((PyObject *)self);
 }
 
 static void
 operation_dealloc(Operation *self)
 {
     PyObject_GC_UnTrack(self);
-    if (self->weak_references != NULL) {
-        PyObject_ClearWeakRefs((PyObject *)self);
-    }
-    operation_clear(self);
     for (int k = 0; k < MOST_ARGUMENTS; k++) {
-        Py_XDECREF(self->names[k]);
-        Py_XDECREF(self->defaults[k]);
+        Py_CLEAR(self->names[k]);
+        Py_CLEAR(self->defaults[k]);
     }
     form_free(self->forms[0]);
     form_free(self->forms[1]);
-    Py_TYPE(self)->tp_free(self);
+    stand_in_dealloc((PyObject *)self);
 }
-
-static PyObject *
-operation_getattr(Operation *self, PyObject *name)
-{
-    return attribute_of((PyObject *)self, self->function, name);
-}
-
-static int
-operation_setattr(Operation *self, PyObject *name, PyObject *value)
-{
-    return PyObject_SetAttr(self->function, name, value);
-}
-
-static PyObject *
-operation_repr(Operation *self)
-{
-    return PyObject_Repr(self->function);
-}
-
-static PyObject *
-operation_reduce(Operation *self, PyObject *nothing)
-{
-    return PyObject_GetAttrString(self->function, "__qualname__"); /* as functions are: by their name */
-}
-
-/* An attribute of the function (a new reference), or what its attribute `make` returns: of what nobody asks for nothing is
- * made, which would take a fifth of the time of importing undertow. */
-static PyObject *
-made_when_asked(Operation *self, const char *name, const char *make)
-{
-    PyObject *found = PyObject_GetAttrString(self->function, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-    }
-    else if (found != Py_None) {
-        return found;
-    }
-    PyObject *maker = PyObject_GetAttrString(self->function, make);
-    if (maker == NULL) {
-        PyErr_Clear();
-        if (found == NULL) {
-            PyErr_SetString(PyExc_AttributeError, name);
-        }
-        return found;
-    }
-    Py_XDECREF(found);
-    found = PyObject_CallNoArgs(maker);
-    Py_DECREF(maker);
-    return found;
-}
-
-/* What type and object have too, and what must be the function's. */
-static PyObject *
-operation_documentation(Operation *self, void *closure)
-{
-    return made_when_asked(self, "__doc__", "make_documentation");
-}
-
-static PyObject *
-operation_signature(Operation *self, void *closure)
-{
-    return made_when_asked(self, "__signature__", "make_signature");
-}
-
-static PyObject *
-operation_module(Operation *self, void *closure)
-{
-    return PyObject_GetAttrString(self->function, "__module__");
-}
-
-PyGetSetDef operation_attributes[] = {{"__signature__", (getter)operation_signature},
-                                      {"__doc__", (getter)operation_documentation},
-                                             {"__module__", (getter)operation_module},
-                                             {NULL}};
-
-static PyMemberDef operation_members[] = {{"function", T_OBJECT, offsetof(Operation, function), READONLY}, {NULL}};
-
-static PyMethodDef operation_methods[] = {{"__reduce__", (PyCFunction)operation_reduce, METH_NOARGS}, {NULL}};
 
 PyTypeObject Operation_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Operation",
+    .tp_base = &StandIn_Type,
     .tp_basicsize = sizeof(Operation),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = operation_new,
     .tp_dealloc = (destructor)operation_dealloc,
     .tp_traverse = (traverseproc)operation_traverse,
     .tp_clear = (inquiry)operation_clear,
-    .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Operation, vectorcall),
-    .tp_weaklistoffset = offsetof(Operation, weak_references),
-    .tp_descr_get = bind_method,
-    .tp_getattro = (getattrofunc)operation_getattr,
-    .tp_setattro = (setattrofunc)operation_setattr,
-    .tp_repr = (reprfunc)operation_repr,
-    .tp_getset = operation_attributes,
-    .tp_members = operation_members,
-    .tp_methods = operation_methods,
+    .tp_getset = stand_in_attributes,
 };

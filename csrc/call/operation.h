@@ -61,13 +61,10 @@ typedef struct {
 } Form;
 
 typedef struct Operation {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *function;   /* Python's */
+    STAND_IN_HEAD
     PyObject *plan;       /* a function that describes the forms (see ops/declare/core_plan.py), until it has been called */
     int (*read)(struct Operation *, PyObject *); /* reads what the plan returns */
     struct Operation *of; /* the operation whose forms it uses, and to whose arguments it adds `out`; or NULL */
-    PyObject *weak_references;
     int count, positional; /* arguments; those that may be given by position */
     int is_view, elementwise;
     int number;            /* the argument that may be a number; -1: none */
@@ -100,7 +97,6 @@ int is_given_number(const Operation *self, PyObject *const *values);
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
-extern PyGetSetDef operation_attributes[];
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* ---- promote.c: all change the arrays (owned) among the arguments. 1 if it is done, 0 if Python has to do it, -1 with an
@@ -155,6 +151,11 @@ PyObject *count_change(PyObject *tensor, PyObject *name);
 int is_free(PyObject *tensor, PyObject *state);
 /* Whether a gradient is asked of the tensor, or may be, as of a view. */
 int may_require_grad(PyObject *tensor);
+/* Whether two arrays may have a part of their memory in common, or all of it: then Python decides whether one may be
+ * written to and the other read (ops/inplace/overlap.py). */
+int may_overlap(PyArrayObject *a, PyArrayObject *b);
+/* The same for an array and a value: a tensor, or a list of them. */
+int may_overlap_any(PyArrayObject *array, PyObject *value);
 
 /* ---- views.c */
 

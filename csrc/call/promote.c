@@ -3,7 +3,7 @@
  *
  * The rules are Python's. Which dtype operands have in common is asked once for each combination of what decides it:
  * the operation's policy, the default dtype, and of each operand its dtype and whether it has dimensions, has none or is
- * a number. bfloat16, and dtypes that are not NumPy's own objects (of another byte order, or with metadata), are left to
+ * a number. Half precision, and dtypes that are not NumPy's own objects (of another byte order, or with metadata), are left to
  * Python.
  */
 #include "call/operation.h"
@@ -54,7 +54,7 @@ is_builtin(PyArray_Descr *dtype)
     return dtype == builtin[number];
 }
 
-/* The dtype of floats made from Python numbers (borrowed), or NULL if it is not NumPy's own. */
+/* The dtype of floats made from Python numbers (borrowed), or NULL if it is of half precision or not NumPy's own. */
 static PyArray_Descr *
 default_dtype(void)
 {
@@ -63,7 +63,10 @@ default_dtype(void)
         return NULL;
     }
     PyObject *dtype = PyList_GET_ITEM(core.default_dtype, 0);
-    return PyArray_DescrCheck(dtype) && is_builtin((PyArray_Descr *)dtype) ? (PyArray_Descr *)dtype : NULL;
+    if (!PyArray_DescrCheck(dtype) || is_narrow_type(((PyArray_Descr *)dtype)->type_num)) {
+        return NULL;
+    }
+    return is_builtin((PyArray_Descr *)dtype) ? (PyArray_Descr *)dtype : NULL;
 }
 
 /* Whether a tensor stands for a Python number (Rare.is_number); -1 with an exception. */

@@ -84,9 +84,8 @@ shortcut_clear(Shortcut *self)
 static void
 shortcut_dealloc(Shortcut *self)
 {
-    PyObject_GC_UnTrack(self);
+    PyObject_GC_UnTrack(self); /* untracked twice is no error */
     shortcut_clear(self);
-    PyObject_GC_Track(self); /* as what follows expects it */
     Operation_Type.tp_dealloc((PyObject *)self);
 }
 
@@ -94,10 +93,10 @@ PyTypeObject Shortcut_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Shortcut",
     .tp_base = &Operation_Type,
     .tp_basicsize = sizeof(Shortcut),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = shortcut_new,
     .tp_dealloc = (destructor)shortcut_dealloc,
     .tp_traverse = (traverseproc)shortcut_traverse,
-    .tp_getset = operation_attributes,
+    .tp_getset = stand_in_attributes,
     .tp_clear = (inquiry)shortcut_clear,
 };

@@ -63,7 +63,7 @@ copy_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
     if (!is_free(given[0], state) || (SLOT(state, core.s_grad_enabled) == Py_True && may_require_grad(given[1]))) {
         return PyObject_Vectorcall(self->targets[0], given, 2, NULL);
     }
-    if (!PyArray_ISWRITEABLE(array)) {
+    if (!PyArray_ISWRITEABLE(array) || (array != source && may_overlap(array, source))) {
         return NULL;
     }
     Py_INCREF(array);
@@ -117,7 +117,11 @@ into_out(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize
         }
     }
     PyObject *result = NULL, *array = NULL;
-    if (others != NULL && usual_array(out) != NULL && is_free(out, state)) {
+    PyArrayObject *target = others == NULL ? NULL : usual_array(out);
+    for (Py_ssize_t k = 0; target != NULL && k < kept; k++) {
+        target = may_overlap_any(target, call[k]) ? NULL : target;
+    }
+    if (target != NULL && is_free(out, state)) {
         result = PyObject_Vectorcall(self->targets[0], call, count, named > 1 ? others : NULL);
         array = result == NULL ? NULL : (PyObject *)usual_array(result);
     }

@@ -6,13 +6,18 @@
  */
 #include "formula/small_arrays.h"
 
-enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ };
+enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
+
+#define MOST_IN_BLOCKS 12 /* arguments */
+
+static npy_intp large = 32768; /* elements from which on a formula is evaluated in blocks */
 
 struct Expression {
     enum kind kind;
     int symbol;         /* of BINARY, UNARY and COMPARE; the number of an ARGUMENT */
     int count;          /* how many parts */
-    PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL */
+    PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL; the
+                           function of BLOCKS */
     Expression *parts[];
 };
 
@@ -99,7 +104,19 @@ expression_reach(const Expression *expression)
     return reach;
 }
 
-/* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...) */
+/* Whether a BLOCKS has only arguments behind the formula that it stands for, and not too many. */
+static int
+has_only_arguments(const Expression *expression)
+{
+    int found = expression->count - 1 <= MOST_IN_BLOCKS;
+    for (int k = 1; k < expression->count; k++) {
+        found &= expression->parts[k]->kind == ARGUMENT;
+    }
+    return found;
+}
+
+/* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...);
+ * ("blocks", function, formula, argument, ...): the formula, or what the function gives for large arrays among these */
 Expression *
 expression_new(PyObject *description)
 {
@@ -114,7 +131,7 @@ expression_new(PyObject *description)
                  {"call", CALL, NULL, 2, -1}, {"attribute", ATTRIBUTE, NULL, 2, 1}, {"item", ITEM, NULL, 1, 2},
                  {"condition", CONDITION, NULL, 1, 3}, {"compare", COMPARE, compare_names, 2, 2},
                  {"and", AND, NULL, 1, 2}, {"or", OR, NULL, 1, 2}, {"not", NOT, NULL, 1, 1},
-                 {"tuple", TUPLE, NULL, 1, -2}, {"conj", CONJ, NULL, 1, 2}};
+                 {"tuple", TUPLE, NULL, 1, -2}, {"conj", CONJ, NULL, 1, 2}, {"blocks", BLOCKS, NULL, 2, -1}};
     if (ufuncs[0] == NULL && find_ufuncs() < 0) {
         return NULL;
     }
@@ -153,6 +170,9 @@ expression_new(PyObject *description)
         }
         else if (!(known[k].kind == CALL && second == Py_None)) {
             made->constant = Py_NewRef(second);
+        }
+        if (known[k].kind == BLOCKS && !has_only_arguments(made)) {
+            PyErr_SetString(PyExc_ValueError, "a formula in blocks is given arguments, not more than twelve");
         }
         if (PyErr_Occurred()) {
             expression_free(made);
@@ -248,11 +268,60 @@ compare(int symbol, PyObject *left, PyObject *right)
     }
 }
 
+/* Whether the result of an elementwise function of these is large: one of them is, or two that are not alike make it
+ * so. */
+static int
+are_large(PyObject *const *values, int count)
+{
+    npy_intp largest = 0, second = 0;
+    for (int k = 0; k < count; k++) {
+        if (PyArray_CheckExact(values[k])) {
+            npy_intp size = PyArray_SIZE((PyArrayObject *)values[k]);
+            second = size > largest ? largest : size < largest && size > second ? size : second;
+            largest = size > largest ? size : largest;
+        }
+    }
+    return largest >= large || (second > 1 && largest >= large / second);
+}
+
+/* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before */
+PyObject *
+set_large(PyObject *module, PyObject *elements)
+{
+    npy_intp wanted = PyLong_AsSsize_t(elements), before = large;
+    if (wanted == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    large = wanted;
+    return PyLong_FromSsize_t(before);
+}
+
+/* The value of a formula; if its arguments are large, in blocks. */
+static PyObject *
+value_in_blocks(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *values[MOST_IN_BLOCKS];
+    int count = expression->count - 1;
+    for (int k = 0; k < count; k++) {
+        values[k] = arguments[expression->parts[k + 1]->symbol];
+    }
+    if (are_large(values, count)) {
+        PyObject *result = PyObject_Vectorcall(expression->constant, values, count, NULL);
+        if (result != Py_NotImplemented) {
+            return result;
+        }
+        Py_DECREF(result);
+    }
+    return expression_value(expression->parts[0], arguments);
+}
+
 PyObject *
 expression_value(const Expression *expression, PyObject *const *arguments)
 {
     PyObject *a, *b, *result;
     switch (expression->kind) {
+    case BLOCKS:
+        return value_in_blocks(expression, arguments);
     case ARGUMENT:
         return Py_NewRef(arguments[expression->symbol]);
     case CONSTANT:

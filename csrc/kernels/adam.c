@@ -3,6 +3,7 @@
  */
 #include "kernels/kernels.h"
 #include "loops/compile.h"
+#include "loops/threads.h"
 
 enum { KEEP_MEAN, TAKE_MEAN, KEEP_SQUARE, TAKE_SQUARE, SCALE, EPSILON, RATE, NUMBERS };
 
@@ -42,6 +43,29 @@ typedef struct {
 ADAM(float, sqrtf)
 ADAM(double, sqrt)
 
+#define PIECE 8192 /* elements */
+
+typedef struct {
+    Moments all;
+    int is_float;
+} Update;
+
+static void
+update_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    const Update *update = context;
+    Moments some = update->all;
+    Py_ssize_t start = first * PIECE, end = last * PIECE < some.count ? last * PIECE : some.count;
+    Py_ssize_t bytes = start * (update->is_float ? sizeof(float) : sizeof(double));
+    some.count = end - start;
+    some.param = (char *)some.param + bytes;
+    some.mean = (char *)some.mean + bytes;
+    some.square = (char *)some.square + bytes;
+    some.largest = some.largest == NULL ? NULL : (char *)some.largest + bytes;
+    some.grad = (const char *)some.grad + bytes;
+    (update->is_float ? adam_float : adam_double)(&some);
+}
+
 /* adam_update(param, grad, mean, square, largest or None, the NUMBERS as arrays of no dimensions) */
 PyObject *
 adam_update(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
@@ -64,6 +88,8 @@ adam_update(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     for (int k = 0; k < NUMBERS; k++) {
         given.numbers[k] = data_of(arguments[ARRAYS + k]);
     }
-    WORK(given.count, (PyArray_TYPE(param) == NPY_FLOAT ? adam_float : adam_double)(&given));
+    Update update = {given, PyArray_TYPE(param) == NPY_FLOAT};
+    WORK(given.count, divide(update_pieces, &update, (given.count + PIECE - 1) / PIECE,
+                             (update.is_float ? 1.0 : 2.5) * given.count));
     Py_RETURN_TRUE;
 }

@@ -9,6 +9,9 @@
  * which has all elements with the same remainder. The transpose, whose results lie in phases, is computed in parts.
  *
  *     x[s * l + d * k - p] is element l + d * k / s of phase d * k % s
+ *
+ * That is for few channels (kernels/convolution_loops.h), where vectors hold neighbouring places. With many, vectors
+ * hold results that belong to the same place, and neither gaps nor phases are needed: kernels/convolution_products.h.
  */
 #include "kernels/kernels.h"
 #include "loops/threads.h"
@@ -18,11 +21,17 @@
 
 #define REAL float
 #include "loops/vectors.h"
+#include "loops/turn.h"
+#include "kernels/panel_products.h"
 #include "kernels/convolution_loops.h"
+#include "kernels/convolution_products.h"
 #undef REAL
 #define REAL double
 #include "loops/vectors.h"
+#include "loops/turn.h"
+#include "kernels/panel_products.h"
 #include "kernels/convolution_loops.h"
+#include "kernels/convolution_products.h"
 #undef REAL
 
 /* ---- arguments */
@@ -60,30 +69,84 @@ fits(const Windows *w)
 
 /* ---- running */
 
+/* Room for plans: phases, parts and all the lists, which `part` owns. */
 static int
 make_room(Convolution *given, const Windows *w, Py_ssize_t parts)
 {
     given->places = product(w->kernel);
-    given->source.phase = PyMem_Calloc(given->places + 1, sizeof(Phase));
-    given->part = PyMem_Calloc(parts, sizeof(Part));
-    Py_ssize_t *numbers = PyMem_Calloc(2 * given->places, sizeof(Py_ssize_t));
-    if (given->part != NULL) {
-        given->part->offsets = numbers;
-        given->part->numbers = numbers + given->places;
-    }
-    if (numbers == NULL || given->source.phase == NULL || given->part == NULL) {
-        PyMem_Free(numbers);
+    Py_ssize_t windows = given->panels ? given->chunk * product(given->size) : 0, places = given->places;
+    Py_ssize_t rows = given->panels ? given->source.channels * places : 0;
+    given->source.phase = PyMem_Calloc(places + 1, sizeof(Phase));
+    given->part = PyMem_Calloc(1, parts * sizeof(Part) + (2 * places + 2 * windows + rows) * sizeof(Py_ssize_t));
+    if (given->source.phase == NULL || given->part == NULL) {
         return 0;
     }
+    given->part->offsets = (Py_ssize_t *)(given->part + parts);
+    given->part->numbers = given->part->offsets + places;
+    given->part->at = given->part->numbers + places;
+    given->part->where = given->part->at + windows;
+    given->part->rows = given->part->where + windows;
     return 1;
 }
 
 static void
-free_room(Convolution *given, void *numbers)
+free_room(Convolution *given)
 {
-    PyMem_Free(numbers);
     PyMem_Free(given->source.phase);
     PyMem_Free(given->part);
+}
+
+/* How many examples have about as many windows as a panel is computed for. */
+static Py_ssize_t
+examples_of_batch(const Convolution *given, Py_ssize_t windows)
+{
+    Py_ssize_t chunk = larger(WINDOWS / larger(windows, 1), 1);
+    return chunk < given->examples ? chunk : given->examples;
+}
+
+/* Numbers that a vector of results should have, where the processor has a choice. */
+static Py_ssize_t
+lanes_for(Py_ssize_t results, int type)
+{
+    Py_ssize_t lanes = 32 / (type == NPY_FLOAT ? sizeof(float) : sizeof(double));
+#ifdef WIDE_VECTORS
+    Py_ssize_t unused = (2 * lanes - results % (2 * lanes)) % (2 * lanes);
+    if (__builtin_cpu_supports("x86-64-v4") && 10 * unused <= results) {
+        return 2 * lanes;
+    }
+#endif
+    return lanes;
+}
+
+/* Panels of results are worth it if their vectors are full, or nearly so, and the sums long. */
+static void
+choose_panels(Convolution *given, Py_ssize_t places, int type)
+{
+    Py_ssize_t lanes = given->lanes = lanes_for(given->results, type);
+    given->panel_width = (given->results + lanes - 1) / lanes * lanes;
+    given->panels = given->results >= lanes && 4 * given->results >= 3 * given->panel_width &&
+                    given->source.channels * places >= LONG_SUM;
+}
+
+/* The lists of all parts, and how results are divided into panels. */
+static void
+plan_all_panels(Convolution *given)
+{
+    Py_ssize_t longest = 0;
+    find_in_place(given);
+    for (Part *part = given->part; part < given->part + given->parts; part++) {
+        Py_ssize_t windows = given->chunk * product(part->count);
+        if (part > given->part) {
+            part->at = part[-1].at + given->chunk * product(part[-1].count);
+            part->where = part[-1].where + given->chunk * product(part[-1].count);
+            part->rows = part[-1].rows + given->source.channels * part[-1].terms;
+        }
+        plan_panels(given, part);
+        longest = larger(longest, windows);
+    }
+    given->blocks = (given->results + 2 * given->lanes - 1) / (2 * given->lanes);
+    given->stretches = (longest + WINDOWS - 1) / WINDOWS;
+    given->flat = WINDOWS * 2 * given->lanes;
 }
 
 /* A result (taken over), None in its place if it does not serve, or the error that there is no memory. */
@@ -117,6 +180,28 @@ run(Convolution *given, PyObject *out, int (*of_float)(const Convolution *), int
     return done;
 }
 
+/* Everything about how results are found, from the windows on. */
+static void
+plan_results(Convolution *given, const Windows *w, int transposed)
+{
+    if (given->panels) {
+        (transposed ? plan_transposed : plan_whole)(given, w);
+        plan_all_panels(given);
+        given->weights = given->groups * given->panel_width * given->source.channels * given->places;
+        given->pieces = (given->examples + given->chunk - 1) / given->chunk * given->groups * given->stretches;
+    }
+    else {
+        (transposed ? plan_transposed : plan_forward)(given, w);
+        for (Py_ssize_t k = 0; k < given->parts; k++) {
+            given->flat = larger(given->flat, MOST_OUTS * given->part[k].width);
+        }
+        given->blocks = (given->results + MOST_OUTS - 1) / MOST_OUTS;
+        given->pieces = given->examples * given->groups;
+    }
+    given->pieces *= given->blocks;
+    given->nanoseconds = duration(given, product(w->count));
+}
+
 static PyObject *
 convolve_with(Convolution *given, PyArrayObject *x, const Windows *w, int transposed)
 {
@@ -128,19 +213,16 @@ convolve_with(Convolution *given, PyArrayObject *x, const Windows *w, int transp
     if (out == NULL) {
         return NULL;
     }
+    Py_ssize_t parts = transposed ? product(w->stride) : 1;
+    choose_panels(given, product(w->kernel), PyArray_TYPE(x));
+    given->chunk = given->panels ? examples_of_batch(given, product(given->size) / parts) : 1;
     int done = -1;
-    if (make_room(given, w, transposed ? product(w->stride) : 1)) {
-        void *numbers = given->part->offsets;
-        (transposed ? plan_transposed : plan_forward)(given, w);
-        for (Py_ssize_t k = 0; k < given->parts; k++) {
-            given->flat = larger(given->flat, MOST_OUTS * given->part[k].width);
-        }
-        given->blocks = (given->results + MOST_OUTS - 1) / MOST_OUTS;
-        given->nanoseconds = duration(given, product(w->count));
+    if (make_room(given, w, parts)) {
+        plan_results(given, w, transposed);
         given->out = data_of(out);
         done = run(given, out, convolve_float, convolve_double);
-        free_room(given, numbers);
     }
+    free_room(given);
     return served(out, done);
 }
 
@@ -170,7 +252,7 @@ convolve(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     }
     Py_ssize_t channels = PyArray_DIM(weight, 1), places = product(w.kernel);
     Convolution given = {.x = PyArray_DATA(x), .weight = PyArray_DATA(weight), .bias = data_of(arguments[2]),
-                         .examples = PyArray_DIM(x, 0), .groups = groups, .results = outputs / groups, .chunk = 1,
+                         .examples = PyArray_DIM(x, 0), .groups = groups, .results = outputs / groups,
                          .weights = PyArray_SIZE(weight), .by_result = channels * places, .by_source = places,
                          .source = {.channels = channels, .all_channels = PyArray_DIM(x, 1)}};
     return convolve_with(&given, x, &w, 0);
@@ -199,7 +281,7 @@ convolve_transposed(PyObject *module, PyObject *const *arguments, Py_ssize_t cou
     }
     Py_ssize_t results = PyArray_DIM(weight, 1), places = product(w.kernel);
     Convolution given = {.x = PyArray_DATA(y), .weight = PyArray_DATA(weight), .bias = data_of(arguments[2]),
-                         .examples = PyArray_DIM(y, 0), .groups = groups, .results = results, .chunk = 1,
+                         .examples = PyArray_DIM(y, 0), .groups = groups, .results = results,
                          .weights = PyArray_SIZE(weight), .by_result = places, .by_source = results * places,
                          .source = {.channels = inputs / groups, .all_channels = inputs}};
     return convolve_with(&given, y, &w, 1);
@@ -229,6 +311,24 @@ examples_at_once(const Convolution *given, const Windows *w)
     return chunk < given->examples ? chunk : given->examples;
 }
 
+static void
+plan_gradient(Convolution *given, const Windows *w, Phase *phase)
+{
+    if (given->panels) {
+        plan_whole(given, w);
+        plan_all_panels(given);
+        given->stretches = (given->source.channels * given->places + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+        given->pieces = given->groups * given->blocks * given->stretches;
+    }
+    else {
+        plan_forward(given, w);
+        plan_target(given, w, phase);
+        given->blocks = (given->results + MOST_ROWS - 1) / MOST_ROWS;
+        given->pieces = given->groups * given->blocks;
+    }
+    given->nanoseconds = duration(given, product(w->count));
+}
+
 /* convolve_weight(x, y, sizes of windows, stride, padding, dilation, groups): the gradient of weights */
 PyObject *
 convolve_weight(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
@@ -255,19 +355,20 @@ convolve_weight(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
                          .source = {.channels = PyArray_DIM(x, 1) / groups, .all_channels = PyArray_DIM(x, 1)}};
     npy_intp shape[5] = {PyArray_DIM(y, 1), given.source.channels};
     memcpy(shape + 2, w.kernel + 3 - dims, dims * sizeof(npy_intp));
+    memcpy(given.size, w.count, sizeof(w.count));
     PyObject *out = new_array((int)dims + 2, shape, PyArray_TYPE(x));
+    if (out == NULL) {
+        return NULL;
+    }
     int done = -1;
-    if (out != NULL && make_room(&given, &w, 1)) {
-        void *numbers = given.part->offsets;
+    choose_panels(&given, product(w.kernel), PyArray_TYPE(x));
+    given.chunk = given.panels ? examples_of_batch(&given, product(w.count)) : examples_at_once(&given, &w);
+    if (make_room(&given, &w, 1)) {
         Phase phase = {0};
-        given.chunk = examples_at_once(&given, &w);
-        plan_forward(&given, &w);
-        plan_target(&given, &w, &phase);
-        given.blocks = (given.results + MOST_ROWS - 1) / MOST_ROWS;
-        given.nanoseconds = duration(&given, product(w.count));
+        plan_gradient(&given, &w, &phase);
         given.out = data_of(out);
         done = run(&given, out, convolve_weight_float, convolve_weight_double);
-        free_room(&given, numbers);
     }
+    free_room(&given);
     return served(out, done);
 }

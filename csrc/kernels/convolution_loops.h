@@ -12,6 +12,12 @@ NAME(copy_spaced)(REAL *restrict to, Py_ssize_t to_step, const REAL *restrict fr
         memcpy(to, from, count * sizeof(REAL));
         return;
     }
+    if (to_step == 1 && from_step == 2) { /* the usual stride, for which there are instructions */
+        for (Py_ssize_t k = 0; k < count; k++) {
+            to[k] = from[2 * k];
+        }
+        return;
+    }
     for (Py_ssize_t k = 0; k < count; k++) {
         to[k * to_step] = from[k * from_step];
     }
@@ -50,29 +56,49 @@ NAME(lay)(const Layout *layout, const REAL *source, Py_ssize_t examples, Py_ssiz
 
 /* ---- products: OUTS results by VECTORS vectors of neighbouring places at a time */
 
+/* Whichever are fewer, weights or vectors of places, wait in registers while the others come one after the other:
+ * there are sixteen registers for all of them and the sums. */
+INLINE void
+NAME(add_term)(const int OUTS, const int VECTORS, const REAL *weights, const REAL *row, NAME(Vector) *sums)
+{
+    NAME(Vector) x[8];
+    if (VECTORS <= OUTS) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
+            NAME(load)(&x[j], row + j * WIDTH);
+        }
+        UNROLLED for (int i = 0; i < OUTS; i++) {
+            UNROLLED for (int j = 0; j < VECTORS; j++) {
+                NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x[j]);
+            }
+        }
+    }
+    else {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
+            NAME(load)(&x[0], row + j * WIDTH);
+            UNROLLED for (int i = 0; i < OUTS; i++) {
+                NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x[0]);
+            }
+        }
+    }
+}
+
 INLINE void
 NAME(tile)(const int OUTS, const int VECTORS, const Part *part, const Layout *layout, const REAL *weights,
            const REAL *start, const REAL *laid, REAL *flat, Py_ssize_t width)
 {
-    NAME(Vector) sums[12], x;
-    for (int i = 0; i < OUTS; i++) {
-        for (int j = 0; j < VECTORS; j++) {
+    NAME(Vector) sums[12];
+    UNROLLED for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
             NAME(fill)(&sums[i * VECTORS + j], start[i]);
         }
     }
     for (Py_ssize_t c = 0; c < layout->channels; c++, laid += layout->channel) {
         for (Py_ssize_t t = 0; t < part->terms; t++, weights += OUTS) {
-            const REAL *row = laid + part->offsets[t];
-            for (int j = 0; j < VECTORS; j++) {
-                NAME(load)(&x, row + j * WIDTH);
-                for (int i = 0; i < OUTS; i++) {
-                    NAME(add_multiple)(&sums[i * VECTORS + j], weights[i], &x);
-                }
-            }
+            NAME(add_term)(OUTS, VECTORS, weights, laid + part->offsets[t], sums);
         }
     }
-    for (int i = 0; i < OUTS; i++) {
-        for (int j = 0; j < VECTORS; j++) {
+    UNROLLED for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int j = 0; j < VECTORS; j++) {
             NAME(store)(flat + i * width + j * WIDTH, &sums[i * VECTORS + j]);
         }
     }
@@ -100,26 +126,60 @@ NAME(block)(const Part *part, const Layout *layout, int outs, const REAL *weight
 }
 #undef TILES
 
-/* the weights of a part, in the order in which its tiles ask for them; whether all are finite */
-static int
+/* whether all of some numbers are */
+CLONES static int
+NAME(are_finite)(const REAL *x, Py_ssize_t count)
+{
+    NAME(Vector) sums[4], vector;
+    REAL total = 0;
+    Py_ssize_t k = 0;
+    UNROLLED for (int j = 0; j < 4; j++) {
+        NAME(fill)(&sums[j], 0);
+    }
+    for (; k + 4 * WIDTH <= count; k += 4 * WIDTH) {
+        UNROLLED for (int j = 0; j < 4; j++) {
+            NAME(load)(&vector, x + k + j * WIDTH);
+            NAME(add_multiple)(&sums[j], 0, &vector);
+        }
+    }
+    UNROLLED for (int j = 0; j < 4; j++) {
+        total += NAME(sum_of_lanes)(&sums[j]);
+    }
+    for (; k < count; k++) {
+        total += x[k] * 0;
+    }
+    return total == 0;
+}
+
+/* the weights of a part, in the order in which its tiles ask for them */
+static void
 NAME(pack)(const Convolution *given, const Part *part, Py_ssize_t group, REAL *packed)
 {
     Py_ssize_t sources = given->source.channels, results = given->results;
     const REAL *weights = (const REAL *)given->weight + group * sources * results * given->places;
-    REAL total = 0;
     for (Py_ssize_t first = 0; first < results; first += MOST_OUTS) {
         Py_ssize_t outs = results - first < MOST_OUTS ? results - first : MOST_OUTS;
         for (Py_ssize_t c = 0; c < sources; c++) {
             for (Py_ssize_t t = 0; t < part->terms; t++) {
                 for (Py_ssize_t i = 0; i < outs; i++) {
-                    Py_ssize_t at = (first + i) * given->by_result + c * given->by_source + part->numbers[t];
-                    *packed++ = weights[at];
-                    total += weights[at] * 0;
+                    *packed++ = weights[(first + i) * given->by_result + c * given->by_source + part->numbers[t]];
                 }
             }
         }
     }
-    return total == 0;
+}
+
+/* the same for all parts of all groups */
+static void
+NAME(pack_all)(const Convolution *given, REAL *packed)
+{
+    for (Py_ssize_t group = 0; group < given->groups; group++) {
+        REAL *to = packed + group * (given->weights / given->groups); /* parts may have fewer weights than there are */
+        for (const Part *part = given->part; part < given->part + given->parts; part++) {
+            NAME(pack)(given, part, group, to);
+            to += part->terms * given->source.channels * given->results;
+        }
+    }
 }
 
 /* the results of a block, from flat positions to where they belong */
@@ -138,7 +198,7 @@ NAME(unlay)(const Part *part, const Layout *layout, const Py_ssize_t *size, cons
 
 typedef struct {
     const Convolution *given;
-    const REAL *packed;
+    REAL *packed;
     int failed; /* there was no memory */
 } NAME(Task);
 
@@ -188,50 +248,27 @@ NAME(convolve_share)(void *context, Py_ssize_t first, Py_ssize_t last)
     PyMem_RawFree(laid);
 }
 
-/* 1: done; 0: some weights are not finite, and nothing is computed; -1: no memory */
-static int
-NAME(convolve)(const Convolution *given)
-{
-    REAL *packed = PyMem_RawMalloc(given->weights * sizeof(REAL)), *to = packed;
-    int finite = packed != NULL;
-    for (Py_ssize_t k = 0; k < given->groups * given->parts && finite; k++) {
-        const Part *part = given->part + k % given->parts;
-        Py_ssize_t group = k / given->parts;
-        if (k % given->parts == 0) {
-            to = packed + group * (given->weights / given->groups); /* parts may have fewer weights than there are */
-        }
-        finite = NAME(pack)(given, part, group, to);
-        to += part->terms * given->source.channels * given->results;
-    }
-    NAME(Task) task = {given, packed, packed == NULL};
-    if (finite) {
-        divide(NAME(convolve_share), &task, given->examples * given->groups * given->blocks, given->nanoseconds);
-    }
-    PyMem_RawFree(packed);
-    return task.failed ? -1 : finite;
-}
-
 /* ---- gradients of weights: OUTS by three sums of products at a time */
 
 INLINE void
 NAME(dots)(const int OUTS, const REAL *y, Py_ssize_t y_step, const REAL *const *rows, Py_ssize_t count, REAL *found)
 {
     NAME(Vector) sums[12], x[3], w;
-    for (int k = 0; k < 3 * OUTS; k++) {
+    UNROLLED for (int k = 0; k < 3 * OUTS; k++) {
         NAME(fill)(&sums[k], 0);
     }
     for (Py_ssize_t p = 0; p < count; p += WIDTH) {
-        for (int j = 0; j < 3; j++) {
+        UNROLLED for (int j = 0; j < 3; j++) {
             NAME(load)(&x[j], rows[j] + p);
         }
-        for (int i = 0; i < OUTS; i++) {
+        UNROLLED for (int i = 0; i < OUTS; i++) {
             NAME(load)(&w, y + i * y_step + p);
-            for (int j = 0; j < 3; j++) {
+            UNROLLED for (int j = 0; j < 3; j++) {
                 NAME(add_products)(&sums[i * 3 + j], &w, &x[j]);
             }
         }
     }
-    for (int k = 0; k < 3 * OUTS; k++) {
+    UNROLLED for (int k = 0; k < 3 * OUTS; k++) {
         found[k] = NAME(sum_of_lanes)(&sums[k]);
     }
 }
@@ -327,19 +364,4 @@ NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
         }
     }
     PyMem_RawFree(laid);
-}
-
-/* 1: done; 0: some gradients are not finite; -1: no memory */
-static int
-NAME(convolve_weight)(const Convolution *given)
-{
-    REAL *out = given->out, total = 0;
-    Py_ssize_t size = given->groups * given->results * given->source.channels * given->places;
-    NAME(Task) task = {given, NULL, 0};
-    memset(out, 0, size * sizeof(REAL));
-    divide(NAME(convolve_weight_share), &task, given->groups * given->blocks, given->nanoseconds);
-    for (Py_ssize_t k = 0; k < size; k++) {
-        total += out[k] * 0;
-    }
-    return task.failed ? -1 : total == 0;
 }

@@ -9,6 +9,11 @@
 #define STRETCH 1024  /* positions whose products are added up before they join the others; a multiple of vectors */
 #define SLACK 64      /* numbers behind an array that may be read, or written, in vain */
 #define MANY_PARTS 4096
+#define WINDOWS 504     /* windows that a panel of results is computed for at a time; a multiple of tiles */
+#define ROWS_AT_ONCE 96 /* rows of weights, and in turn the terms of a sum, that a panel is multiplied by */
+#define MOST_TERMS 256
+#define LONG_SUM 32     /* channels times places from which on panels are faster */
+#define MOST_LANES 32   /* results of a panel */
 
 typedef struct {
     Py_ssize_t start[3], place[3], count[3]; /* the first element, where it is laid, and how many there are */
@@ -30,6 +35,9 @@ typedef struct {
     Py_ssize_t positions, width;            /* of a laid image, and with slack */
     Py_ssize_t terms;                       /* places of the window that contribute */
     Py_ssize_t *offsets, *numbers;          /* where they are in the laid source, and in the weights */
+    Py_ssize_t stride[3];                   /* from one window to the next in the laid source */
+    Py_ssize_t *at, *where, *rows;          /* see plan_panels */
+    Py_ssize_t channels_at_once;
 } Part;
 
 typedef struct {
@@ -41,10 +49,22 @@ typedef struct {
     Py_ssize_t size[3];                   /* of the result */
     Py_ssize_t parts, chunk;              /* chunk: examples that are laid out together */
     Py_ssize_t blocks, flat;              /* of the results of a group; room for a block */
+    Py_ssize_t stretches;                 /* of the windows of a batch, or of the rows of weights */
+    Py_ssize_t lanes;                     /* numbers of a vector of results */
+    Py_ssize_t panel_width;               /* of all panels of a group, with what fills their vectors */
+    Py_ssize_t pieces;                    /* of the work */
+    int panels;                           /* whether results lie side by side, see kernels/convolution_products.h */
+    int in_place;                         /* whether the source need not be laid out */
     double nanoseconds;                   /* that it may take */
     Layout source, target;
     Part *part;
 } Convolution;
+
+/* The results of a panel: from the first one on, how many, and with what fills the vectors. */
+typedef struct {
+    Py_ssize_t first, count, width;
+    int vectors;
+} Panel;
 
 /* sizes along the (up to three) dimensions, the missing ones in front */
 typedef struct {
@@ -216,7 +236,7 @@ plan_transposed(Convolution *given, const Windows *w)
         source->phase->count[d] = w->count[d];
         furthest[d] = before[d] + (w->size[d] + w->padding[d]) / w->stride[d];
     }
-    finish_layout(source, 1, furthest);
+    finish_layout(source, given->chunk, furthest);
     for (Py_ssize_t k = 0; k < product(w->stride); k++) {
         Part *part = given->part + given->parts;
         split(k, w->stride, remainders);
@@ -225,6 +245,7 @@ plan_transposed(Convolution *given, const Windows *w)
                        &part->count[d]);
             first[d] += before[d];
             part->step[d] = w->stride[d];
+            part->stride[d] = 1;
         }
         if (product(part->count) > 0) {
             part->offsets = offsets;
@@ -236,6 +257,85 @@ plan_transposed(Convolution *given, const Windows *w)
             given->parts++;
         }
     }
+}
+
+/* ---- panels, see kernels/convolution_products.h */
+
+static Panel
+panel_of(const Convolution *given, Py_ssize_t number)
+{
+    Py_ssize_t lanes = given->lanes, first = number * 2 * lanes, count = given->results - first;
+    count = count < 2 * lanes ? count : 2 * lanes;
+    int vectors = count > lanes ? 2 : 1;
+    return (Panel){first, count, vectors * lanes, vectors};
+}
+
+/* A source in one piece, whatever the stride. */
+static void
+plan_whole(Convolution *given, const Windows *w)
+{
+    Layout *source = &given->source;
+    Part *part = given->part;
+    Py_ssize_t furthest[3], k[3];
+    memcpy(source->size, w->size, sizeof(w->size));
+    for (int d = 0; d < 3; d++) {
+        Py_ssize_t reach = w->dilation[d] * (w->kernel[d] - 1), last = (w->count[d] - 1) * w->stride[d] + reach;
+        source->extent[d] = w->size[d] + larger(w->padding[d], last + 1 - w->padding[d] - w->size[d]);
+        source->phase->place[d] = w->padding[d];
+        source->phase->count[d] = w->size[d];
+        part->stride[d] = w->stride[d];
+        furthest[d] = reach;
+    }
+    source->phases = source->step[0] = source->step[1] = source->step[2] = 1;
+    finish_layout(source, given->chunk, furthest);
+    for (Py_ssize_t number = 0; number < given->places; number++) {
+        split(number, w->kernel, k);
+        Py_ssize_t steps[3] = {w->dilation[0] * k[0], w->dilation[1] * k[1], w->dilation[2] * k[2]};
+        part->offsets[number] = position(source, steps);
+        part->numbers[number] = number;
+    }
+    memcpy(part->count, w->count, sizeof(w->count));
+    part->terms = given->places;
+    part->step[0] = part->step[1] = part->step[2] = given->parts = 1;
+}
+
+/* A source without zeros around it can be read where it is. */
+static void
+find_in_place(Convolution *given)
+{
+    Layout *source = &given->source;
+    given->in_place = memcmp(source->size, source->extent, sizeof(source->size)) == 0;
+    if (given->in_place) {
+        source->channel = product(source->size);
+        source->image = source->all_channels * source->channel;
+        source->total = 0;
+    }
+}
+
+/* For each window of a batch, where it begins in the laid source (`at`) and where its result is (`where`); for each
+ * channel and place of a window, how far it is from there (`rows`). */
+static void
+plan_panels(Convolution *given, Part *part)
+{
+    const Layout *source = &given->source;
+    Py_ssize_t windows = product(part->count), all_results = given->groups * given->results, index[3];
+    for (Py_ssize_t n = 0; n < given->chunk; n++) {
+        for (Py_ssize_t k = 0; k < windows; k++) {
+            split(k, part->count, index);
+            Py_ssize_t start[3], place[3];
+            for (int d = 0; d < 3; d++) {
+                start[d] = index[d] * part->stride[d];
+                place[d] = part->start[d] + index[d] * part->step[d];
+            }
+            part->at[n * windows + k] = n * source->image + position(source, start);
+            part->where[n * windows + k] = n * all_results * product(given->size) +
+                                           (place[0] * given->size[1] + place[1]) * given->size[2] + place[2];
+        }
+    }
+    for (Py_ssize_t k = 0; k < source->channels * part->terms; k++) {
+        part->rows[k] = k / part->terms * source->channel + part->offsets[k % part->terms];
+    }
+    part->channels_at_once = part->terms == 0 ? 1 : larger(MOST_TERMS / part->terms, 1);
 }
 
 #endif

@@ -83,6 +83,19 @@ typedef struct {
     Py_ssize_t size, count;  /* of the dimension: of the array, and of the index */
 } Along;
 
+/* elements added, or written (the last one stays), where an index says */
+#define SCATTER(NAME, REAL, OPERATOR)                                                                                 \
+    static void NAME(const Along *a, REAL *out, const npy_int64 *index, const REAL *x)                                \
+    {                                                                                                                 \
+        for (Py_ssize_t o = 0; o < a->outer; o++, out += a->size * a->inner) {                                        \
+            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, x += a->inner) {                             \
+                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
+                    out[index[i] * a->inner + i] OPERATOR x[i];                                                       \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
 #define ALONG(REAL)                                                                                                   \
     static void gather_##REAL(const Along *a, const REAL *x, const npy_int64 *index, REAL *out)                       \
     {                                                                                                                 \
@@ -94,16 +107,8 @@ typedef struct {
             }                                                                                                         \
         }                                                                                                             \
     }                                                                                                                 \
-    static void scatter_add_##REAL(const Along *a, REAL *out, const npy_int64 *index, const REAL *x)                  \
-    {                                                                                                                 \
-        for (Py_ssize_t o = 0; o < a->outer; o++, out += a->size * a->inner) {                                        \
-            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, x += a->inner) {                             \
-                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
-                    out[index[i] * a->inner + i] += x[i];                                                             \
-                }                                                                                                     \
-            }                                                                                                         \
-        }                                                                                                             \
-    }
+    SCATTER(scatter_add_##REAL, REAL, +=)                                                                             \
+    SCATTER(scatter_##REAL, REAL, =)
 
 ALONG(float)
 ALONG(double)
@@ -159,9 +164,8 @@ gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     return out;
 }
 
-/* scatter_add(out, dim, index, x) -> True; adds the elements of x, as many as the index has, where it says */
-PyObject *
-scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+static PyObject *
+scattered(PyObject *const *arguments, Py_ssize_t count, int adds)
 {
     if (count != 4 || !is_plain(arguments[0]) || !PyArray_ISWRITEABLE((PyArrayObject *)arguments[0]) ||
         !is_plain(arguments[3])) {
@@ -177,9 +181,24 @@ scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (fits) {
         void *to = PyArray_DATA(out);
         const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
-        WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? scatter_add_float(&along, to, at, from)
-                                                               : scatter_add_double(&along, to, at, from));
+        WORK(PyArray_SIZE(index),
+             PyArray_TYPE(x) == NPY_FLOAT ? (adds ? scatter_add_float : scatter_float)(&along, to, at, from)
+                                          : (adds ? scatter_add_double : scatter_double)(&along, to, at, from));
     }
     Py_DECREF(index);
     return Py_NewRef(fits ? Py_True : Py_None);
+}
+
+/* scatter_add(out, dim, index, x) -> True; adds the elements of x, as many as the index has, where it says */
+PyObject *
+scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return scattered(arguments, count, 1);
+}
+
+/* scatter(out, dim, index, x) -> True; the same, but puts them there */
+PyObject *
+scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return scattered(arguments, count, 0);
 }

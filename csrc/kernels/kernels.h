@@ -7,6 +7,7 @@
 #define UNDERTOW_KERNELS_H
 
 #include "core.h"
+#include "loops/memory.h"
 
 /* Run a statement, letting other threads run meanwhile if there is much to do: more than so many elements. */
 #define WITHOUT_LOCK 16384
@@ -63,7 +64,8 @@ data_of(PyObject *object) /* NULL for None */
 static inline PyObject *
 new_array(int ndim, const npy_intp *shape, int type)
 {
-    return PyArray_SimpleNew(ndim, (npy_intp *)shape, type);
+    PyArray_Descr *descr = PyArray_DescrFromType(type);
+    return descr == NULL ? NULL : new_large(ndim, shape, NULL, descr);
 }
 
 /* A new array like this one. */
@@ -127,8 +129,10 @@ PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -137,6 +141,13 @@ PyObject *random_words(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *random_singles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_doubles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_normals(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *cholesky_small(PyObject *module, PyObject *matrices);
+PyObject *blocks_to_normal(PyObject *module, PyObject *fractions);
+PyObject *trust_twister(PyObject *module, PyObject *capsule);
+PyObject *read_twister(PyObject *module, PyObject *capsule);
+PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_permutation(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -2,13 +2,15 @@
 #include "kernels/kernels.h"
 #define SUMS_IN_ANY_ORDER
 #include "loops/compile.h"
+#include "loops/threads.h"
 
 typedef struct {
-    const void *x, *g, *weight, *bias; /* weight and bias may be NULL */
-    void *out, *mean, *rstd;           /* mean is NULL for rms_norm, which subtracts none */
-    void *of_weight, *of_bias;         /* NULL if not wanted */
-    double *scratch;
+    const void *x, *g, *weight, *bias;
+    void *out, *mean, *rstd;        /* mean is NULL for rms_norm, which subtracts none */
+    void *of_weight, *of_bias;      /* NULL if not wanted */
+    double *sums;                   /* NULL if neither is: room for both, and as much again, for every piece */
     Py_ssize_t rows, width;
+    Py_ssize_t in_piece;            /* rows whose sums are one */
     double eps;
 } RowNorm;
 
@@ -34,6 +36,37 @@ static Py_ssize_t
 row_width(PyArrayObject *x, int dims)
 {
     return PyArray_MultiplyList(PyArray_DIMS(x) + PyArray_NDIM(x) - dims, dims);
+}
+
+/* The rows of a piece: not so few that the sums of all pieces would take much memory. */
+static Py_ssize_t
+rows_in_piece(Py_ssize_t rows)
+{
+    return rows < 256 * 64 ? 64 : (rows + 255) / 256;
+}
+
+static void
+norm(RowNorm *given, int type, double *plain)
+{
+    (type == NPY_FLOAT ? fill_plain_float : fill_plain_double)(plain, given->width);
+    size_t size = type == NPY_FLOAT ? sizeof(float) : sizeof(double);
+    given->weight = given->weight == NULL ? plain : given->weight;
+    given->bias = given->bias == NULL ? (char *)plain + given->width * size : given->bias;
+    divide(type == NPY_FLOAT ? run_norm_rows_float : run_norm_rows_double, given, given->rows,
+           (type == NPY_FLOAT ? 0.6 : 1.2) * given->rows * given->width);
+}
+
+static void
+norm_gradient(RowNorm *given, int type, double *plain)
+{
+    Py_ssize_t pieces = (given->rows + given->in_piece - 1) / given->in_piece;
+    (type == NPY_FLOAT ? fill_plain_float : fill_plain_double)(plain, given->width);
+    given->weight = given->weight == NULL ? plain : given->weight;
+    divide(type == NPY_FLOAT ? run_norm_rows_gradient_float : run_norm_rows_gradient_double, given, pieces,
+           (type == NPY_FLOAT ? 1.0 : 2.0) * given->rows * given->width);
+    if (given->sums != NULL) {
+        (type == NPY_FLOAT ? add_pieces_float : add_pieces_double)(given, pieces);
+    }
 }
 
 /* norm_rows(x, dims, weight, bias, eps, centred) -> (out, mean, rstd); rows are the last `dims` dimensions; without
@@ -62,9 +95,9 @@ norm_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (found != NULL && scratch != NULL) {
         RowNorm given = {.x = PyArray_DATA(x), .weight = data_of(arguments[2]), .bias = data_of(arguments[3]),
                          .out = data_of(PyTuple_GET_ITEM(found, 0)), .mean = data_of(PyTuple_GET_ITEM(found, 1)),
-                         .rstd = data_of(PyTuple_GET_ITEM(found, 2)), .scratch = scratch,
+                         .rstd = data_of(PyTuple_GET_ITEM(found, 2)),
                          .rows = PyArray_SIZE(x) / width, .width = width, .eps = eps};
-        WORK(PyArray_SIZE(x), type == NPY_FLOAT ? run_norm_rows_float(&given) : run_norm_rows_double(&given));
+        WORK(PyArray_SIZE(x), norm(&given, type, scratch));
     }
     return finished(found, scratch);
 }
@@ -96,15 +129,16 @@ norm_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
     PyObject *found = three(new_if(PyTuple_GET_ITEM(needs, 0) == Py_True, PyArray_NDIM(x), PyArray_DIMS(x), type),
                             new_if(PyTuple_GET_ITEM(needs, 1) == Py_True, dims, shape, type),
                             new_if(PyTuple_GET_ITEM(needs, 2) == Py_True, dims, shape, type));
-    double *scratch = PyMem_Malloc(5 * width * sizeof(double));
+    int has_sums = PyTuple_GET_ITEM(needs, 1) == Py_True || PyTuple_GET_ITEM(needs, 2) == Py_True;
+    Py_ssize_t in_piece = rows_in_piece(rows), pieces = has_sums ? (rows + in_piece - 1) / in_piece : 0;
+    double *scratch = PyMem_Malloc((2 + 4 * pieces) * width * sizeof(double));
     if (found != NULL && scratch != NULL) {
         RowNorm given = {.x = PyArray_DATA(x), .g = PyArray_DATA(g), .weight = data_of(arguments[5]),
                          .mean = data_of(arguments[3]), .rstd = data_of(arguments[4]),
                          .out = data_of(PyTuple_GET_ITEM(found, 0)), .of_weight = data_of(PyTuple_GET_ITEM(found, 1)),
-                         .of_bias = data_of(PyTuple_GET_ITEM(found, 2)), .scratch = scratch, .rows = rows,
-                         .width = width};
-        WORK(PyArray_SIZE(x),
-             type == NPY_FLOAT ? run_norm_rows_gradient_float(&given) : run_norm_rows_gradient_double(&given));
+                         .of_bias = data_of(PyTuple_GET_ITEM(found, 2)), .rows = rows, .width = width,
+                         .sums = has_sums ? scratch + 2 * width : NULL, .in_piece = in_piece};
+        WORK(PyArray_SIZE(x), norm_gradient(&given, type, scratch));
     }
     Py_DECREF(g);
     return finished(found, scratch);

@@ -86,42 +86,65 @@ NAME(norm_rows_gradient)(const REAL *x, const REAL *g, const REAL *weight, const
     }
 }
 
-/* ---- with the arrays */
+/* ---- with the arrays: rows from `first` to before `last`, or pieces of them */
 
 static void
-NAME(run_norm_rows)(const RowNorm *given)
+NAME(run_norm_rows)(void *context, Py_ssize_t first, Py_ssize_t last)
 {
-    Py_ssize_t width = given->width;
-    REAL *plain = NULL;
-    const REAL *weight = given->weight, *bias = given->bias;
-    if (weight == NULL || bias == NULL) {
-        plain = (REAL *)given->scratch;
-        for (Py_ssize_t k = 0; k < width; k++) {
-            plain[k] = 1;
-            plain[width + k] = 0;
-        }
-    }
-    NAME(norm_rows)(given->x, weight == NULL ? plain : weight, bias == NULL ? plain + width : bias, given->out,
-                    given->mean, given->rstd, given->rows, width, given->eps);
+    const RowNorm *given = context;
+    Py_ssize_t start = first * given->width;
+    REAL *mean = given->mean;
+    NAME(norm_rows)((const REAL *)given->x + start, given->weight, given->bias, (REAL *)given->out + start,
+                    mean == NULL ? NULL : mean + first, (REAL *)given->rstd + first, last - first, given->width,
+                    given->eps);
 }
 
+/* The sums of a piece are its own, so that their sum does not depend on who makes them. */
 static void
-NAME(run_norm_rows_gradient)(const RowNorm *given)
+NAME(run_norm_rows_gradient)(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    const RowNorm *given = context;
+    Py_ssize_t width = given->width;
+    const REAL *mean = given->mean;
+    REAL *out = given->out;
+    for (Py_ssize_t piece = first; piece < last; piece++) {
+        Py_ssize_t row = piece * given->in_piece, left = given->rows - row, start = row * width;
+        double *sums = given->sums == NULL ? NULL : given->sums + piece * 4 * width;
+        if (sums != NULL) {
+            memset(sums, 0, 4 * width * sizeof(double));
+        }
+        NAME(norm_rows_gradient)((const REAL *)given->x + start, (const REAL *)given->g + start, given->weight,
+                                 mean == NULL ? NULL : mean + row, (const REAL *)given->rstd + row,
+                                 out == NULL ? NULL : out + start, sums == NULL ? NULL : (REAL *)(sums + 2 * width),
+                                 sums, left < given->in_piece ? left : given->in_piece, width);
+    }
+}
+
+/* Numbers in the place of weights that are not there; zeros behind them, in the place of a bias. */
+static void
+NAME(fill_plain)(double *memory, Py_ssize_t width)
+{
+    REAL *plain = (REAL *)memory;
+    for (Py_ssize_t k = 0; k < width; k++) {
+        plain[k] = 1;
+        plain[width + k] = 0;
+    }
+}
+
+/* The sums of all pieces, for weight and bias. */
+static void
+NAME(add_pieces)(const RowNorm *given, Py_ssize_t pieces)
 {
     Py_ssize_t width = given->width;
-    double *sums = given->scratch;
-    REAL *parts = (REAL *)(sums + 2 * width), *ones = parts + 2 * width;
-    memset(sums, 0, 2 * width * (sizeof(double) + sizeof(REAL)));
-    for (Py_ssize_t k = 0; k < width; k++) {
-        ones[k] = 1;
+    for (Py_ssize_t piece = 1; piece < pieces; piece++) {
+        for (Py_ssize_t k = 0; k < 2 * width; k++) {
+            given->sums[k] += given->sums[piece * 4 * width + k];
+        }
     }
-    int sums_wanted = given->of_weight != NULL || given->of_bias != NULL;
-    NAME(norm_rows_gradient)(given->x, given->g, given->weight == NULL ? ones : given->weight, given->mean,
-                             given->rstd, given->out, parts, sums_wanted ? sums : NULL, given->rows, width);
     for (Py_ssize_t k = 0; k < width && given->of_weight != NULL; k++) {
-        ((REAL *)given->of_weight)[k] = (REAL)sums[k];
+        ((REAL *)given->of_weight)[k] = (REAL)given->sums[k];
     }
     for (Py_ssize_t k = 0; k < width && given->of_bias != NULL; k++) {
-        ((REAL *)given->of_bias)[k] = (REAL)sums[width + k];
+        ((REAL *)given->of_bias)[k] = (REAL)given->sums[width + k];
     }
 }

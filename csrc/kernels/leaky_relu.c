@@ -1,6 +1,7 @@
 /* leaky_relu and its gradient: numbers as they are where x is positive, and times the slope elsewhere. */
 #include "kernels/kernels.h"
 #include "loops/compile.h"
+#include "loops/threads.h"
 
 /* both are computed, whichever it will be: so there is nothing to guess */
 #define LEAK(REAL)                                                                                                    \
@@ -14,6 +15,30 @@
 
 LEAK(float)
 LEAK(double)
+
+#define PIECE 16384 /* elements */
+
+typedef struct {
+    const char *g, *x;
+    char *out;
+    double slope;
+    Py_ssize_t count, size; /* of elements; of one, in bytes */
+} Leak;
+
+static void
+leak_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    const Leak *leak = context;
+    Py_ssize_t start = first * PIECE, end = last * PIECE < leak->count ? last * PIECE : leak->count;
+    const void *g = leak->g + start * leak->size, *x = leak->x + start * leak->size;
+    void *out = leak->out + start * leak->size;
+    if (leak->size == sizeof(float)) {
+        leak_float(g, x, (float)leak->slope, out, end - start);
+    }
+    else {
+        leak_double(g, x, leak->slope, out, end - start);
+    }
+}
 
 /* leaky(g, x, slope) -> g where x is positive, else slope * g */
 PyObject *
@@ -30,9 +55,8 @@ leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     PyObject *out = new_like(x);
     if (out != NULL) {
         Py_ssize_t n = PyArray_SIZE(x);
-        const void *whole = PyArray_DATA(g), *by = PyArray_DATA(x);
-        WORK(n, PyArray_TYPE(x) == NPY_FLOAT ? leak_float(whole, by, (float)slope, data_of(out), n)
-                                             : leak_double(whole, by, slope, data_of(out), n));
+        Leak leak = {PyArray_DATA(g), PyArray_DATA(x), data_of(out), slope, n, PyArray_ITEMSIZE(x)};
+        WORK(n, divide(leak_pieces, &leak, (n + PIECE - 1) / PIECE, 0.06 * leak.size * n));
     }
     Py_DECREF(g);
     return out;

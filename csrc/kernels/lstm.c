@@ -22,7 +22,7 @@ typedef struct {
     INLINE void tanhs_##REAL(const REAL *x, REAL *out, Py_ssize_t count)                                  \
     {                                                                                                     \
         for (Py_ssize_t k = 0; k < count; k++) {                                                          \
-            out[k] = tanh_##REAL(x[k]);                                                                   \
+            out[k] = decayed_tanh_##REAL(x[k]);                                                                   \
         }                                                                                                 \
     }                                                                                                     \
     CLONES static void step_##REAL(const Step *given)                                                     \

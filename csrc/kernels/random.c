@@ -2,6 +2,9 @@
  * Whoever calls these holds the lock of the generator.
  */
 #include "kernels/kernels.h"
+#include "loops/compile.h"
+#include "kernels/twister.h"
+#include "loops/log_sincos.h"
 
 #include <math.h>
 #include <numpy/random/bitgen.h>
@@ -13,52 +16,135 @@ generator_of(PyObject *capsule)
     return PyCapsule_GetPointer(capsule, "BitGenerator");
 }
 
-static uint64_t
-long_word(bitgen_t *bits)
+/* ---- words: by the hundreds from NumPy's Twister, if it is what it is taken for, otherwise one by one */
+
+static uint32_t (*next_of_twister)(void *state); /* NULL until trust_twister has found out */
+
+static Twister *
+twister_of(bitgen_t *bits)
 {
-    uint64_t high = bits->next_uint32(bits->state);
-    return high << 32 | bits->next_uint32(bits->state);
+    return bits->next_uint32 == next_of_twister ? bits->state : NULL;
 }
 
-static double
-fraction(bitgen_t *bits)
-{
-    return (double)(long_word(bits) & (((uint64_t)1 << 53) - 1)) * 0x1p-53;
-}
-
-/* ---- loops */
+#define WORDS 1024 /* a stretch of them; even */
 
 static void
-fill_words(bitgen_t *bits, uint64_t *out, Py_ssize_t count)
+draw_words(bitgen_t *bits, uint32_t *out, Py_ssize_t count)
 {
+    Twister *twister = twister_of(bits);
+    if (twister != NULL) {
+        draw_twister(twister, out, count);
+        return;
+    }
     for (Py_ssize_t k = 0; k < count; k++) {
         out[k] = bits->next_uint32(bits->state);
     }
 }
 
-static void
-fill_singles(bitgen_t *bits, float *out, Py_ssize_t count)
+/* trust_twister(capsule of NumPy's MT19937): whether its state is laid out as a Twister. Both ways of drawing go on from
+ * copies of it; only if they agree is the faster one used, for all generators of the kind. */
+PyObject *
+trust_twister(PyObject *module, PyObject *capsule)
 {
-    for (Py_ssize_t k = 0; k < count; k++) {
-        out[k] = (float)(bits->next_uint32(bits->state) & 0xffffff) * 0x1p-24f;
+    bitgen_t *bits = generator_of(capsule);
+    if (bits == NULL) {
+        return NULL;
     }
+    if (next_of_twister != bits->next_uint32) {
+        Twister theirs, ours;
+        uint32_t words[WORDS];
+        memcpy(&theirs, bits->state, sizeof(theirs));
+        ours = theirs;
+        if (ours.pos < 0 || ours.pos > TWISTER_SIZE) {
+            Py_RETURN_FALSE;
+        }
+        draw_twister(&ours, words, WORDS);
+        for (int k = 0; k < WORDS; k++) {
+            if (words[k] != bits->next_uint32(&theirs)) {
+                Py_RETURN_FALSE;
+            }
+        }
+        if (memcmp(&ours, &theirs, sizeof(ours)) != 0) {
+            Py_RETURN_FALSE;
+        }
+        next_of_twister = bits->next_uint32;
+    }
+    Py_RETURN_TRUE;
 }
 
-static void
-fill_doubles(bitgen_t *bits, double *out, Py_ssize_t count)
+/* read_twister(capsule) -> (words of the state as uint64, how many are used), or None */
+PyObject *
+read_twister(PyObject *module, PyObject *capsule)
 {
-    for (Py_ssize_t k = 0; k < count; k++) {
-        out[k] = fraction(bits);
+    bitgen_t *bits = generator_of(capsule);
+    Twister *twister = bits == NULL ? NULL : twister_of(bits);
+    if (twister == NULL) {
+        return bits == NULL ? NULL : Py_NewRef(Py_None);
     }
+    npy_intp size = TWISTER_SIZE;
+    PyObject *words = new_array(1, &size, NPY_UINT64);
+    for (int k = 0; words != NULL && k < TWISTER_SIZE; k++) {
+        ((uint64_t *)data_of(words))[k] = twister->key[k];
+    }
+    return words == NULL ? NULL : Py_BuildValue("Ni", words, twister->pos);
 }
+
+/* place_twister(capsule, words as read_twister returns them, how many are used) -> True, or None */
+PyObject *
+place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    bitgen_t *bits = count == 3 ? generator_of(arguments[0]) : NULL;
+    if (bits == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    Twister *twister = twister_of(bits);
+    PyArrayObject *words = (PyArrayObject *)arguments[1];
+    long pos = PyLong_AsLong(arguments[2]);
+    if (twister == NULL || !PyArray_CheckExact(arguments[1]) || PyArray_TYPE(words) != NPY_UINT64 ||
+        !PyArray_ISCARRAY_RO(words) || PyArray_SIZE(words) != TWISTER_SIZE || pos < 0 || pos > TWISTER_SIZE) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    for (int k = 0; k < TWISTER_SIZE; k++) {
+        twister->key[k] = (uint32_t)((const uint64_t *)PyArray_DATA(words))[k];
+    }
+    twister->pos = (int)pos;
+    Py_RETURN_TRUE;
+}
+
+/* ---- loops */
+
+/* A loop over stretches: fill `out` from `words`, PER of which make one number. */
+#define FILL(name, type, PER, statement)                                                            \
+    CLONES static void name##_of(const uint32_t *words, type *out, Py_ssize_t count)                \
+    {                                                                                               \
+        for (Py_ssize_t k = 0; k < count; k++) {                                                    \
+            statement;                                                                              \
+        }                                                                                           \
+    }                                                                                               \
+    static void fill_##name(bitgen_t *bits, type *out, Py_ssize_t count)                            \
+    {                                                                                               \
+        uint32_t words[WORDS];                                                                      \
+        for (Py_ssize_t k = 0; k < count; k += WORDS / PER) {                                       \
+            Py_ssize_t here = count - k < WORDS / PER ? count - k : WORDS / PER;                    \
+            draw_words(bits, words, PER * here);                                                    \
+            name##_of(words, out + k, here);                                                        \
+        }                                                                                           \
+    }
+
+FILL(words, uint64_t, 1, out[k] = words[k])
+FILL(singles, float, 1, out[k] = (float)(int32_t)(words[k] & 0xffffff) * 0x1p-24f)
+FILL(doubles, double, 2,
+     out[k] = (double)(int64_t)(((uint64_t)words[2 * k] << 32 | words[2 * k + 1]) & (((uint64_t)1 << 53) - 1)) * 0x1p-53)
 
 /* two at a time, by the transform of Box and Muller; `count` is even */
 static void
 fill_normals(bitgen_t *bits, double *out, Py_ssize_t count)
 {
+    fill_doubles(bits, out, count);
     for (Py_ssize_t k = 0; k < count; k += 2) {
-        double angle = 6.283185307179586476925 * fraction(bits);
-        double radius = sqrt(-2 * log1p(-fraction(bits)));
+        double angle = 6.283185307179586476925 * out[k];
+        double radius = sqrt(-2 * log1p(-out[k + 1]));
         out[k] = radius * cos(angle);
         out[k + 1] = radius * sin(angle);
     }
@@ -71,12 +157,53 @@ fill_permutation(bitgen_t *bits, int64_t *out, Py_ssize_t count)
     for (Py_ssize_t k = 0; k < count; k++) {
         out[k] = k;
     }
+    uint32_t words[WORDS];
     for (Py_ssize_t k = 0; k < count - 1; k++) {
-        Py_ssize_t other = k + bits->next_uint32(bits->state) % (uint64_t)(count - k);
+        if (k % WORDS == 0) {
+            draw_words(bits, words, count - 1 - k < WORDS ? count - 1 - k : WORDS);
+        }
+        Py_ssize_t other = k + words[k % WORDS] % (uint64_t)(count - k);
         int64_t kept = out[k];
         out[k] = out[other];
         out[other] = kept;
     }
+}
+
+/* Box and Muller's transform of blocks of sixteen: the first half gives radii, the second angles */
+CLONES static void
+turn_blocks(const float *drawn, float *out, Py_ssize_t blocks)
+{
+    for (Py_ssize_t k = 0; k < blocks; k++, drawn += 16, out += 16) {
+        float radius[8], angle[8], sine[8], cosine[8];
+        for (int i = 0; i < 8; i++) {
+            radius[i] = sqrtf(-2 * log_of_normal(1 - drawn[i]));
+            angle[i] = drawn[i + 8] * 6.283185307179586f;
+        }
+        for (int i = 0; i < 8; i++) {
+            sin_and_cos(angle[i], &sine[i], &cosine[i]);
+        }
+        for (int i = 0; i < 8; i++) {
+            out[i] = radius[i] * cosine[i];
+            out[i + 8] = radius[i] * sine[i];
+        }
+    }
+}
+
+/* blocks_to_normal(fractions of float) -> normal numbers, or None */
+PyObject *
+blocks_to_normal(PyObject *module, PyObject *fractions)
+{
+    PyArrayObject *drawn = (PyArrayObject *)fractions;
+    if (!is_plain(fractions) || PyArray_TYPE(drawn) != NPY_FLOAT || PyArray_NDIM(drawn) != 1 ||
+        PyArray_SIZE(drawn) % 16 != 0) {
+        Py_RETURN_NONE;
+    }
+    PyObject *out = new_array(1, PyArray_DIMS(drawn), NPY_FLOAT);
+    if (out != NULL) {
+        npy_intp size = PyArray_SIZE(drawn);
+        WORK(size, turn_blocks(PyArray_DATA(drawn), data_of(out), size / 16));
+    }
+    return out;
 }
 
 /* ---- functions: (capsule, count) -> array */

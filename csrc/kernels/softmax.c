@@ -1,6 +1,9 @@
 /* softmax and log_softmax along the last dimension, a row at a time, so that it stays in the cache. */
 #include "kernels/kernels.h"
 #include "loops/exp.h"
+#include "loops/threads.h"
+
+#include <stdatomic.h>
 
 #define REAL float
 #include "loops/max_and_sum.h"
@@ -14,16 +17,36 @@
 /* (input, NULL, output, rows, columns), or (gradient, result, output, rows, columns) */
 typedef int (*Loop)(const void *, const void *, void *, Py_ssize_t, Py_ssize_t);
 
+typedef struct {
+    Loop loop;
+    const char *first, *second; /* second may be NULL */
+    char *out;
+    Py_ssize_t columns, size; /* of a row, in bytes */
+    atomic_int is_refused;
+} Rows;
+
+static void
+run_rows(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Rows *rows = context;
+    Py_ssize_t bytes = first * rows->size;
+    if (!rows->loop(rows->first + bytes, rows->second == NULL ? NULL : rows->second + bytes, rows->out + bytes,
+                    last - first, rows->columns)) {
+        atomic_store(&rows->is_refused, 1);
+    }
+}
+
 static PyObject *
 over_rows(PyObject *first, PyArrayObject *like, const void *second, Loop of_float, Loop of_double)
 {
     PyObject *out = new_like(like);
     if (out != NULL) {
         Py_ssize_t columns = PyArray_DIM(like, PyArray_NDIM(like) - 1), size = PyArray_SIZE(like);
-        Loop loop = PyArray_TYPE(like) == NPY_FLOAT ? of_float : of_double;
-        int served;
-        WORK(size, served = loop(data_of(first), second, data_of(out), size / columns, columns));
-        if (!served) { /* NumPy warns of infinite numbers, or raises, as np.errstate says */
+        int is_float = PyArray_TYPE(like) == NPY_FLOAT;
+        Rows rows = {is_float ? of_float : of_double, data_of(first), second, data_of(out), columns,
+                     columns * PyArray_ITEMSIZE(like)};
+        WORK(size, divide(run_rows, &rows, size / columns, (is_float ? 0.7 : 2.0) * size));
+        if (rows.is_refused) { /* NumPy warns of infinite numbers, or raises, as np.errstate says */
             Py_SETREF(out, Py_NewRef(Py_None));
         }
     }

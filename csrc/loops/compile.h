@@ -27,6 +27,7 @@
 /* The loops are compiled for several generations of processors; which one it is, is found when the module is loaded. */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__) && defined(__GLIBC__)
 #define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#define WIDE_VECTORS /* of 64 bytes, which some of these processors have */
 #else
 #define CLONES
 #endif
@@ -35,6 +36,15 @@
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define INLINE static inline
+#endif
+
+/* Before a loop of constant length over vectors: only unrolled ones are sure to keep an array of them in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 16")
+#else
+#define UNROLLED
 #endif
 
 #define JOINED(a, b) a##_##b

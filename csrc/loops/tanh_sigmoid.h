@@ -28,7 +28,7 @@ small_tanh_double(double x)
 }
 
 #define SIGMOIDS(REAL)                                                       \
-    INLINE REAL tanh_##REAL(REAL x)                                          \
+    INLINE REAL decayed_tanh_##REAL(REAL x)                                  \
     {                                                                        \
         REAL size = x < 0 ? -x : x, e = decay_##REAL(-2 * size);             \
         REAL outer = (1 - e) / (1 + e);                                      \

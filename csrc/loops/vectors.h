@@ -1,11 +1,12 @@
-/* Vectors of 32 bytes of the type REAL, in a form that compilers keep in registers. Included once for each REAL. */
+/* Vectors of the type REAL, in a form that compilers keep in registers. Included once for each REAL, and each size. */
 
 #ifndef WIDTH
-#define WIDTH ((Py_ssize_t)(32 / sizeof(REAL))) /* numbers in a vector */
+#define VECTOR_BYTES 32
+#define WIDTH ((Py_ssize_t)(VECTOR_BYTES / sizeof(REAL))) /* numbers in a vector */
 #endif
 
 #if defined(__GNUC__)
-typedef REAL NAME(Vector) __attribute__((vector_size(32)));
+typedef REAL NAME(Vector) __attribute__((vector_size(VECTOR_BYTES)));
 
 INLINE void /* sum += a * x */
 NAME(add_multiple)(NAME(Vector) *sum, REAL a, const NAME(Vector) *x)
@@ -27,7 +28,7 @@ NAME(lane)(const NAME(Vector) *x, int k)
 
 #else
 typedef struct {
-    REAL lanes[32 / sizeof(REAL)];
+    REAL lanes[VECTOR_BYTES / sizeof(REAL)];
 } NAME(Vector);
 
 INLINE void
@@ -68,7 +69,7 @@ NAME(store)(REAL *x, const NAME(Vector) *vector)
 INLINE void /* all lanes the same */
 NAME(fill)(NAME(Vector) *vector, REAL value)
 {
-    REAL lanes[32 / sizeof(REAL)];
+    REAL lanes[VECTOR_BYTES / sizeof(REAL)];
     for (int k = 0; k < WIDTH; k++) {
         lanes[k] = value;
     }
@@ -78,7 +79,7 @@ NAME(fill)(NAME(Vector) *vector, REAL value)
 INLINE REAL
 NAME(sum_of_lanes)(const NAME(Vector) *x)
 {
-    REAL lanes[32 / sizeof(REAL)];
+    REAL lanes[VECTOR_BYTES / sizeof(REAL)];
     NAME(store)(lanes, x);
     for (int half = (int)WIDTH / 2; half > 0; half /= 2) {
         for (int k = 0; k < half; k++) {

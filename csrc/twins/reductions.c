@@ -1,8 +1,9 @@
 /* Reductions and sorting of small arrays along a dimension (or several neighbours): twins of functions of
- * ops/reduce/sums_and_products.py, statistics.py, extrema.py and sorting.py. Large arrays are NumPy's, whose machinery costs little
- * beside them.
+ * ops/reduce/sums_and_products.py, statistics.py, extrema.py and sorting.py. Sums of large arrays are those of
+ * kernels/sums.c; the rest of them is NumPy's, whose machinery costs little beside it.
  */
 #include "kernels/kernels.h"
+#include "kernels/sums.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
@@ -58,16 +59,16 @@ read_dims(PyObject *dim, int ndim, int *first, int *count)
     return *first >= 0;
 }
 
-/* Look at an array of real numbers as slices; whether that can be done, and it is small and not empty. */
+/* Look at an array of real numbers as slices; whether that can be done, and it is not empty. */
 static int
-read_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdim)
+read_any_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdim)
 {
     int first, count;
     if (!is_plain(input) || !PyBool_Check(keepdim)) {
         return 0;
     }
     PyArrayObject *array = slices->array = (PyArrayObject *)input;
-    if (PyArray_SIZE(array) > SMALL || !read_dims(dim, PyArray_NDIM(array), &first, &count)) {
+    if (!read_dims(dim, PyArray_NDIM(array), &first, &count)) {
         return 0;
     }
     slices->outer = slices->n = slices->inner = 1;
@@ -81,6 +82,13 @@ read_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdim)
         }
     }
     return 1;
+}
+
+/* Whether the array is small, too. */
+static int
+read_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdim)
+{
+    return read_any_slices(slices, input, dim, keepdim) && PyArray_SIZE(slices->array) <= SMALL;
 }
 
 static int
@@ -162,9 +170,16 @@ new_result(const Slices *slices, int type)
         for (npy_intp o = 0; o < s->outer; o++) {                                                            \
             for (npy_intp i = 0; i < s->inner; i++) {                                                        \
                 const REAL *from = x + o * s->n * s->inner + i;                                              \
-                for (npy_intp j = 0; j < s->n; j++) {                                                        \
+                for (npy_intp j = 0; j < s->n && k > 0; j++) {                                               \
                     REAL v = from[j * s->inner];                                                             \
-                    npy_intp at = j;                                                                         \
+                    npy_intp at = j < k ? j : k;                                                             \
+                    if (at == k) { /* it takes the place of the last one, or is no candidate */              \
+                        REAL w = from[order[k - 1] * s->inner];                                              \
+                        if (!(descending ? v > w || (v != v && w == w) : v < w || (w != w && v == v))) {     \
+                            continue;                                                                        \
+                        }                                                                                    \
+                        at--;                                                                                \
+                    }                                                                                        \
                     for (; at > 0; at--) {                                                                   \
                         REAL w = from[order[at - 1] * s->inner];                                             \
                         int before = descending ? v > w || (v != v && w == w) : v < w || (w != w && v == v); \
@@ -183,7 +198,7 @@ new_result(const Slices *slices, int type)
         }                                                                                                    \
     }
 
-/* The longest slice that is sorted here, by insertion. */
+/* The longest slice that is sorted here, by insertion; and of a longer one, how many elements are found. */
 #define MOST_SORTED 32
 
 LOOPS(float)
@@ -198,6 +213,13 @@ divided_sums(const Slices *slices, double divisor)
     PyArrayObject *out = new_result(slices, PyArray_TYPE(slices->array));
     if (out == NULL) {
         return NULL;
+    }
+    if (PyArray_SIZE(slices->array) > SMALL) {
+        if (!sum_slices(PyArray_TYPE(slices->array), PyArray_DATA(slices->array), slices->outer, slices->n,
+                        slices->inner, divisor, PyArray_DATA(out))) {
+            Py_CLEAR(out);
+        }
+        return (PyObject *)out;
     }
     forget_exceptions();
     if (is_single(slices)) {
@@ -217,7 +239,7 @@ PyObject *
 sum_dims_forward(PyObject *const *arguments)
 {
     Slices slices;
-    return read_slices(&slices, arguments[1], arguments[2], arguments[3]) ? divided_sums(&slices, 1) : NULL;
+    return read_any_slices(&slices, arguments[1], arguments[2], arguments[3]) ? divided_sums(&slices, 1) : NULL;
 }
 
 /* mean_forward(xp, input, dim, keepdim) */
@@ -225,8 +247,8 @@ PyObject *
 mean_forward(PyObject *const *arguments)
 {
     Slices slices;
-    return read_slices(&slices, arguments[1], arguments[2], arguments[3]) ? divided_sums(&slices, (double)slices.n)
-                                                                          : NULL;
+    return read_any_slices(&slices, arguments[1], arguments[2], arguments[3]) ? divided_sums(&slices, (double)slices.n)
+                                                                              : NULL;
 }
 
 /* var_forward(xp, input, dim, correction, keepdim, name), of "var" and "std" */
@@ -242,12 +264,20 @@ var_forward(PyObject *const *arguments)
     }
     double less = PyFloat_AsDouble(correction);
     PyErr_Clear();
-    if (!read_slices(&slices, arguments[1], arguments[2], arguments[4]) || !(slices.n - less > 0)) {
+    if (!read_any_slices(&slices, arguments[1], arguments[2], arguments[4]) || !(slices.n - less > 0) ||
+        (PyArray_SIZE(slices.array) > SMALL && slices.inner > 1)) {
         return NULL;
     }
     PyArrayObject *out = new_result(&slices, PyArray_TYPE(slices.array));
     if (out == NULL) {
         return NULL;
+    }
+    if (PyArray_SIZE(slices.array) > SMALL) {
+        if (!variances_of_rows(PyArray_TYPE(slices.array), PyArray_DATA(slices.array), slices.outer, slices.n,
+                               slices.n - less, is_std, PyArray_DATA(out))) {
+            Py_CLEAR(out);
+        }
+        return (PyObject *)out;
     }
     forget_exceptions();
     if (is_single(&slices)) {
@@ -289,13 +319,18 @@ PyObject *
 sum_all_forward(PyObject *const *arguments)
 {
     PyArrayObject *input = (PyArrayObject *)arguments[1];
-    if (!PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(input)) ||
-        PyArray_SIZE(input) > FEW_TERMS) {
+    if (!PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(input))) {
         return NULL;
     }
     PyArrayObject *out = (PyArrayObject *)new_array(0, NULL, PyArray_TYPE(input));
     if (out == NULL) {
         return NULL;
+    }
+    if (PyArray_SIZE(input) > FEW_TERMS) {
+        if (!sum_slices(PyArray_TYPE(input), PyArray_DATA(input), 1, PyArray_SIZE(input), 1, 1, PyArray_DATA(out))) {
+            Py_CLEAR(out);
+        }
+        return (PyObject *)out;
     }
     forget_exceptions();
     if (PyArray_DESCR(input) == core.float32) {
@@ -353,23 +388,22 @@ min_along(PyObject *const *arguments)
     return extremes(arguments, -1);
 }
 
-/* The first k (all, if k is -1) along a dimension, in order. */
+/* The first k (all, if k is -1) along a dimension, in order: of short slices, or few of long ones. */
 static PyObject *
 in_order(PyObject *input, PyObject *dim, npy_intp k, int descending)
 {
     Slices slices;
-    if (!PyLong_CheckExact(dim) || !read_slices(&slices, input, dim, Py_True) || slices.n > MOST_SORTED ||
-        k > slices.n) {
+    if (!PyLong_CheckExact(dim) || !read_any_slices(&slices, input, dim, Py_True) || k > slices.n ||
+        (k < 0 ? slices.n : k) > MOST_SORTED || (k < 0 && PyArray_SIZE(slices.array) > SMALL)) {
         return NULL;
     }
     k = k < 0 ? slices.n : k;
     slices.dims[wrapped_dim(dim, slices.ndim)] = k;
     PyArrayObject *values = new_result(&slices, PyArray_TYPE(slices.array)), *places = new_result(&slices, NPY_INT64);
-    if (values != NULL && places != NULL && is_single(&slices)) {
-        sorted_float(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places));
-    }
-    else if (values != NULL && places != NULL) {
-        sorted_double(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places));
+    if (values != NULL && places != NULL) {
+        WORK(PyArray_SIZE(slices.array),
+             is_single(&slices) ? sorted_float(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places))
+                                : sorted_double(&slices, descending, k, PyArray_DATA(values), PyArray_DATA(places)));
     }
     return pair(values, places);
 }

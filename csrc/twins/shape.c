@@ -2,6 +2,7 @@
  * backend/ and of ops/linalg/matmul.py and ops/shape/joining.py.
  */
 #include "kernels/kernels.h"
+#include "kernels/sums.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
@@ -161,12 +162,57 @@ multiply_matrices(PyObject *const *arguments)
 SUM_ROWS(float)
 SUM_ROWS(double)
 
-/* sum_to(x, shape), for the sum of the rows of a matrix: the gradient of a bias */
+/* The largest array whose sums are made here. */
+#define FEW_TERMS 4096
+
+/* Look at the elements of x as outer times n times inner, of which n are to be added up for an array of that shape;
+ * whether the dimensions that are summed over are neighbours. */
+static int
+read_summed(PyArrayObject *x, PyObject *shape, npy_intp *sizes)
+{
+    int lead = PyArray_NDIM(x) - (int)PyTuple_GET_SIZE(shape), part = 0;
+    sizes[0] = sizes[1] = sizes[2] = 1;
+    for (int d = 0; lead >= 0 && d < PyArray_NDIM(x); d++) {
+        npy_intp size = PyArray_DIM(x, d), wanted = d < lead ? 1 : PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d - lead));
+        int is_summed = size != 1 && wanted == 1;
+        if (PyErr_Occurred() || (!is_summed && wanted != size) || (part == 2 && is_summed)) {
+            PyErr_Clear();
+            return 0;
+        }
+        part = is_summed ? 1 : part == 1 && size != 1 ? 2 : part;
+        sizes[part] *= size;
+    }
+    return lead >= 0;
+}
+
+static PyObject *
+large_sum_to(PyArrayObject *x, PyObject *shape)
+{
+    npy_intp sizes[3], dims[NPY_MAXDIMS];
+    int ndim = (int)PyTuple_GET_SIZE(shape);
+    if (ndim > NPY_MAXDIMS || !read_summed(x, shape, sizes) || sizes[1] == 1) {
+        return NULL;
+    }
+    for (int d = 0; d < ndim; d++) {
+        dims[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d));
+    }
+    PyArrayObject *out = (PyArrayObject *)new_array(ndim, dims, PyArray_TYPE(x));
+    if (out != NULL && !sum_slices(PyArray_TYPE(x), PyArray_DATA(x), sizes[0], sizes[1], sizes[2], 1, PyArray_DATA(out))) {
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
+}
+
+/* sum_to(x, shape), for the sum of the rows of a matrix, which is the gradient of a bias; and for any large array */
 PyObject *
 sum_to(PyObject *const *arguments)
 {
-    PyArrayObject *x = plain_array(arguments[0], 2);
     PyObject *shape = arguments[1];
+    if (PyArray_CheckExact(arguments[0]) && PyTuple_Check(shape) && is_plain(arguments[0]) &&
+        PyArray_SIZE((PyArrayObject *)arguments[0]) > FEW_TERMS) {
+        return large_sum_to((PyArrayObject *)arguments[0], shape);
+    }
+    PyArrayObject *x = plain_array(arguments[0], 2);
     if (x == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != 1 ||
         PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0)) != PyArray_DIM(x, 1)) {
         PyErr_Clear();

@@ -7,9 +7,7 @@
 typedef PyObject *(*Kernel)(PyObject *const *arguments);
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *function; /* Python's */
+    STAND_IN_HEAD
     Kernel kernel;
     Py_ssize_t count; /* of arguments */
 } Twin;
@@ -86,47 +84,17 @@ twin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int
-twin_traverse(Twin *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->function);
-    return 0;
-}
-
-static int
-twin_clear(Twin *self)
-{
-    Py_CLEAR(self->function);
-    return 0;
-}
-
-static void
-twin_dealloc(Twin *self)
-{
-    PyObject_GC_UnTrack(self);
-    twin_clear(self);
-    Py_TYPE(self)->tp_free(self);
-}
-
-static PyObject *
-twin_getattr(Twin *self, PyObject *name)
-{
-    return attribute_of((PyObject *)self, self->function, name);
-}
-
 static PyMemberDef twin_members[] = {{"__wrapped__", T_OBJECT, offsetof(Twin, function), READONLY}, {NULL}};
 
 PyTypeObject Twin_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Twin",
+    .tp_base = &StandIn_Type,
     .tp_basicsize = sizeof(Twin),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_flags = STAND_IN_FLAGS,
     .tp_new = twin_new,
-    .tp_dealloc = (destructor)twin_dealloc,
-    .tp_traverse = (traverseproc)twin_traverse,
-    .tp_clear = (inquiry)twin_clear,
-    .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Twin, vectorcall),
-    .tp_descr_get = bind_method,
-    .tp_getattro = (getattrofunc)twin_getattr,
+    .tp_dealloc = stand_in_dealloc,
+    .tp_traverse = stand_in_traverse,
+    .tp_clear = stand_in_clear,
+    .tp_getset = stand_in_attributes,
     .tp_members = twin_members,
 };

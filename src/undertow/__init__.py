@@ -21,31 +21,11 @@ from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_e
 from undertow.autograd.interceptors.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from undertow.autograd.tensor_attributes import is_inference
 from undertow.backend import Device as device
-from undertow.backend import simulated as sim
+from undertow.backend import dtypes as _dtypes
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
 from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
-from undertow.backend.dtypes import bfloat16 as _bfloat16
-from undertow.backend.dtypes import (
-    bool_,
-    can_cast,
-    complex64,
-    complex128,
-    dtype,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    int8,
-    int16,
-    int32,
-    int64,
-    promote_types,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)  # fmt: skip
+from undertow.backend.dtypes import can_cast, dtype, get_default_dtype, set_default_dtype
+from undertow.backend.dtypes import common_type as promote_types
 from undertow.backend.limits import finfo, iinfo
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
@@ -137,8 +117,10 @@ if TYPE_CHECKING:
     from undertow.autograd.interceptors.op_mode import Operation as Operation
     from undertow.autograd.interceptors.op_mode import OpMode as OpMode
     from undertow.autograd.vmap import vmap as vmap
+    from undertow.backend import simulated as sim
     from undertow.interop.files import load as load
     from undertow.interop.files import save as save
+    from undertow.stand_in.finder import as_torch as as_torch
     from undertow.torch_names.top_level import accelerator as accelerator
     from undertow.torch_names.top_level import backends as backends
     from undertow.torch_names.top_level import profiler as profiler
@@ -153,25 +135,41 @@ else:
     _lazily, __dir__ = _loaded_when_used(
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
-        "accelerator backends profiler random utils",
+        "accelerator backends compiler cpu fx hub jit library mps mtia multiprocessing overrides profiler random "
+        "serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
             "undertow.interop.files": "load save",
+            "undertow.stand_in.finder": "as_torch",
+            "undertow.torch_names.functions": (
+                "compile SymInt SymFloat SymBool UntypedStorage TypedStorage OutOfMemoryError AcceleratorError Stream "
+                "Event typename is_storage sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt "
+                "get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled is_autocast_cache_enabled "
+                "clear_autocast_cache is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode "
+                "set_deterministic_debug_mode get_num_interop_threads set_num_interop_threads set_flush_denormal "
+                "compiled_with_cxx11_abi get_device_module cond while_loop from_file legacy_contiguous_format _check "
+                "_check_with _check_index _check_value _check_type _check_not_implemented _check_tensor_all "
+                "_check_is_size _assert _assert_async _is_functional_tensor _shape_as_tensor "
+            ),
         },
+        others={"sim": "undertow.backend.simulated"},
     )
 
     def __getattr__(name: str) -> Any:
-        if name == "bfloat16":
+        if name in _dtypes.FROM_ML_DTYPES:
             try:
-                return _bfloat16()
+                return _dtypes.public(_dtypes.from_ml_dtypes(name))
             except ImportError as error:
                 raise AttributeError(str(error)) from None
         return _lazily(name)
 
 
 _module_aliases.register(__name__)
+bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, float32, float64, complex64, complex128 = [
+    _dtypes.public(_numpy_dtype) for _numpy_dtype in _dtypes.ALL
+]
 half, double, short, long, cfloat, cdouble = float16, float64, int16, int64, complex64, complex128
 newaxis = None
 

@@ -1,4 +1,4 @@
-"""Command line: ``python -m undertow [demo | info | watch program.py]``."""
+"""Command line: ``python -m undertow [demo | info | run | doctor | watch]``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--plot", type=new_file, metavar="FILE", help="draw the loss and the weights, by matplotlib")
     demo.add_argument("--quiet", action="store_true", help="print the summary only")
     commands.add_parser("info", help="show versions, devices and thread counts")
+    commands.add_parser("run", help="run a program written for PyTorch as it is: `import torch` finds undertow")
+    doctor = commands.add_parser("doctor", help="list the names of torch that a program mentions and undertow lacks")
+    doctor.add_argument(
+        "paths", nargs="+", metavar="PATH", help="Python files, folders, or packages that are installed"
+    )
     watch = commands.add_parser("watch", help="run a program, and write a page that replays its backward passes")
     watch.add_argument("--page", type=new_file, default="watch.html", help="the page (default watch.html)")
     watch.add_argument(
@@ -71,8 +76,17 @@ def python_file(text: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["run"]:  # what follows belongs to the program
+        from undertow.stand_in.run import run as run_program
+
+        return run_program(arguments[1:])
     top = parser()
     options = top.parse_args(arguments)
+    if options.command == "doctor":
+        from undertow.stand_in.doctor import examine
+
+        return examine(options.paths)
     if options.command == "demo":
         return run_demo(options.epochs, options.hidden, options.seed, options.quiet, options.save, options.plot)
     if options.command == "info":

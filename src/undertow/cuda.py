@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow.torch_names import module_aliases
@@ -107,3 +108,12 @@ def synchronize(device: Device | str | int | None = None) -> NoReturn:
 
 
 module_aliases.register(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    """What fewer programs mention."""
+    if not name.startswith("__"):
+        found = getattr(import_module("undertow.torch_names.cuda_names"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'undertow.cuda' has no attribute {name!r}")

@@ -120,6 +120,10 @@ class AnomalyError(AutogradError):
         )
 
 
+class NoValuesError(UndertowError, NotImplementedError):
+    """What only values could tell was asked of a tensor on the meta device."""
+
+
 class NotDifferentiableError(UndertowError, NotImplementedError):
     """A derivative was asked for that does not exist or is not written."""
 

@@ -2,7 +2,7 @@
 
 One `ContextVar` holds one immutable `State`; an op reads it once per call (`current()`, about 25 ns). Switching a mode
 puts another State in its place and leaving puts the old one back, so no thread can see another's switches and nothing
-needs a lock.
+needs a lock. A mode is a `Scope`: whatever interrupts it, it is on or off, and off at the end of its block (scopes.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from undertow.scopes import Scope, call_with
 from undertow.tensor.extra import INFERENCE_EXTRA
 
 if TYPE_CHECKING:
@@ -195,10 +196,22 @@ _PLAIN = State()
 state_variable: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)
 current = state_variable.get
 set_state = state_variable.set
+#: in_state(state, function, *args, **kwargs): what the function returns, called in that state
+in_state: Callable[..., Any] = functools.partial(call_with, state_variable)
 
 
-def anomaly() -> Anomaly | None:
-    return _anomaly[0]
+class _AnomalyOfAllThreads:
+    """Anomaly mode as a variable; see scopes.py."""
+
+    def get(self) -> Anomaly | None:
+        return _anomaly[0]
+
+    def set(self, wanted: Anomaly | None) -> None:
+        set_anomaly(wanted)
+
+
+anomaly_variable = _AnomalyOfAllThreads()
+anomaly = anomaly_variable.get
 
 
 def set_anomaly(wanted: Anomaly | None) -> None:
@@ -218,14 +231,10 @@ def is_grad_enabled() -> bool:
     return current().grad_mode
 
 
-class _Switch:
+class _Switch(Scope):
     """A mode as a context manager and as a decorator of functions, generators and coroutines."""
 
-    def __enter__(self) -> Any:
-        raise NotImplementedError("a mode defines __enter__")
-
-    def __exit__(self, *exc: object) -> None:
-        raise NotImplementedError("a mode defines __exit__")
+    variable: Any = state_variable
 
     def clone(self) -> _Switch:
         return type(self)()
@@ -326,16 +335,11 @@ def _drive(mode: _Switch, generator: Any) -> Generator[Any, Any, Any]:
 class _GradSwitch(_Switch):
     enabled: bool
 
-    def __init__(self) -> None:
-        self._outer: list[State] = []
+    def inside(self, outer: State) -> State:
+        return outer.with_grad(self.enabled)
 
-    def __enter__(self) -> None:
-        state = current()
-        self._outer.append(state)
-        set_state(state.with_grad(self.enabled))
-
-    def __exit__(self, *exc: object) -> None:
-        set_state(current().with_grad(self._outer.pop().grad_mode))
+    def after(self, inner: State, outer: State) -> State:
+        return inner.with_grad(outer.grad_mode)
 
 
 class no_grad(_GradSwitch):
@@ -355,7 +359,7 @@ class no_grad(_GradSwitch):
         return super().__new__(cls) if function is None else cls()(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        super().__init__()
+        pass
 
 
 class enable_grad(_GradSwitch):
@@ -367,26 +371,26 @@ class enable_grad(_GradSwitch):
         return super().__new__(cls) if function is None else cls()(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        super().__init__()
+        pass
 
 
 class set_grad_enabled(_Switch):
     """Switch recording on or off: at once as a call, until the end of the block as a context manager."""
 
-    def __init__(self, mode: bool) -> None:
+    at_once = True
+
+    def prepare(self, mode: bool) -> None:
         self.mode = bool(mode)
-        self._outer = current()
-        set_state(self._outer.with_grad(self.mode))
+
+    def inside(self, outer: State) -> State:
+        return outer.with_grad(self.mode)
+
+    def after(self, inner: State, outer: State) -> State:
+        return inner.with_grad(outer.grad_mode)
 
     def __call__(self, function: F) -> F:
-        set_state(current().with_grad(self._outer.grad_mode))
+        self.__exit__(None, None, None)
         return super().__call__(function)
-
-    def __enter__(self) -> None:
-        set_state(current().with_grad(self.mode))
-
-    def __exit__(self, *exc: object) -> None:
-        set_state(current().with_grad(self._outer.grad_mode))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(mode={self.mode})"
@@ -404,26 +408,22 @@ class _FieldSwitch(_Switch):
     """A switch for one field of State: it acts at once, and is undone at the end of a block or of a function."""
 
     field: str
+    at_once = True
 
-    def __init__(self, mode: bool) -> None:
+    def prepare(self, mode: bool) -> None:
         self.mode = bool(mode)
-        self._outer = getattr(current(), self.field)
-        self._set(self.mode)
 
-    def _set(self, value: bool) -> None:
-        set_state(current().replace(**{self.field: value}))
+    def inside(self, outer: State) -> State:
+        return outer.replace(**{self.field: self.mode})
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        self._set(self._outer)
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(**{self.field: getattr(outer, self.field)})
 
     def clone(self) -> _FieldSwitch:
         return type(self)(self.mode)
 
     def __call__(self, function: F) -> F:
-        self._set(self._outer)
+        self.__exit__(None, None, None)
         return super().__call__(function)
 
 
@@ -485,16 +485,12 @@ class inference_mode(_Switch):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self._outer: list[State] = []
 
-    def __enter__(self) -> None:
-        state = current()
-        self._outer.append(state)
-        set_state(state.replace(inference=self.mode, grad_enabled=not self.mode))
+    def inside(self, outer: State) -> State:
+        return outer.replace(inference=self.mode, grad_enabled=not self.mode)
 
-    def __exit__(self, *exc: object) -> None:
-        outer = self._outer.pop()
-        set_state(current().replace(inference=outer.inference, grad_enabled=outer.grad_mode))
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(inference=outer.inference, grad_enabled=outer.grad_mode)
 
     def clone(self) -> inference_mode:
         return type(self)(self.mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from undertow.backend import Device, dtypes
+from undertow.backend import Device, default_device, dtypes, namespace_of
 from undertow.backend.threads import get_num_threads as get_num_threads
 from undertow.backend.threads import set_num_threads as set_num_threads
 from undertow.ops.create.to_dtype_and_device import dtype_of_type_name
@@ -37,16 +37,23 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_default_device() -> Device:
-    """The device of tensors that are made without `device=`: the CPU."""
-    return Device("cpu")
+    """The device of tensors that are made without `device=`."""
+    default = default_device.get()
+    return Device("cpu") if default is None else default[0]
 
 
 def set_default_device(device: Device | str | int) -> None:
-    """Where tensors are made without `device=`: the CPU can be asked for, and nothing else."""
-    if device is not None and Device(device).type != "cpu":
-        raise RuntimeError(
-            f"set_default_device({str(device)!r}): the default device is the CPU. Pass device= where tensors are made."
-        )
+    """Where tensors are made without `device=`, in this thread; None for the CPU.
+
+    >>> import undertow as ut
+    >>> ut.set_default_device("meta")
+    >>> ut.ones(2).device
+    device(type='meta')
+    >>> ut.set_default_device(None)
+    """
+    if device is not None:
+        namespace_of(device)  # a device that is not there is an error now
+    default_device.set(None if device is None else (Device(device), None))
 
 
 def set_default_tensor_type(t: Any) -> None:

@@ -68,12 +68,13 @@ def _compare_values(actual: Any, expected: Any, place: str, rules: Any) -> None:
     same = a.dtype == b.dtype or not check_dtype
     _check(same, f"The values for attribute 'dtype' do not match: {a.dtype} != {b.dtype}.", place, rules)
     if rtol is None:
-        pairs = [TOLERANCES.get(str(t.dtype), (0.0, 0.0)) for t in (a, b)]
+        pairs = [TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
         rtol, atol = map(max, zip(*pairs, strict=True))
     common = dtypes.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else dtypes.float64
     x, y = (t.detach().cpu().to(common)._array for t in (a, b))
     close = cpu.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
-    _check(bool(close.all()), _difference(x, y, close, atol), place, rules)
+    if not close.all():
+        _check(False, _difference(x, y, close, atol), place, rules)
 
 
 def _number_dtype(value: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, cases
+from tests.ops.systems import Case, cases, every
 
 CASES = cases()
 
@@ -35,7 +35,7 @@ def distance(got: Any, wanted: Any) -> float:
     return float(np.abs(got.astype(complex) - wanted.astype(complex)).max() / (largest + 1e-2))
 
 
-@pytest.mark.parametrize("case", CASES, ids=[c.id for c in CASES])
+@every(CASES)
 def test_autocast_is_close(case: Case) -> None:
     arrays = [single(a) for a in case.arrays]
     plain = case.forward(arrays)

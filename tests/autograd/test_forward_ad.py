@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import STEP, Case, as_array, cases, inner, is_float, leaf
+from tests.ops.systems import STEP, Case, as_array, cases, every, inner, is_float, leaf
 from undertow.autograd import Function
 from undertow.autograd import forward_ad as fw
 from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
@@ -18,10 +18,6 @@ from undertow.tensor import Tensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 SMOOTH = [c for c in cases() if c.differentiable and not c.sample.kink]
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
 
 
 def duals_of(case: Case, requires_grad: bool = False) -> list[Tensor]:

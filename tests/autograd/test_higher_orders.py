@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, as_array, cases, is_float, leaf, like
+from tests.ops.systems import Case, as_array, cases, every, is_float, leaf, like
 from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from undertow.tensor import Tensor
 
@@ -21,10 +21,6 @@ ROWS = list({
     for c in reversed(cases())
     if c.differentiable and not c.sample.kink and c.sample.gradgrad and c.sample.note != "outside"
 }.values())[::-1]  # fmt: skip
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
 
 
 def product(tensors: Sequence[Any], arrays: Sequence[Any]) -> Any:

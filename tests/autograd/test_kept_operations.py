@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, as_array, assert_same, cases, leaf
+from tests.ops.systems import Case, as_array, assert_same, cases, every, leaf
 from undertow.autograd.backward import grad
 from undertow.autograd.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from undertow.tensor import Tensor
@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+@every(CASES)
 def test_results_that_are_kept_give_the_same_gradients(case: Case) -> None:
     leaves = [leaf(array, k in case.differentiable) for k, array in enumerate(case.arrays)]
     ut.manual_seed(0)  # some operations draw numbers

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, assert_same, cases
+from tests.ops.systems import Case, assert_same, cases, every
 from undertow.ops import REGISTRY
 
 CASES = cases()
@@ -29,7 +29,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("case", CASES, ids=[c.id for c in CASES])
+@every(CASES)
 def test_a_mode_that_looks_on_changes_nothing(case: Case) -> None:
     expected, expected_gradient = case.result, case.gradient if case.differentiable else []  # before the mode looks on
     with Looking() as mode:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, as_array, cases, leaf, like
+from tests.ops.systems import Case, as_array, cases, every, leaf, like
 from undertow import pytree
 from undertow.autograd import Function
 from undertow.autograd.vmap import VmapError, vmap
@@ -36,10 +36,6 @@ def works_for_examples(case: Case) -> bool:
 
 
 CASES = [c for c in cases() if c.specs and works_for_examples(c)]
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
 
 
 def batches(case: Case, size: int = 3) -> list[Any]:

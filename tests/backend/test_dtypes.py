@@ -1,8 +1,10 @@
-"""Dtypes are NumPy's; promotion is PyTorch's."""
+"""Dtypes are NumPy's to use and PyTorch's to ask; promotion is PyTorch's."""
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +18,38 @@ NAMES = [d.name for d in dtypes.ALL]
 PAIRS = list(itertools.product(NAMES, repeat=2))
 
 
-def test_a_dtype_is_numpys() -> None:
-    assert ut.float32 == np.float32 and ut.ones(2).numpy().dtype is ut.float32
+def test_a_dtype_is_pytorchs_to_ask_and_numpys_to_use() -> None:
+    assert ut.float32 == np.float32 and np.float32 == ut.float32 and ut.ones(2).numpy().dtype == ut.float32
     assert isinstance(ut.int64, ut.dtype) and ut.double is ut.float64 and ut.long is ut.int64
+    assert ut.ones(2).dtype is ut.float32 and ut.ones(2, dtype=np.int16).dtype is ut.int16
+    assert ut.dtype("float16") is ut.float16 and ut.zeros(1, dtype="float64").dtype is ut.float64
+    for d in dtypes.ALL:
+        shown = dtypes.public(d)
+        assert hash(shown) == hash(d) and {d: 1}[shown] == {shown: 1}[d] == 1 and shown == d and d == shown
+        assert np.zeros(2, shown).dtype is d and np.dtype(shown) is d and np.ones(2).astype(shown).dtype is d
+        assert pickle.loads(pickle.dumps(shown)) is shown and copy.deepcopy(shown) is shown
+    assert ut.float32 != ut.float64 and ut.float32 != "float" and ut.float64 != None  # noqa: E711
+    with pytest.raises(AttributeError, match=r"undertow.int8 cannot be changed: it has no attribute 'mine' of yours"):
+        ut.int8.mine = 1
+
+
+@pytest.mark.torch
+def test_what_a_dtype_tells_is_pytorchs(torch: ModuleType) -> None:
+    for name in ["bfloat16", *NAMES]:
+        ours, theirs = getattr(ut, name), getattr(torch, name)
+        for fact in ("is_floating_point", "is_complex", "is_signed", "itemsize"):
+            assert getattr(ours, fact) == getattr(theirs, fact), (name, fact)
+        assert repr(ours) == str(ours) == repr(theirs).replace("torch", "undertow")
+        assert str(ours.to_real()) == str(theirs.to_real()).replace("torch", "undertow")
+        if ours.is_floating_point and name != "float16":  # NumPy has no complex numbers of two float16
+            assert str(ours.to_complex()) == str(theirs.to_complex()).replace("torch", "undertow")
+
+
+def test_the_dtypes_of_ml_dtypes() -> None:
+    for name in dtypes.FROM_ML_DTYPES:
+        found = getattr(ut, name)
+        assert isinstance(found, ut.dtype) and found.is_floating_point and repr(found) == f"undertow.{name}"
+        assert pickle.loads(pickle.dumps(found)) is found and getattr(ut, name) is found
 
 
 @pytest.mark.torch
@@ -39,7 +70,7 @@ WIDE_UNSIGNED = {"uint16", "uint32", "uint64"}
 def outcome(L: ModuleType, function: str, a: str, b: str) -> str:
     first, second = (L.ones(1).bool().dtype if n == "bool" else getattr(L, n) for n in (a, b))
     try:
-        return str(getattr(L, function)(first, second)).removeprefix("torch.")
+        return str(getattr(L, function)(first, second)).rpartition(".")[2]
     except RuntimeError:
         return "refused"
 

@@ -522,3 +522,26 @@ def test_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     (out * out).sum().backward()
     assert used == ["norm_rows", "norm_channels", "gelu", "gelu_gradient",
                     "norm_channels_gradient", "norm_rows_gradient"]  # fmt: skip
+
+
+# ---- running sums
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5000,), 0), ((70, 130), 1), ((130, 70), 0), ((9, 30, 41), 1), ((3, 600, 4), 2)]
+)
+def test_running_sums(shape: tuple[int, ...], dim: int, dtype: str) -> None:
+    x = np.random.default_rng(5).standard_normal(shape).astype(dtype)
+    expected = np.cumsum(x.astype(np.longdouble), dim)
+    tolerance = 1e-5 if dtype == "f" else 1e-12
+    np.testing.assert_allclose(core.running_sums(x, dim, False), expected, rtol=tolerance, atol=tolerance)
+    reversed_ = np.flip(np.cumsum(np.flip(x.astype(np.longdouble), dim), dim), dim)
+    np.testing.assert_allclose(core.running_sums(x, dim, True), reversed_, rtol=tolerance, atol=tolerance)
+
+
+def test_running_sums_are_left_to_numpy() -> None:
+    assert core.running_sums(np.ones(10, "f"), 0, False) is None
+    assert core.running_sums(np.ones((100, 100), "f").T, 0, False) is None
+    assert core.running_sums(np.full(5000, 3e38, "f"), 0, False) is None
+    assert core.running_sums(np.ones((100, 100), "f"), 2, False) is None

@@ -617,3 +617,167 @@ def test_many_threads_with_a_short_switch_interval() -> None:
     for thread in threads:
         thread.join(60)
     assert w.grad.tolist() == [6 * 15 * 6.0] * 2
+
+
+# ---- signals, forks and random numbers
+
+
+def test_signal_handlers_that_use_the_library() -> None:
+    """Handlers that draw, record, run passes over the devices in use, and change modes, wherever the program is."""
+    out = run_program(PASS + """
+    import signal, threading, time
+    count = [0]
+    def handler(number, frame):
+        with ut.enable_grad():  # it interrupts whatever mode the program is in
+            assert run() == [3, 3]
+        ut.randn(5)
+        ut.manual_seed(count[0])
+        with ut.no_grad():
+            ut.ones(2) * 2
+        count[0] += 1
+        signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    signal.signal(signal.SIGALRM, handler)
+    def draw():
+        while not done.is_set():
+            ut.randn(3)
+    done = threading.Event()
+    thread = threading.Thread(target=draw)
+    thread.start()
+    signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    end = time.monotonic() + 60
+    while count[0] < 60 and time.monotonic() < end:
+        assert run() == [3, 3]
+        ut.randn(1001)
+        ut.randperm(50)
+        ut.nn.functional.dropout(ut.ones(100))
+        assert ut.is_grad_enabled()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    done.set()
+    thread.join()
+    print(count[0] >= 60)
+    """, timeout=120)  # fmt: skip
+    assert out == "True\n"
+
+
+def test_forks_while_other_threads_draw_and_compute() -> None:
+    out = run_program(PASS + """
+    import os, threading, time, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    stop = threading.Event()
+    own = ut.Generator()
+    shared = ut.zeros(2, requires_grad=True)
+    def draw():
+        while not stop.is_set():
+            ut.randn(20001)
+            ut.randperm(999, generator=own)
+    def accumulate():
+        while not stop.is_set():
+            (shared * 2).sum().backward()
+    threads = [threading.Thread(target=f) for f in (draw, draw, accumulate, accumulate)]
+    for thread in threads: thread.start()
+    for k in range(25):
+        child = os.fork()
+        if child == 0:
+            ut.randn(3); ut.rand(3, generator=own); ut.manual_seed(1)
+            (shared * 2).sum().backward()
+            os._exit(0 if run() == [3, 3] else 1)
+        end = time.monotonic() + 60
+        while True:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid: break
+            assert time.monotonic() < end, "the child hangs"
+            time.sleep(1e-3)
+        assert status == 0
+    stop.set()
+    for thread in threads: thread.join()
+    print("ok")
+    """, timeout=120)  # fmt: skip
+    assert out == "ok\n"
+
+
+def test_a_destructor_that_draws_while_a_draw_is_interrupted() -> None:
+    out = run_program("""
+    import gc
+    import undertow as ut
+    class Mess:
+        def __init__(self): self.me = self
+        def __del__(self): ut.randn(3); ut.rand(2)
+    gc.set_threshold(1, 1, 1)
+    for _ in range(200):
+        Mess()
+        ut.randn(17)
+        ut.nn.init.normal_(ut.empty(5))
+    print("ok")
+    """)  # fmt: skip
+    assert out == "ok\n"
+
+
+def test_a_handler_draws_other_numbers_than_the_draw_it_interrupts() -> None:
+    generator = ut.Generator().manual_seed(0)
+    ut.randn((), generator=generator)  # one number, and a spare one
+    stream: Any = generator._stream
+    pairs, inner = stream.normal_pairs, []
+
+    def interrupted(count: int) -> Any:
+        stream.normal_pairs = pairs
+        inner.append(ut.randn((), generator=generator).item())
+        return pairs(count)
+
+    stream.normal_pairs = interrupted
+    outer = ut.randn(2, generator=generator).tolist()
+    assert len({*outer, *inner}) == 3
+
+
+# ---- memory that other threads change
+
+
+@pytest.mark.slow
+def test_a_thread_that_changes_every_operand_while_kernels_run() -> None:
+    """Results are anything; the program lives, and nothing outside the arrays is read or written."""
+    out = run_program("""
+    import threading, time
+    import numpy as np
+    import undertow as ut
+    F = ut.nn.functional
+    rng = np.random.default_rng(0)
+    n = 400
+    a = rng.normal(size=(n, n)).astype(np.float32)
+    index = rng.integers(0, n, (n, n))
+    flags = rng.integers(0, 2, (n, n)).astype(bool)
+    x, i, m = ut.from_numpy(a), ut.from_numpy(index), ut.from_numpy(flags)
+    image = x[:64, :64].reshape(1, 1, 64, 64)
+    calls = [
+        lambda: ut.gather(x, 0, i), lambda: ut.zeros(n, n).scatter_add_(0, i, x), lambda: x[i[0], i[1]],
+        lambda: ut.zeros(n, n).index_add_(0, i[0], x), lambda: F.embedding(i[0], x), lambda: x.take_along_dim(i, 1),
+        lambda: ut.zeros(n, n).scatter_(1, i, x), lambda: x[m], lambda: ut.where(m, x, 0), lambda: x.masked_fill(m, 1),
+        lambda: x.index_select(0, i[0]), lambda: ut.bincount(i[0], minlength=n), lambda: x.sort(), lambda: x.topk(5),
+        lambda: F.cross_entropy(x, i[0]), lambda: F.nll_loss(x, i[0]), lambda: F.one_hot(i[0] % n, n),
+        lambda: F.max_pool2d(image, 2), lambda: F.conv2d(image, image[..., :3, :3]), lambda: F.softmax(x, 1),
+        lambda: F.layer_norm(x, (n,)), lambda: x @ x, lambda: x.cumsum(0), lambda: ut.searchsorted(x[0], x[1]),
+        lambda: F.gelu(x), lambda: x.put_(i[0], x[0]), lambda: F.embedding_bag(i[:2], x), lambda: x.median(),
+    ]
+    done = threading.Event()
+    def disturb():
+        values = np.array([0, n - 1, -1, -n, n, -n - 1, 1 << 40, -(1 << 62)])
+        while not done.is_set():
+            index[...] = rng.choice(values, (n, n))
+            a[...] = rng.choice([0, np.nan, np.inf, 1e38], (n, n))
+            flags[...] = rng.integers(0, 2, (n, n))
+            index[...] = 0
+    def use():
+        np.seterr(all="ignore")
+        k = 0
+        while not done.is_set():
+            k += 1
+            try:
+                calls[k % len(calls)]()
+            except (IndexError, RuntimeError, ValueError):
+                pass
+    threads = [threading.Thread(target=f) for f in (disturb, use, use)]
+    for thread in threads: thread.start()
+    time.sleep(4)
+    done.set()
+    for thread in threads: thread.join()
+    print("ok")
+    """, timeout=120)  # fmt: skip
+    assert out == "ok\n"

@@ -339,3 +339,53 @@ def test_a_nested_pass_with_create_graph(L: ModuleType) -> None:
     x = leaf(L)
     Second.apply(x).sum().backward()
     assert x.grad.tolist() == [6, 12]
+
+
+# ---- depth
+
+
+def nested_passes(levels: int, user_frames: int, device: str) -> int:
+    """Start so many passes inside each other, each through so many frames of the user's; how many threads took part."""
+    threads = set()
+
+    def through(frames: int, left: int) -> None:
+        if frames:
+            through(frames - 1, left)
+        else:
+            start(left)
+
+    class Nested(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, left: int) -> Any:
+            ctx.left = left
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            threads.add(threading.get_ident())
+            if ctx.left:
+                with ut.enable_grad():
+                    through(user_frames, ctx.left - 1)
+            return grad, None
+
+    def start(left: int) -> None:
+        x = ut.ones(2, device=device, requires_grad=True)
+        Nested.apply(x, left).sum().backward()
+        assert x.grad.tolist() == [1, 1]
+
+    start(levels)
+    return len(threads)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:0"])
+@pytest.mark.parametrize("user_frames", [0, 1, 7, 40, 200])
+def test_depth_is_counted_in_calls_not_in_levels(user_frames: int, device: str) -> None:
+    """However many calls lie between two passes, no thread comes to the end of its stack."""
+    assert nested_passes(150 if user_frames < 100 else 20, user_frames, device) > 1
+
+
+def test_a_pass_that_starts_deep_in_a_program() -> None:
+    def deep(frames: int) -> int:
+        return deep(frames - 1) if frames else nested_passes(3, 0, "cpu")
+
+    assert deep(650) > 1

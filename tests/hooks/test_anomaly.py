@@ -332,7 +332,7 @@ def test_nan_in_a_slice_that_was_changed_in_place() -> None:
         (y * ut.tensor([0.0, 1.0])).sum().backward()
 
     error = explained(program)
-    assert error.node_name == "CopySlices" and line_of("in a slice") in error.created_at
+    assert error.node_name.endswith("::CopySlices") and line_of("in a slice") in error.created_at
 
 
 # ---- what it leaves behind

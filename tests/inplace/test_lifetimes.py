@@ -115,7 +115,7 @@ def test_saved_values_die_when_their_node_has_run(change: str) -> None:
     y = x.sum()
     del other, v, x
     y.backward()
-    assert node.name() == "CopySlices" and saved[0]() is None
+    assert node.name().endswith("::CopySlices") and saved[0]() is None
 
 
 def test_a_base_does_not_keep_its_views() -> None:
@@ -124,7 +124,7 @@ def test_a_base_does_not_keep_its_views() -> None:
     v.mul_(2)
     reference = weakref.ref(v)
     del v
-    assert reference() is None and x.grad_fn.name() == "CopySlices"
+    assert reference() is None and x.grad_fn.name().endswith("::CopySlices")
 
 
 def test_a_view_keeps_its_base_and_detach_does_not() -> None:

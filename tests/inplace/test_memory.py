@@ -96,8 +96,6 @@ def test_an_expanded_tensor_without_repetition_can_be_changed(L: Any) -> None:
 
 
 OVERLAPS: dict[str, Callable[[Any], Any]] = {
-    "the transpose": lambda x: x.add_(x.t()),
-    "a shifted row": lambda x: x[1:].copy_(x[:-1]),
     "a column for all": lambda x: x.mul_(x[:, :1]),
     "reversed": lambda x: x.copy_(x.flip(0)),
 }
@@ -105,25 +103,24 @@ OVERLAPS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", OVERLAPS)
 def test_operands_that_overlap_what_is_written_count_as_they_were(name: str) -> None:
+    """Those that PyTorch does not refuse (test_overlap.py)."""
     start = np.arange(9.0).reshape(3, 3)
     x = ut.from_numpy(start.copy())
     OVERLAPS[name](x)
     y = start.copy()
     expected = {
-        "the transpose": lambda: y + y.T,
-        "a shifted row": lambda: np.concatenate([y[:1], y[:-1]]),
         "a column for all": lambda: y * y[:, :1],
         "reversed": lambda: y[::-1],
     }[name]()
     np.testing.assert_array_equal(x.numpy(), expected)
 
 
-def test_a_shifted_copy_of_itself_has_the_right_gradient() -> None:
+def test_a_copy_of_a_part_with_gaps_has_the_right_gradient() -> None:
     w = ut.ones(4, requires_grad=True)
     x = w * ut.tensor([1.0, 2.0, 3.0, 4.0])
-    x[1:].copy_(x[:-1])
+    x[::2].copy_(x[:2])
     (x * ut.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
-    assert w.grad.tolist() == [11, 200, 3000, 0]
+    assert w.grad.tolist() == [1, 220, 0, 4000]
 
 
 def test_rows_filled_one_by_one(L: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, cases, leaf
+from tests.ops.systems import Case, cases, every, leaf
 
 
 def has_in_place_form(case: Case) -> bool:
@@ -35,10 +36,6 @@ def is_repeatable(case: Case) -> bool:
 
 
 CASES = [case for case in cases() if has_in_place_form(case) and is_repeatable(case)]
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=[c.id for c in cases])
 
 
 @pytest.fixture(autouse=True)
@@ -308,3 +305,32 @@ def test_foreach_refuses_before_anything_changes(L: Any, call: Any, error: Any, 
     with pytest.raises(error, match=words):
         call(L, x)
     assert [a.tolist() for a in x] == [[1, 1], [1]] and [a._version for a in x] == [0, 0]
+
+
+def test_what_is_not_recorded_is_written_without_a_copy() -> None:
+    """A sparse gradient of a few rows changes these rows: nothing of the table's size is made."""
+    table = ut.zeros(100_000, 64)
+    index, rows = ut.tensor([[5, 7, 5]]), ut.ones(3, 64)
+    gradient = ut.sparse_coo_tensor(index, rows, table.shape)
+    tracemalloc.start()
+    try:
+        table.sub_(gradient, alpha=0.5)
+        table.add_(gradient)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < table.nbytes / 100
+    assert table[5].unique().tolist() == [1.0]
+    assert table[7].unique().tolist() == [0.5]
+    assert table.sum().item() == 1.5 * 64
+    assert table._version == 2
+
+
+@pytest.mark.parametrize("other", [2, 0.5, "tensor"])
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+def test_alpha_with_numbers_and_tensors(name: str, other: Any) -> None:
+    x = ut.tensor([1.0, 2.0], dtype=ut.float64)
+    y = ut.tensor([3.0, 5.0], dtype=ut.float64) if other == "tensor" else other
+    expected = x.numpy() + {"add_": 0.25, "sub_": -0.25}[name] * (y.numpy() if other == "tensor" else y)
+    getattr(x, name)(y, alpha=0.25)
+    np.testing.assert_array_equal(x.numpy(), expected)

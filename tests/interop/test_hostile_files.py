@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -222,3 +223,127 @@ def test_a_header_that_promises_too_much(tmp_path: Path) -> None:
         archive.writestr("a.npy", text.getvalue())
     with pytest.raises(FileFormatError, match="not as long as its header says"):
         ut.load(tmp_path / "x.npz")
+
+
+# ---- files that would take more memory than they have bytes
+
+
+def archive_of(pickled: bytes, storage: bytes = bytes(16), **options: Any) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/data/0", storage, **options)
+    return file.getvalue()
+
+
+def pickled_tensor(size: tuple[int, ...], stride: tuple[int, ...], count: int, more: bytes = b"") -> bytes:
+    def numbers(values: tuple[int, ...]) -> bytes:
+        return b"(" + b"".join([b"\x8a\x08" + struct.pack("<q", v) for v in values]) + b"t"
+
+    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpu" + numbers((count,))[1:-1] + b"tQ"
+    return b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\0" + numbers(size) + numbers(stride) \
+        + b"\x89ccollections\nOrderedDict\n)R" + more + b"tR."  # fmt: skip
+
+
+def peak_of(function: Any) -> int:
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_expanded_tensor_takes_the_memory_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(archive_of(pickled_tensor((1 << 30, 4), (0, 1), 4)))
+    found: list[Any] = []
+    assert peak_of(lambda: found.append(ut.load(path))) < 1 << 20
+    assert found[0].shape == (1 << 30, 4) and found[0].stride() == (0, 1)
+
+
+def test_an_expanded_tensor_of_pytorch(tmp_path: Path, torch: ModuleType) -> None:
+    torch.save({"x": torch.arange(3.0).expand(1 << 30, 3), "y": torch.tensor(1 + 2j).conj().expand(4)}, tmp_path / "x")
+    found = ut.load(tmp_path / "x")
+    assert found["x"][-1].tolist() == [0, 1, 2] and found["y"].tolist() == [1 - 2j] * 4
+
+
+def test_a_conjugated_expanded_tensor(tmp_path: Path) -> None:
+    conjugated = b"}X\4\0\0\0conj\x88s"
+    path = tmp_path / "x.pt"
+    path.write_bytes(archive_of(pickled_tensor((1 << 30, 4), (0, 1), 4, conjugated)))
+    assert peak_of(lambda: ut.load(path)) < 1 << 20
+
+
+def test_tensors_of_one_storage_share_it_as_they_did(tmp_path: Path, torch: ModuleType) -> None:
+    whole = torch.arange(4.0)
+    torch.save([whole, whole[1:3]], tmp_path / "x.pt")
+    found, part = ut.load(tmp_path / "x.pt")
+    part.fill_(9)
+    assert found.tolist() == [0, 9, 9, 3]
+
+
+HUNGRY = {
+    "a bytearray that is not there": archive_of(b"\x80\x05\x96" + struct.pack("<Q", 1 << 31) + b"."),
+    "bytes that are not there": archive_of(b"\x80\x05\x8e" + struct.pack("<Q", 1 << 31) + b"."),
+    "text that is not there": archive_of(b"\x80\x05\x8d" + struct.pack("<Q", 1 << 31) + b"."),
+    "a frame that is not there": archive_of(b"\x80\x05\x95" + struct.pack("<Q", 1 << 31) + b"."),
+    "a long storage, deflated": archive_of(
+        pickled_tensor((4,), (1,), 4), bytes(1 << 27), compress_type=zipfile.ZIP_DEFLATED
+    ),
+    "a long storage, in bzip2": archive_of(
+        pickled_tensor((4,), (1,), 4), bytes(1 << 27), compress_type=zipfile.ZIP_BZIP2
+    ),
+    "a storage that is not there": archive_of(pickled_tensor((1 << 29,), (1,), 1 << 29)),
+    "letters of a text, many times": archive_of(
+        b"\x80\x02X"
+        + struct.pack("<I", 50_000)
+        + b"x" * 50_000
+        + b"q\0("
+        + b"c__builtin__\nlist\nh\0\x85R" * 1000
+        + b"t."
+    ),
+}
+
+
+@pytest.mark.parametrize("data", HUNGRY.values(), ids=HUNGRY)
+def test_files_that_would_take_far_more_than_they_have(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(data)
+
+    def load() -> None:
+        with pytest.raises(FileFormatError):
+            ut.load(path)
+
+    assert peak_of(load) < 1 << 27
+
+
+@pytest.mark.parametrize("ending", [".npz", ".pt"])
+def test_a_part_that_is_said_to_be_longer_than_the_file(tmp_path: Path, ending: str) -> None:
+    """In the directory of the archive, where its length stands twice: packed and unpacked."""
+    path = tmp_path / f"x{ending}"
+    ut.save({"a": ut.ones(1000)}, path)
+    data = bytearray(path.read_bytes())
+    length = struct.pack("<I", 4000 if ending == ".pt" else 4128)
+    start = data.index(b"PK\1\2")
+    assert data.count(length, start) >= 2
+    data[start:] = data[start:].replace(length, struct.pack("<I", 0x7FFFFFF0))
+    path.write_bytes(data)
+
+    def load() -> None:
+        with pytest.raises(FileFormatError, match="longer than"):
+            ut.load(path)
+
+    assert peak_of(load) < 1 << 22
+
+
+def test_a_list_in_itself_and_lists_of_the_same_lists(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(archive_of(b"\x80\x02]q\0h\0a."))
+    found = ut.load(path, "cpu")
+    assert isinstance(found, list) and len(found) == 1
+    doubled = b"\x80\x02]q\0" + b"".join(
+        [b"](h" + bytes([k]) + b"h" + bytes([k]) + b"eq" + bytes([k + 1]) for k in range(99)]
+    )
+    path.write_bytes(archive_of(doubled + b"."))
+    assert len(ut.load(path, "cpu")) == 2  # 2**99 lists, if each were looked at whenever it is met

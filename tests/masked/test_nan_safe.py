@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import undertow as ut
-from tests.ops.systems import Case, assert_same, cases
+from tests.ops.systems import Case, assert_same, cases, every
 from undertow.autograd.checkpoint import checkpoint
 from undertow.masked import nan_safe
 from undertow.ops.declare import REGISTRY
@@ -328,7 +328,7 @@ def test_transformed_tensors_are_refused() -> None:
 CASES = [c for c in cases() if not c.sample.op.endswith("_")]
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@every(CASES)
 def test_gradients_of_every_operation_are_what_they_are(case: Case) -> None:
     if not case.has_gradient() or not all(np.isfinite(g).all() for g in case.gradient if g is not None):
         return
@@ -349,7 +349,7 @@ def masked_gradient(case: Case) -> list[Any]:
     return list(ut.autograd.grad(roots, case.chosen(leaves), seeds, allow_unused=True))
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@every(CASES)
 def test_absence_never_takes_what_is_there(case: Case) -> None:
     """With half of the results absent, what the other half sends back through the operation is complete."""
     if not case.has_gradient():
@@ -371,7 +371,7 @@ def is_elementwise(case: Case) -> bool:
     return one and op.batch is ELEMENTWISE and op.kind == "primitive" and op.name != "_complex_from_pairs"
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if is_elementwise(c)], ids=repr)
+@every([c for c in CASES if is_elementwise(c)])
 def test_absence_goes_through_every_elementwise_operation(case: Case) -> None:
     """f(x + sqrt(t)) at t = 0, where half of the results are not chosen: these have no gradient, not 0 * inf."""
     (array,) = case.arrays

@@ -40,7 +40,7 @@ def stepped(lib: Any, name: str, options: dict[str, Any]) -> tuple[Any, dict[str
         parameter.grad = lib.from_numpy(gradient.copy()).bfloat16()
         optimizer.step()
     state = optimizer.state[parameter].items()
-    dtypes = {k: str(v.dtype).removeprefix("torch.") for k, v in state if hasattr(v, "dtype")}
+    dtypes = {k: str(v.dtype).rpartition(".")[2] for k, v in state if hasattr(v, "dtype")}
     assert parameter.dtype == lib.bfloat16
     return parameter.detach().float().numpy(), dtypes
 

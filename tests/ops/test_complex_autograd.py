@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import undertow as ut
-from tests.ops.systems import Case, all_finite, cases
+from tests.ops.systems import Case, all_finite, cases, every
 from undertow.autograd import gradcheck
 
 Function = Callable[[Any], Any]
@@ -219,7 +219,7 @@ CASES = [c for c in cases() if c.complex and c.has_gradient() and not c.sample.k
 GAUGED = ("linalg_eig", "linalg_eigh", "linalg_svd", "svd", "_eig", "_eigh")
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.sample.op not in GAUGED], ids=repr)
+@every([c for c in CASES if c.sample.op not in GAUGED])
 def test_gradcheck(case: Case) -> None:
     if not all_finite(case.result):
         return

@@ -190,3 +190,17 @@ def test_kernels_leave_the_settings_of_numpy_alone() -> None:
     x = ut.tensor(random_rows(80, 0), requires_grad=True)
     ut.nn.functional.layer_norm(ut.softmax(x, -1), (600,)).sum().backward()
     assert (np.getbufsize(), np.geterr()) == before
+
+
+@pytest.mark.parametrize("name", ["cumsum", "logcumsumexp", "cumprod"])
+def test_running_totals_keep_their_digits(name: str) -> None:
+    """They are accumulated in float64; in float32 the last of them would be off by thousands of roundings."""
+    near_one = np.random.default_rng(0).uniform(0.999, 1.001, 20_000)
+    x = ut.tensor(near_one, dtype=ut.float32, requires_grad=True)
+    exact = x.detach().double().requires_grad_()
+    for out in (getattr(x, name)(0), getattr(exact, name)(0)):
+        out.sum().backward()
+        last = out if out.dtype == ut.float64 else out.double()
+    assert (getattr(x, name)(0).double() / last - 1).abs().max().item() < 1e-7
+    if name == "cumsum":
+        assert ut.equal(x.grad, exact.grad.float())

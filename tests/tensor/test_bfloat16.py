@@ -79,7 +79,7 @@ def test_undertow_does_not_import_it_by_itself() -> None:
 )
 def test_from_the_first_use_on_sums_are_exact(program: str) -> None:
     # a sum of ones in bfloat16 would stay at 256; the operation was used before, with another dtype
-    assert python(f"ut.ones(3).sum(); {program}; y = x.sum(); print(y.item(), y.dtype)") == "300.0 bfloat16"
+    assert python(f"ut.ones(3).sum(); {program}; y = x.sum(); print(y.item(), y.dtype)") == "300.0 undertow.bfloat16"
 
 
 # ---- promotion, as in PyTorch

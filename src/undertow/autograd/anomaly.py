@@ -28,14 +28,15 @@ from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
 from undertow.graph.user_lines import warn_user
-from undertow.modes import Anomaly, anomaly, set_anomaly
+from undertow.modes import Anomaly, anomaly, anomaly_variable
 from undertow.own_files import OWN_FILES
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 # ---- switching it
 
 
-class detect_anomaly(contextlib.ContextDecorator):
+class detect_anomaly(Scope, contextlib.ContextDecorator):
     """Inside, errors in backward show the forward call they come from, and nan in a gradient is an error.
 
     check_nan  look for nan in the gradients each node returns
@@ -55,35 +56,31 @@ class detect_anomaly(contextlib.ContextDecorator):
     Function 'SqrtBackward0' returned nan values in its 0th output.
     """
 
+    variable = anomaly_variable
+
     def __init__(self, check_nan: bool = True, check_inf: bool = False) -> None:
         self._wanted = Anomaly(bool(check_nan), bool(check_inf), note_forward)
-        self._outer: list[Anomaly | None] = []
         warnings.warn(
             "Anomaly Detection has been enabled. It slows the forward and the backward pass down and is meant for "
             "debugging only.",
             stacklevel=2,
         )
 
-    def __enter__(self) -> None:
-        self._outer.append(anomaly())
-        set_anomaly(self._wanted)
-
-    def __exit__(self, *exc: object) -> None:
-        set_anomaly(self._outer.pop())
+    def inside(self, outer: Anomaly | None) -> Anomaly:
+        return self._wanted
 
 
-class set_detect_anomaly:
+class set_detect_anomaly(Scope):
     """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager."""
 
-    def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = False) -> None:
-        self._outer = anomaly()
-        set_anomaly(Anomaly(bool(check_nan), bool(check_inf), note_forward) if mode else None)
+    variable = anomaly_variable
+    at_once = True
 
-    def __enter__(self) -> None:
-        pass
+    def prepare(self, mode: bool, check_nan: bool = True, check_inf: bool = False) -> None:
+        self._wanted = Anomaly(bool(check_nan), bool(check_inf), note_forward) if mode else None
 
-    def __exit__(self, *exc: object) -> None:
-        set_anomaly(self._outer)
+    def inside(self, outer: Anomaly | None) -> Anomaly | None:
+        return self._wanted
 
 
 def is_anomaly_enabled() -> bool:

@@ -17,7 +17,8 @@ from undertow.backend import dtypes, namespace_of_array
 from undertow.backend.interface import DType
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
-from undertow.graph.accumulate import AccumulateGrad, gradient_edge
+from undertow.graph.accumulate import AccumulateGrad, gradient_edge, try_get_grad_accumulator
+from undertow.graph.end_nodes import Identity
 from undertow.graph.history import recorded_edge
 from undertow.graph.hooks import retain_at
 from undertow.graph.node import Node, OutputEdge, space_of
@@ -261,12 +262,14 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
     for index, target in enumerate(targets):
         edge = _target_edge(target, index)
         nodes.append(edge[0])
-        if isinstance(target, Tensor) and type(edge[0]) is not AccumulateGrad:
+        if isinstance(target, Tensor) and type(edge[0]) not in (AccumulateGrad, Identity):
             retain_at(edge, target)
     _execute(edges, grads, keep, create_graph, targets=nodes)
 
 
 def _target_edge(target: Tensor, index: int) -> Any:
+    if isinstance(target, Tensor) and target._edge is LEAF and try_get_grad_accumulator(target) is None:
+        return Identity(target)
     edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
     if edge is None and isinstance(target, Tensor):
         edge = recorded_edge(target)  # of a view that is cut off from its base: nothing leads there
@@ -284,8 +287,9 @@ def _grad_once(
     allow_unused: bool,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
+    edges = _root_edges(roots)  # before the targets': a root may be the only use of a leaf
     captures = [_target_edge(t, index) for index, t in enumerate(targets)]
-    found = _execute(_root_edges(roots), grads, keep, create_graph, captures=captures)
+    found = _execute(edges, grads, keep, create_graph, captures=captures)
     results: list[Tensor | None] = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):
         if value is not None:

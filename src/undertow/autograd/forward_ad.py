@@ -20,9 +20,11 @@ from undertow.autograd.forward import level as _dual
 from undertow.autograd.forward.level import DualLevel
 from undertow.autograd.forward.tangents import laid_out_as, same_layout, set_tangent, tangent_of
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, known
-from undertow.autograd.interceptors.stack import active, enter, leave, under
+from undertow.autograd.interceptors.stack import active, entered, left, under
 from undertow.backend import dtypes
+from undertow.modes import State, current, set_state, state_variable
 from undertow.ops import REGISTRY
+from undertow.scopes import Scope
 from undertow.tensor import Tensor, display
 
 
@@ -51,13 +53,19 @@ def __getattr__(name: str) -> Any:
 def enter_dual_level(*, track_tangent_grad: bool = True) -> int:
     """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`."""
     level = DualLevel(current_level() + 1, track_tangent_grad)
-    enter(level, "duals")
+    set_state(entered(current(), level, "duals"))
     return level.number
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Leave the innermost level; all tangents of it are gone."""
-    number = current_level() if level is None else level
+    last = _innermost(current_level() if level is None else level)
+    set_state(left(current(), last))
+    last.close()
+
+
+def _innermost(number: int) -> DualLevel:
+    """The innermost level, which must be the one with that number."""
     if number < 0:
         raise RuntimeError("Dual level must be a positive number: no level was entered.")
     if number != current_level():
@@ -65,39 +73,60 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported: "
             f"the innermost level is {current_level()}, not {number}."
         )
-    last = active().duals[-1]
-    leave(last)
-    last.close()
+    return active().duals[-1]
 
 
-class dual_level:
+class dual_level(Scope):
     """A level of forward mode as a context manager: tangents exist only inside of it.
 
     track_tangent_grad  False: tangents get no history, although the tensors they belong to do. Nothing is saved for a
                         backward pass through them
     """
 
+    variable: Any = state_variable
+    given: int
+
     def __init__(self, *, track_tangent_grad: bool = True) -> None:
         self.track_tangent_grad = track_tangent_grad
+        self._levels: tuple[DualLevel, ...] = ()
 
-    def __enter__(self) -> int:
-        return enter_dual_level(track_tangent_grad=self.track_tangent_grad)
+    def inside(self, outer: State) -> State:
+        level = DualLevel(current_level() + 1, self.track_tangent_grad)
+        found = entered(outer, level, "duals")
+        self.given, self._levels = level.number, (*self._levels, level)
+        return found
 
-    def __exit__(self, *exc: object) -> None:
-        exit_dual_level()
+    def after(self, inner: State, outer: State) -> State:
+        _innermost(self._levels[-1].number)
+        return left(inner, self._levels[-1])
+
+    def ended(self) -> None:
+        *others, last = self._levels
+        self._levels = tuple(others)
+        last.close()
+
+
+class _StateAndSwitch:
+    """The state of this thread, and whether tangents are computed, as one variable; see scopes.py."""
+
+    def get(self) -> tuple[State, bool]:
+        return current(), _dual.enabled.get()
+
+    def set(self, value: tuple[State, bool]) -> None:
+        set_state(value[0])
+        _dual.enabled.set(value[1])
 
 
 class own_level(dual_level):
     """The level of a function that computes tangents on its own, whatever `set_fwd_grad_enabled` says outside."""
 
-    def __enter__(self) -> int:
-        self._enabled = _dual.enabled.get()
-        _dual.enabled.set(True)
-        return super().__enter__()
+    variable: Any = _StateAndSwitch()
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        _dual.enabled.set(self._enabled)
+    def inside(self, outer: Any) -> Any:
+        return super().inside(outer[0]), True
+
+    def after(self, inner: Any, outer: Any) -> Any:
+        return super().after(inner[0], outer[0]), outer[1]
 
 
 def _level(number: int | None, purpose: str) -> DualLevel:
@@ -182,18 +211,17 @@ def is_fwd_grad_enabled() -> bool:
     return _dual.enabled.get()
 
 
-class set_fwd_grad_enabled:
+class set_fwd_grad_enabled(Scope):
     """Whether operations compute tangents: at once as a call, until the end of the block as a context manager."""
 
-    def __init__(self, mode: bool) -> None:
-        self._outer = _dual.enabled.get()
-        _dual.enabled.set(bool(mode))
+    variable = _dual.enabled
+    at_once = True
 
-    def __enter__(self) -> None:
-        pass
+    def prepare(self, mode: bool) -> None:
+        self.mode = bool(mode)
 
-    def __exit__(self, *exc: object) -> None:
-        _dual.enabled.set(self._outer)
+    def inside(self, outer: bool) -> bool:
+        return self.mode
 
 
 # ---- printing

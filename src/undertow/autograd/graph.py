@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -149,9 +148,9 @@ class MultiGradHook:
         self.function = function
         self.mode = mode
         self.nodes = [_weak_node(t) for t in tensors]
-        # Guards `arrived`: passes of several threads, and device threads of one pass, come here at once. Keyed by pass,
-        # weakly, so that nothing is left of one that failed half-way.
-        self.lock = threading.Lock()
+        # Passes of several threads, and device threads of one pass, come here at once, and so may a destructor's that
+        # interrupts one of them. So there is no lock: what is shared is changed by single operations of a dict and of a
+        # list. Keyed by pass, weakly, so that nothing is left of one that failed half-way.
         self.arrived: weakref.WeakKeyDictionary[GraphTask, Arrivals] = weakref.WeakKeyDictionary()
         self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]
 
@@ -167,13 +166,13 @@ class MultiGradHook:
         """What the user's function is to be called with now, or None."""
         task = current_task()
         assert task is not None, "tensor hooks run in backward passes only"
-        with self.lock:
-            arrivals = self.arrived.get(task)
-            if arrivals is None:
-                arrivals = self.arrived[task] = Arrivals([node() for node in self.nodes], task)
-                if self.mode == "any":
-                    return grad
-            return None if self.mode == "any" else arrivals.add(index, grad)
+        arrivals, known = None, self.arrived.get(task)
+        if known is None:
+            arrivals = Arrivals([node() for node in self.nodes], task)
+            known = self.arrived.setdefault(task, arrivals)
+        if self.mode == "any":
+            return grad if known is arrivals else None
+        return known.add(index, grad)
 
     def remove(self) -> None:
         for handle in self.handles:
@@ -185,13 +184,12 @@ class Arrivals:
 
     def __init__(self, nodes: Sequence[Any], task: GraphTask) -> None:
         self.grads: list[Any] = [None] * len(nodes)
-        self.expected = sum(_is_reached(node, task) for node in nodes)
+        self.left = list(range(sum(_is_reached(node, task) for node in nodes)))  # each that comes takes one; 0 is last
 
     def add(self, index: int, grad: Any) -> list[Any] | None:
         """All of them, once the last has come."""
         self.grads[index] = grad
-        self.expected -= 1
-        return self.grads if self.expected == 0 else None
+        return self.grads if self.left.pop() == 0 else None
 
 
 def _weak_node(tensor: Tensor) -> Callable[[], _node.Node | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.autograd.imperative_engine import ImperativeEngine
 from undertow.tensor import Tensor
 
 
@@ -25,3 +26,5 @@ class Variable(metaclass=VariableType):
     >>> Variable(ut.ones(1), requires_grad=True)
     tensor([1.], requires_grad=True)
     """
+
+    _execution_engine = ImperativeEngine()

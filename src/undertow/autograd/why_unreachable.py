@@ -9,6 +9,7 @@ from undertow.autograd.saved_tensors.ledger import nodes_below, saved_values, st
 from undertow.backend import dtypes
 from undertow.errors import AutogradError, UnreachableInputError
 from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.end_nodes import Identity
 from undertow.graph.node import Node, site_of
 from undertow.tensor import Tensor, counter_of, version_of
 
@@ -34,7 +35,7 @@ def _reason(target: Any, node: Node, nodes: list[Node]) -> str:
                 f"it was changed in place{told}, and the outputs were computed before that. Take "
                 "graph.get_gradient_edge(tensor) before the change, and pass that"
             )
-    if type(node) is AccumulateGrad:
+    if type(node) in (AccumulateGrad, Identity):
         return "no operation between it and the outputs was recorded (it was not used, or in no_grad, or as integers)"
     late = all(node.sequence_nr > other.sequence_nr for other in nodes if type(other) is not AccumulateGrad)
     return f"it is the output of {_named(node)}, " + (

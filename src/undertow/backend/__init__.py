@@ -1,25 +1,43 @@
 """Arrays, devices and dtypes: the only room that imports an array library."""
 
+import sys
+from functools import cache
+from typing import Any
+
 from undertow.backend import dtypes as dtypes
-from undertow.backend import simulated as simulated
 from undertow.backend.cpu import cpu as cpu
 from undertow.backend.interface import ArrayNamespace as ArrayNamespace
 from undertow.backend.interface import Device as Device
 from undertow.backend.interface import DeviceArray as DeviceArray
+from undertow.backend.interface import default_device as default_device
 
 
 def namespace_of(device: object) -> ArrayNamespace:
-    """The array functions of a device (a `Device`, a string such as "cpu", or None for the CPU)."""
+    """The array functions of a device: a `Device`, a string such as "cpu", or None for the default device."""
     if device is None:
-        return cpu
+        default = default_device.get()
+        if default is None:
+            return cpu
+        device = default[0]
     device = device if isinstance(device, Device) else Device(device)
     if device.type == "cpu":
         return cpu
     if device.type == "sim":
-        return simulated.namespace(device)
+        found: ArrayNamespace = simulated_devices().namespace(device)
+        return found
+    if device.type == "meta":
+        return meta_namespace()
     raise RuntimeError(
-        f"device '{device}' is not available: this build has the CPU backend and simulated devices. Use device='cpu'."
+        f"device '{device}' is not available: this build has the CPU backend, simulated devices and the meta device. "
+        "Use device='cpu'."
     )
+
+
+@cache  # in the module's own hands, because nothing can be imported while the interpreter ends
+def simulated_devices() -> Any:
+    from undertow.backend import simulated  # when one is first asked for: most programs never do
+
+    return simulated
 
 
 def namespace_of_array(array: object) -> ArrayNamespace:
@@ -27,6 +45,20 @@ def namespace_of_array(array: object) -> ArrayNamespace:
     return array.namespace if isinstance(array, DeviceArray) else cpu
 
 
+def meta_namespace() -> ArrayNamespace:
+    """The array functions of the meta device, which are loaded when it is first used."""
+    global _meta
+    if _meta is None:
+        from undertow.backend import meta
+
+        _meta = meta.namespace()
+    return _meta
+
+
+_meta: ArrayNamespace | None = None
+
+
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    return bool(simulated._namespaces)
+    simulated = sys.modules.get("undertow.backend.simulated")
+    return _meta is not None or (simulated is not None and bool(simulated._namespaces))

@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.dtypes import NARROW
+from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
-from undertow.compiled import twin
+from undertow.compiled import core, twin
+
+#: functions of NumPy that read their first argument twice (count, then write; find the largest, then use), without
+#: Python's lock: another thread that changes it in between would have them write outside of memory. They get a copy.
+READ_TWICE = ("argsort", "argpartition", "nonzero", "flatnonzero", "argwhere", "bincount")
+#: the same, of their second argument
+READ_INDEX_TWICE = ("take_along_axis", "put_along_axis")
+
+
+def _of_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def careful(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(read_once(x), *args, **kwargs)
+
+    return careful
+
+
+def _at_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def careful(x: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(x, read_once(indices), *args, **kwargs)
+
+    return careful
+
+
+def read_once(x: Array) -> Array:
+    """A copy of an index or a mask that NumPy is going to read twice; see READ_TWICE."""
+    return x.copy(order="K") if type(x) is np.ndarray else x
 
 
 class CpuNamespace(ArrayNamespace):
@@ -23,13 +51,20 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
+        for name in READ_TWICE:
+            setattr(self, name, _of_a_copy(getattr(np, name)))
+        for name in READ_INDEX_TWICE:
+            setattr(self, name, _at_a_copy(getattr(np, name)))
         self.sum_to = sum_to
         self.broadcast_to = broadcast_to
+        if core is not None:
+            # the same loops serve arrays of all sizes (csrc/formula/functions.c), so that a number has one logarithm
+            self.__dict__.update(core.make_functions())
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
-    """np.astype; what is beyond the range of bfloat16 is infinite, without a warning."""
-    if not NARROW or np.dtype(dtype).kind != "V":
+    """np.astype; what is beyond the range of half precision is infinite, without a warning."""
+    if not is_narrow(np.dtype(dtype)):
         return np.astype(x, dtype, copy=copy)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.astype(x, dtype, copy=copy)
@@ -86,7 +121,7 @@ def _ones(n: int, dtype: DType) -> Array:
 @twin
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     """Sum `x` down to `shape`, which broadcasts to x's: the transpose of broadcasting."""
-    if NARROW and x.dtype.kind == "V":
+    if is_narrow(x.dtype):
         return astype(sum_to(x.astype(_FLOAT32), shape), x.dtype)
     lead = x.ndim - len(shape)
     if lead == 1 and x.ndim == 2 and x.shape[0] < _MANY and (x.dtype is _FLOAT32 or x.dtype is _FLOAT64):

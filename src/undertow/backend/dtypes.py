@@ -1,26 +1,29 @@
 """Dtypes and PyTorch's promotion rules.
 
-A dtype here *is* NumPy's. What differs from NumPy is promotion: PyTorch ranks operands in three classes (tensors with
-dimensions, 0-d tensors, Python numbers) and a lower class changes the result only when its kind (bool < integer <
-real < complex) is higher.
+Inside undertow a dtype is NumPy's; what users see is in public_dtypes.py. What differs from NumPy is promotion: PyTorch
+ranks operands in three classes (tensors with dimensions, 0-d tensors, Python numbers) and a lower class changes the
+result only when its kind (bool < integer < real < complex) is higher.
 
 bfloat16 comes from the package ml_dtypes, which is imported when it is first asked for. NumPy can store it, copy it and
 cast it; its kind is "V", as of everything NumPy does not know, and no other dtype of that kind becomes a tensor's.
-Operations compute it in float32 (see ops/arguments/bfloat16.py).
+Operations compute bfloat16 and float16 in float32 (see ops/arguments/half_precision.py).
 """
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from undertow.backend.interface import DType
+from undertow.backend.public_dtypes import dtype as dtype
+from undertow.backend.public_dtypes import plain as plain
+from undertow.backend.public_dtypes import public as public
 
-dtype = np.dtype
+#: what a dtype of either kind is an instance of
+AnyDtype = np.dtype
 
 bool_ = np.dtype(np.bool_)
 uint8 = np.dtype(np.uint8)
@@ -49,8 +52,11 @@ CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 #: will do, because those never see bfloat16
 FLOATING, DIFFERENTIABLE = "fV", "fcV"
 
-#: bfloat16 (its dtype, and NumPy's scalar type), from its first use on: what operations compute in float32
-NARROW: list[Any] = []
+#: what operations compute in float32, by its dtype and NumPy's scalar type: float16, and bfloat16 from its first use on
+NARROW: dict[Any, np.dtype[Any]] = {float16: float16, np.float16: float16}
+
+#: bfloat16 (its dtype, and NumPy's scalar type), from its first use on
+_BFLOAT16: list[Any] = []
 
 #: the names PyTorch's messages use for an element type
 SCALAR_NAMES = {
@@ -68,14 +74,19 @@ _REAL_OF: dict[np.dtype[Any], np.dtype[Any]] = {complex64: float32, complex128: 
 _default = [float32]
 
 
-def get_default_dtype() -> np.dtype[Any]:
+def default_dtype() -> np.dtype[Any]:
+    """NumPy's dtype of float tensors made from Python numbers."""
+    return _default[0]
+
+
+def get_default_dtype() -> dtype:
     """The dtype of float tensors made from Python numbers; float32 unless changed.
 
     >>> import undertow as ut
     >>> ut.tensor(1.5).dtype == ut.get_default_dtype() == ut.float32
     True
     """
-    return _default[0]
+    return public(_default[0])
 
 
 def set_default_dtype(d: DType) -> None:
@@ -88,6 +99,7 @@ def set_default_dtype(d: DType) -> None:
 
 _BY_KEY: dict[Any, np.dtype[Any]] = {key: d for d in ALL for key in (d, d.type)}
 _BY_KEY |= {bool: bool_, int: int64, float: float64, complex: complex128}
+_BY_NAME = {d.name: d for d in ALL}
 
 
 # ---- bfloat16
@@ -95,7 +107,7 @@ _BY_KEY |= {bool: bool_, int: int64, float: float64, complex: complex128}
 
 def bfloat16() -> np.dtype[Any]:
     """The dtype of ml_dtypes; ImportError where that is not installed."""
-    if not NARROW:
+    if not _BFLOAT16:
         try:
             import ml_dtypes
         except ImportError:
@@ -104,12 +116,32 @@ def bfloat16() -> np.dtype[Any]:
                 "pip install 'undertow[bf16]'. Or use undertow.float16, or float32."
             ) from None
         _introduce(np.dtype(ml_dtypes.bfloat16))
-    return NARROW[0]  # type: ignore[no-any-return]
+    return _BFLOAT16[0]  # type: ignore[no-any-return]
+
+
+#: dtypes that NumPy does not have; all but bfloat16 are for keeping numbers, not for computing
+FROM_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+
+
+def from_ml_dtypes(name: str) -> np.dtype[Any]:
+    """One of these; ImportError where ml_dtypes is not installed."""
+    if name == "bfloat16":
+        return bfloat16()
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ImportError(
+            f"undertow.{name} needs the package ml_dtypes, which is not installed: pip install 'undertow[bf16]'."
+        ) from None
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 @cache
 def has_bfloat16() -> bool:
     """Whether ml_dtypes is installed; it is not imported for that."""
+    from importlib.util import find_spec  # a millisecond of every import, and few ask
+
     return find_spec("ml_dtypes") is not None
 
 
@@ -117,7 +149,8 @@ def _introduce(d: np.dtype[Any]) -> None:
     SCALAR_NAMES[d] = "BFloat16"
     TENSOR_TYPE_NAMES[d] = "BFloat16Tensor"
     _BY_KEY[d] = _BY_KEY[d.type] = d
-    NARROW[:] = d, d.type
+    _BFLOAT16[:] = d, d.type
+    NARROW.update({d: d, d.type: d})
 
 
 def is_bfloat16(d: np.dtype[Any]) -> bool:
@@ -146,9 +179,14 @@ def kind_of(d: np.dtype[Any]) -> str:
     return "f" if d.kind == "V" else d.kind
 
 
+def is_narrow(d: np.dtype[Any]) -> bool:
+    """Whether it is float16 or bfloat16."""
+    return d.itemsize == 2 and d.kind in FLOATING
+
+
 def wide(d: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that operations compute in for tensors of dtype `d`: float32 for bfloat16, otherwise itself."""
-    return float32 if d.kind == "V" else d
+    """The dtype that operations compute in for tensors of dtype `d`: float32 for half precision, otherwise itself."""
+    return float32 if is_narrow(d) else d
 
 
 #: what NumPy's finfo says of other dtypes
@@ -160,14 +198,17 @@ _BFLOAT16_LIMITS = SimpleNamespace(
 
 def float_limits(d: DType) -> Any:
     """NumPy's finfo, also of bfloat16."""
-    return _BFLOAT16_LIMITS if any([d is narrow for narrow in NARROW]) else np.finfo(d)
+    return _BFLOAT16_LIMITS if any([d is own for own in _BFLOAT16]) else np.finfo(d)
 
 
 def as_dtype(d: DType, function: str = "dtype") -> np.dtype[Any]:
-    """One of `ALL` (or bfloat16) from a dtype, a NumPy scalar type, or Python's bool, int, float or complex."""
+    """One of `ALL` (or bfloat16) from a dtype, its name, a NumPy scalar type, or Python's bool, int, float, complex."""
     try:
         return _BY_KEY[d]
     except (KeyError, TypeError):
+        if isinstance(d, str) and d.rpartition(".")[2] in _BY_NAME:
+            return _BY_NAME[d.rpartition(".")[2]]
+        d = plain(d)
         if isinstance(d, (type, np.dtype)) and "bfloat16" in (getattr(d, "__name__", None), getattr(d, "name", None)):
             return bfloat16()  # ml_dtypes' own, before its first use here
         kind = f"{d!r}" if isinstance(d, (type, np.dtype)) else type(d).__name__
@@ -190,13 +231,18 @@ def is_differentiable(d: np.dtype[Any]) -> bool:
     return d.kind in DIFFERENTIABLE
 
 
-def promote_types(a: DType, b: DType) -> np.dtype[Any]:
+def common_type(a: DType, b: DType) -> dtype:
     """The smallest dtype that both fit in, by PyTorch's table.
 
     >>> import undertow as ut
     >>> ut.promote_types(ut.int64, ut.float16)
-    dtype('float16')
+    undertow.float16
     """
+    return public(promote_types(a, b))
+
+
+def promote_types(a: DType, b: DType) -> np.dtype[Any]:
+    """NumPy's dtype of the smallest that both fit in."""
     high, low = numpy_dtype(a), numpy_dtype(b)
     if high == low:
         return high

@@ -8,6 +8,7 @@ methods, so that `xp.select_backward(g, ...)` works as `xp.sum(g)` does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 
@@ -39,15 +40,13 @@ class Device:
         self.index = index
 
     def __enter__(self) -> Device:
-        if self.type != "cpu":
-            raise RuntimeError(
-                f"with device({str(self)!r}): only the CPU can be the default device, and it is. Pass device= where "
-                "tensors are made."
-            )
+        """Make tensors on this device, in the block, where no other is asked for."""
+        default_device.set((self, default_device.get()))
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        inner = default_device.get()
+        default_device.set(None if inner is None else inner[1])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
@@ -65,12 +64,17 @@ class Device:
         return Device, (self.type, self.index)
 
 
+#: None (the CPU), or the device of tensors that are made without one, and what it was before: see Device.__enter__
+default_device: ContextVar[tuple[Device, Any] | None] = ContextVar("undertow.default_device", default=None)
+
+
 class DeviceArray:
     """An array that is not the CPU's, and knows the namespace of its device."""
 
     __slots__ = ()
 
     namespace: ArrayNamespace
+    device: Any
 
     def to_host(self) -> Any:
         """A CPU array with the same elements."""
@@ -112,6 +116,10 @@ class ArrayNamespace:
     def take_over(self, array: Any) -> Any:
         """A copy of an array of any device, in this one's memory."""
         return array.to_host() if hasattr(array, "to_host") else self.array(array)
+
+    def outcome_of(self, name: str, forward: Callable[..., Any], args: Any) -> Any:
+        """What `forward(self, *args)` would return, where it has asked for values that arrays of this device lack."""
+        raise NotImplementedError(f"the arrays of {self.device} have values")
 
     def __repr__(self) -> str:
         return f"<array functions of {self.device}>"

@@ -21,10 +21,14 @@ listeners: list[Callable[[str, tuple[Any, ...], int], None]] = []
 
 def kernel(name: str) -> Callable[..., Any]:
     def call(xp: Namespace, *arguments: Any) -> Any:
-        compiled = getattr(core, name, None) if xp is cpu else None
-        if listeners and compiled is not None:
-            return told(name, compiled, arguments)
-        return None if compiled is None else compiled(*arguments)
+        if xp is cpu:
+            compiled = getattr(core, name, None)
+            if listeners and compiled is not None:
+                return told(name, compiled, arguments)
+            return None if compiled is None else compiled(*arguments)
+        if getattr(xp, "traces", False) and all([getattr(a, "is_contiguous", True) for a in arguments]):
+            raise LookupError(f"{name} is there, and better than a program of array functions")
+        return None
 
     return call
 
@@ -71,11 +75,15 @@ add_rows = kernel("add_rows")
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
+#: the same, but puts them there
+scatter = kernel("scatter")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
 #: (g, x, slope) -> g where x is positive, else slope * g
 leaky = kernel("leaky")
+#: (x, dim, whether from the end) -> running sums
+running_sums = kernel("running_sums")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known
@@ -88,6 +96,20 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
+#: (A, B, upper, unitriangular) -> X of A X = B, for stacks of small triangular matrices
+solve_triangles = kernel("solve_triangles")
+#: (A, B) -> X of A X = B, for stacks of small matrices that are not singular
+solve_small = kernel("solve_small")
+#: (A) -> the lower factors of stacks of small positive-definite matrices
+cholesky_small = kernel("cholesky_small")
+#: (float32 fractions, sixteen to a block) -> normal numbers
+blocks_to_normal = kernel("blocks_to_normal")
+#: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for
+trust_twister = kernel("trust_twister")
+#: (capsule) -> (words of the state, position)
+read_twister = kernel("read_twister")
+#: (capsule, words, position) -> True
+place_twister = kernel("place_twister")
 #: (capsule of a bit generator, count) -> array; what ops/random/mersenne_twister.py makes of its words
 random_words = kernel("random_words")
 random_singles = kernel("random_singles")

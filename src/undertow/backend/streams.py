@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from undertow.backend.interface import Device
+from undertow.scopes import Scope
 
 #: device -> the stream chosen for it; a device that is not there uses its default stream
 _chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
@@ -32,7 +33,7 @@ class _Working(threading.local):
 working = _Working()
 
 
-class stream:
+class stream(Scope):
     """Send the work of this thread to a stream: `with stream(s): ...`. Other devices keep theirs; None changes nothing.
 
     >>> import undertow as ut
@@ -42,16 +43,10 @@ class stream:
     >>> ut.sim.current_stream("sim:0").wait_stream(side)
     """
 
+    variable = _chosen
+
     def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self._outer: list[Mapping[Device, Any]] = []
+        self.stream = self.given = stream
 
-    def __enter__(self) -> Any:
-        outer = chosen_streams()
-        self._outer.append(outer)
-        if self.stream is not None:
-            choose_streams({**outer, self.stream.device: self.stream})
-        return self.stream
-
-    def __exit__(self, *exc: object) -> None:
-        choose_streams(self._outer.pop())
+    def inside(self, outer: Mapping[Device, Any]) -> Mapping[Device, Any]:
+        return outer if self.stream is None else {**outer, self.stream.device: self.stream}

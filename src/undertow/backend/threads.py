@@ -1,7 +1,7 @@
 """How many threads NumPy's BLAS takes, and large kernels of the compiled core.
 
-The number is the BLAS's own: threadpoolctl, where installed, reaches it. The kernels begin with the same number. They
-have no pool: threads are made for a piece of work that is worth it, and end with it.
+The number is the BLAS's own: threadpoolctl, where installed, reaches it. The kernels begin with the same number. Their
+threads are made when a piece of work is first worth it, and sleep in between (csrc/loops/threads.c).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _threadpoolctl() -> Any:
 
 
 def set_num_threads(number: int) -> None:
-    """Let matrix products, and kernels such as convolution, take this many threads.
+    """Let matrix products, and what is computed over large arrays, take this many threads.
 
     For the products this needs threadpoolctl; without it, a warning says what else to do.
     """
@@ -56,7 +56,13 @@ def _wanted() -> int:
     """The number that the environment says, or that of the processors."""
     wanted = [os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")]
     numbers = [int(number) for number in wanted if number.isdigit() and int(number) > 0]
-    return numbers[0] if numbers else os.cpu_count() or 1
+    return numbers[0] if numbers else _processors()
+
+
+def _processors() -> int:
+    """How many processors this process may run on."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def _tell_kernels(number: int) -> None:

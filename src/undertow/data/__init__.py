@@ -17,6 +17,7 @@ from undertow.data.loader import DataLoader
 from undertow.data.progress import Progress
 from undertow.data.samplers import (
     BatchSampler,
+    DistributedSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -32,6 +33,7 @@ __all__ = [
     "StackDataset", "random_split",
     # in which order
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
+    "DistributedSampler",
     # in batches
     "DataLoader", "default_collate", "default_convert", "get_worker_info", "WorkerInfo", "Progress",
 ]  # fmt: skip

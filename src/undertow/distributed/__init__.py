@@ -1,52 +1,110 @@
-"""What programs ask before they train in several processes. There is one process, and the answers say so.
+"""Several processes: exchanges of tensors between them, under PyTorch's names, over MPI.
+
+`init_process_group` joins the processes that `python -m undertow.distributed.run`, `mpiexec` or `srun` started. MPI is
+imported then and not before: `pip install 'undertow[mpi]'`.
 
 >>> import undertow as ut
->>> ut.distributed.is_available() and ut.distributed.is_initialized()
+>>> ut.distributed.is_initialized()
 False
+
+process_group   who takes part             status_board  who is where, when somebody waits too long
+work            what is under way          run           the launcher
+collectives, point_to_point, objects       what is exchanged
+nn.functional   exchanges that gradients go through
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import os
 
-#: what the errors advise
-INSTEAD = "undertow trains in one process: leave the launcher out. nn.DataParallel shares a batch among devices."
+from undertow.distributed import nn as nn
+from undertow.distributed.collectives import all_gather as all_gather
+from undertow.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
+from undertow.distributed.collectives import all_reduce as all_reduce
+from undertow.distributed.collectives import all_reduce_coalesced as all_reduce_coalesced
+from undertow.distributed.collectives import all_to_all as all_to_all
+from undertow.distributed.collectives import all_to_all_single as all_to_all_single
+from undertow.distributed.collectives import barrier as barrier
+from undertow.distributed.collectives import broadcast as broadcast
+from undertow.distributed.collectives import gather as gather
+from undertow.distributed.collectives import monitored_barrier as monitored_barrier
+from undertow.distributed.collectives import reduce as reduce
+from undertow.distributed.collectives import reduce_scatter as reduce_scatter
+from undertow.distributed.collectives import reduce_scatter_tensor as reduce_scatter_tensor
+from undertow.distributed.collectives import scatter as scatter
+from undertow.distributed.errors import DistBackendError as DistBackendError
+from undertow.distributed.errors import DistError as DistError
+from undertow.distributed.errors import DistMismatchError as DistMismatchError
+from undertow.distributed.errors import DistNetworkError as DistNetworkError
+from undertow.distributed.errors import DistStoreError as DistStoreError
+from undertow.distributed.errors import DistTimeoutError as DistTimeoutError
+from undertow.distributed.objects import all_gather_object as all_gather_object
+from undertow.distributed.objects import broadcast_object_list as broadcast_object_list
+from undertow.distributed.objects import gather_object as gather_object
+from undertow.distributed.objects import recv_object_list as recv_object_list
+from undertow.distributed.objects import scatter_object_list as scatter_object_list
+from undertow.distributed.objects import send_object_list as send_object_list
+from undertow.distributed.point_to_point import P2POp as P2POp
+from undertow.distributed.point_to_point import batch_isend_irecv as batch_isend_irecv
+from undertow.distributed.point_to_point import irecv as irecv
+from undertow.distributed.point_to_point import isend as isend
+from undertow.distributed.point_to_point import recv as recv
+from undertow.distributed.point_to_point import send as send
+from undertow.distributed.process_group import GroupMember as GroupMember
+from undertow.distributed.process_group import ProcessGroup as ProcessGroup
+from undertow.distributed.process_group import destroy_process_group as destroy_process_group
+from undertow.distributed.process_group import get_backend as get_backend
+from undertow.distributed.process_group import get_global_rank as get_global_rank
+from undertow.distributed.process_group import get_group_rank as get_group_rank
+from undertow.distributed.process_group import get_process_group_ranks as get_process_group_ranks
+from undertow.distributed.process_group import get_rank as get_rank
+from undertow.distributed.process_group import get_world_size as get_world_size
+from undertow.distributed.process_group import group as group
+from undertow.distributed.process_group import init_process_group as init_process_group
+from undertow.distributed.process_group import is_available as is_available
+from undertow.distributed.process_group import is_initialized as is_initialized
+from undertow.distributed.process_group import new_group as new_group
+from undertow.distributed.reduce_op import ReduceOp as ReduceOp
+from undertow.distributed.work import Future as Future
+from undertow.distributed.work import Work as Work
 
 
-def is_available() -> bool:
-    """Whether processes can be joined to a group: no."""
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed."""
+    return is_available()
+
+
+def is_gloo_available() -> bool:
+    """Whether PyTorch's library for CPUs is there: no, MPI does its work."""
     return False
 
 
-def is_initialized() -> bool:
-    """Whether this process belongs to a group: no."""
+def is_nccl_available() -> bool:
+    """Whether NVIDIA's library for GPUs is there: no."""
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher started this process: no."""
-    return False
+    """Whether a launcher that can restart the processes started this one."""
+    return "TORCHELASTIC_RESTART_COUNT" in os.environ
 
 
-def init_process_group(*args: Any, **kwargs: Any) -> NoReturn:
-    raise RuntimeError(f"init_process_group: {INSTEAD}")
+def is_backend_available(backend: str) -> bool:
+    """Whether exchanges can go by it."""
+    return backend == "mpi" and is_available()
 
 
-def _needs_a_group(name: str) -> Any:
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise ValueError(f"Default process group has not been initialized ({name}): {INSTEAD}")
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number that the launcher has given to this process on its machine."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank.")
+    return fallback_rank
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Needs a group of processes, and there is none."
-    return function
 
+class Backend(str):
+    """The name of what processes talk through."""
 
-all_gather = _needs_a_group("all_gather")
-all_reduce = _needs_a_group("all_reduce")
-barrier = _needs_a_group("barrier")
-broadcast = _needs_a_group("broadcast")
-destroy_process_group = _needs_a_group("destroy_process_group")
-gather = _needs_a_group("gather")
-get_rank = _needs_a_group("get_rank")
-get_world_size = _needs_a_group("get_world_size")
-reduce = _needs_a_group("reduce")
+    __slots__ = ()
+    UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"

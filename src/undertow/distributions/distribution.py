@@ -166,7 +166,7 @@ class Distribution:
 def broadcast_all(*values: Any) -> list[Any]:
     """Numbers and tensors as tensors of one shape."""
     given = [v for v in values if isinstance(v, Tensor)]
-    dtype: Any = given[0].dtype if given else dtypes.get_default_dtype()
+    dtype: Any = given[0].dtype if given else dtypes.default_dtype()
     device = given[0].device if given else None
     tensors = [v if isinstance(v, Tensor) else ops.full((), v, dtype=dtype, device=device) for v in values]
     return list(ops.broadcast_tensors(*tensors))

@@ -12,9 +12,9 @@ Note [Waiting threads drain their queue]: a worker whose node starts a nested pa
 queue, and so goes on with whatever else comes for its device, deepest pass first. Every thread that waits drains, so
 passes can wait for each other's devices in a circle and still end.
 
-Note [Destructors]: a destructor runs wherever Python happens to be, and may start a pass. If its thread holds one of
-the engine's locks, a worker may need that lock before it can help; so such a pass runs all its nodes on its own
-thread, on a queue of its own. The locks are re-entrant and what they guard is consistent between two statements.
+Note [Destructors]: a destructor or a signal handler runs wherever Python happens to be, and may start a pass. If its
+thread holds one of our locks, a worker may need that lock before it can help; so such a pass runs all its nodes on its
+own thread, on a queue of its own. See also Note [One lock] in scopes.py.
 
 Note [Fork]: a child has the forking thread only. Queues and threads are forgotten there, and made again on first use.
 """
@@ -32,6 +32,7 @@ from undertow.backend import cpu, namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
+from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
@@ -39,6 +40,7 @@ from undertow.engine.validate import conform_to_receiver
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
+from undertow.scopes import call_with, common_lock, held
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -54,6 +56,19 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
+
+
+class _ThisThreadVariable:
+    """The device and the queue of this thread, as a variable; see scopes.py."""
+
+    def get(self) -> tuple[Any, ReadyQueue | None]:
+        return this_thread.device, this_thread.queue
+
+    def set(self, value: tuple[Any, ReadyQueue | None]) -> None:
+        this_thread.device, this_thread.queue = value
+
+
+this_thread_variable = _ThisThreadVariable()
 
 #: how long interpreter exit waits for a worker that is inside a node
 PATIENCE_AT_EXIT = 2.0
@@ -89,6 +104,8 @@ class DeviceThreads:
         if not task.multithreading or self._is_closed:
             return task.cpu_ready_queue
         device = space.device
+        if device.type == "meta":
+            return task.cpu_ready_queue
         if space is cpu:
             helper = self._helper_for(node) if task.branches else None
             if helper is None:
@@ -107,7 +124,7 @@ class DeviceThreads:
         return next(parallel_branches.setting.turns, None)
 
     def start_device_thread(self, task: DeviceGraphTask, device: Device | str | int) -> ReadyQueue:
-        with self._start_lock:
+        with held(self._start_lock):
             queue = self.device_ready_queues.get(device)
             if queue is not None:
                 return queue
@@ -119,7 +136,8 @@ class DeviceThreads:
                 thread.start()
             except RuntimeError:  # too late: the interpreter is shutting down
                 return task.cpu_ready_queue
-            self.device_ready_queues[device], self._threads[device] = queue, thread
+            self._threads[device] = thread
+            self.device_ready_queues[device] = queue
             return queue
 
     def thread_init(self, device: Device | str | int, queue: ReadyQueue) -> None:
@@ -146,7 +164,7 @@ class DeviceThreads:
                     else:
                         self._fail(task, device, cause)
 
-        with self._start_lock:
+        with held(self._start_lock):
             if self.device_ready_queues.get(device) is queue:
                 del self.device_ready_queues[device], self._threads[device]
         queue.close(see_to)
@@ -157,7 +175,8 @@ class DeviceThreads:
         error = RuntimeError(f"the worker thread of {device} has ended, and {task.fn.name()} cannot run: {cause!r}")
         error.__cause__ = cause
         task.base.set_exception(error)
-        self._finish(task.base)
+        if task.base.task_done():
+            self._wake_owner(task.base)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -165,7 +184,7 @@ class DeviceThreads:
 
     def shut_down(self) -> None:
         """End the threads of all devices; the next pass that needs one makes it again."""
-        with self._start_lock:
+        with held(self._start_lock):
             queues, threads = list(self.device_ready_queues.values()), list(self._threads.values())
         for queue in queues:
             queue.push_shutdown_task()
@@ -176,26 +195,41 @@ class DeviceThreads:
 
     def execute_with_graph_task(self, task: DeviceGraphTask, root: Node) -> None:
         """Run a pass to its end, on this thread and those of the devices. Raises what a node of it raised."""
-        outer = this_thread.queue
+        device, outer = this_thread_variable.get()
         if outer is not None and task.multithreading:
             task.cpu_ready_queue = outer  # See Note [Waiting threads drain their queue]
-        task.owner = this_thread.device
         task.thread_locals = contextvars.copy_context()
         task.outstanding_tasks = 1
-        task.cpu_ready_queue.push(NodeTask(task, root, InputBuffer(0)))
-        this_thread.queue = task.cpu_ready_queue
         try:
-            self.thread_main(task, task.cpu_ready_queue)
-        except BaseException as error:  # an interrupt between two nodes
-            task.set_exception(error)
-            self._wait_for_workers(task)
+            self._queue_root(task, root)
+            call_with(this_thread_variable, (device, task.cpu_ready_queue), self._drive, task)
         finally:
-            this_thread.queue = outer
             if outer is not None:
                 outer.nudge()
             task.thread_locals = None  # it holds the task: current_task() is part of a context
         task.future_result.raise_error()
         self._join_leaf_streams(task)
+
+    def _queue_root(self, task: DeviceGraphTask, root: Node) -> None:
+        """A GraphRoot starts on the calling thread, an only root on that of the gradient's device."""
+        if task.seed is None:
+            task.cpu_ready_queue.push(NodeTask(task, root, InputBuffer(0)))
+            return
+        edge, grad = task.seed
+        grad = conform_to_receiver(GraphRoot((edge,), (grad,)), 0, grad, edge, task.recorded)
+        buffer = DeviceInputBuffer(root._output_count, task.recorded, task.deterministic)
+        producer = None if grad is None else space_of_gradient(grad).current_stream()
+        buffer.take(edge[1], grad, producer, stream_of(root), (0, 0))
+        buffer.settle()
+        self.ready_queue(task, buffer.space(cpu), root).push(NodeTask(task, root, buffer))
+
+    def _drive(self, task: DeviceGraphTask) -> None:
+        """Run the CPU's nodes of a pass, until all its nodes have run or none will."""
+        try:
+            self.thread_main(task, task.cpu_ready_queue)
+        except BaseException as error:  # an interrupt between two nodes
+            task.set_exception(error)
+            self._wait_for_workers(task)
 
     def _join_leaf_streams(self, task: DeviceGraphTask) -> None:
         """Let the caller's streams wait for the gradients that the pass has left behind."""
@@ -235,9 +269,12 @@ class DeviceThreads:
             self._finish(task)
 
     def _finish(self, task: DeviceGraphTask) -> None:
-        """A node of the task has run. If it was the last, wake the thread that drives the task."""
-        if task.task_done() and this_thread.queue is not task.cpu_ready_queue:
-            task.cpu_ready_queue.push(NodeTask(task, None, None))
+        """A node of the task has run. If it was the last, wake the thread that drives the task, unless it is this."""
+        if task.task_done() and this_thread.device != task.owner:
+            self._wake_owner(task)
+
+    def _wake_owner(self, task: DeviceGraphTask) -> None:
+        task.cpu_ready_queue.push(NodeTask(task, None, None))
 
     def _wait_for_workers(self, task: DeviceGraphTask) -> None:
         """After an error, nodes that are queued will not run; wait for those that are running."""
@@ -251,7 +288,7 @@ class DeviceThreads:
         stream = stream_of(node)
         this_thread.goes_on = False
         working.node = (node.name(), getattr(node, "code", None), getattr(node, "lasti", 0))
-        if node is task.root:
+        if node is task.root and task.seed is None:
             producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
         else:
             choose_streams({} if stream is None else {stream.device: stream})
@@ -260,7 +297,7 @@ class DeviceThreads:
         grads = inputs.received()
         results, edges = self.call_function(task, node, grads if node.multiple_outputs or grads is None else grads[0])
         if stream is not None and _leaves_gradients(task, node):
-            with task.mutex:
+            with held(task.mutex):
                 task.leaf_streams.add(stream)
         for index, edge in enumerate(edges):
             if edge is not None:
@@ -271,7 +308,7 @@ class DeviceThreads:
     def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Edge, grad: Array, producer: Any) -> None:
         """Add a gradient to its receiver's InputBuffer; queue the receiver if it was the last."""
         below, nr = edge[0], edge[1]
-        with task.mutex:
+        with held(task.mutex):
             buffer = task.not_ready.get(below)
             if buffer is None:
                 buffer = DeviceInputBuffer(below._output_count, task.recorded, task.deterministic)
@@ -299,7 +336,7 @@ class DeviceThreads:
             if isinstance(outer, DeviceGraphTask) and _is_mine(outer.mutex):
                 return True
             outer = outer.outer
-        return _is_mine(self._start_lock) or is_accumulating()
+        return _is_mine(self._start_lock) or _is_mine(common_lock) or is_accumulating()
 
 
 def _leaves_gradients(task: GraphTask, node: Node) -> bool:

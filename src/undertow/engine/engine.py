@@ -7,7 +7,11 @@ know the difference, apart from one flag: arrays may be added in place.
 
 Note [Reentrant backward]: a backward pass may be started from inside another: from a Function's backward, a hook, an
 unpack hook. It runs nested, on the same thread, with a GraphTask of its own. Python limits how deep a thread may call,
-so every MAX_DEPTH levels the nested pass moves to a thread of the re-entrant pool, while its parent waits.
+so a nested pass that finds half of the calls used up moves to a thread of the re-entrant pool, while its parent waits.
+
+Note [The context of a pass]: a pass runs in a copy of its caller's context, which is where modes, the current task,
+chosen streams and NumPy's treatment of floating-point errors are. The copy goes with the pass, however that ends: there
+is nothing to put back, and nothing that an interrupt could keep from being put back.
 
 Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
 apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
@@ -15,7 +19,9 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -28,39 +34,25 @@ from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
-from undertow.engine.devices import DeviceThreads, this_thread, touches_devices
+from undertow.engine.devices import DeviceThreads, this_thread_variable, touches_devices
 from undertow.engine.failures import describe_failure
+from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.graph.node import LAST, Node, OutputEdge, sequence_order
+from undertow.graph.node import LAST, Node, OutputEdge, sequence_order, topological_numbers
 from undertow.modes import current, set_state
 from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
+from undertow.scopes import call_with, calls_left
 
 NO_HOOKS: Mapping[int, Any] = MappingProxyType({})
 
 #: what a pass with chosen inputs wants of most nodes
 RUNS = ExecInfo()
 RUNS.needed = True
-
-#: how many nested passes share a thread. See Note [Reentrant backward].
-MAX_DEPTH = 60
-
-
-class GraphRoot(Node):
-    """The node above all roots: running it hands the given gradients to them."""
-
-    __slots__ = ("grads",)
-
-    def __init__(self, edges: Sequence[Any], grads: Sequence[Any]) -> None:
-        super().__init__(edges, sequence_nr=LAST)
-        self.grads = tuple(grads)
-
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
-        return list(self.grads)
 
 
 class Engine(DeviceThreads):
@@ -77,32 +69,44 @@ class Engine(DeviceThreads):
         captures: Sequence[Any] = (),
         capture_hooks: Mapping[int, Sequence[Callable[[Any], Any]]] = NO_HOOKS,
         targets: Sequence[Node] = (),
+        exit_on_error: bool = False,
     ) -> list[Any]:
         """Send `grads` into `edges`. Returns the gradients that arrive at the edges in `captures` (None: none did).
 
         With captures or targets, only nodes on a path to one of them run; targets themselves run too. `capture_hooks`
-        gives, for some of the captures by number, functions that the captured gradient goes through.
+        gives, for some of the captures by number, functions that the captured gradient goes through. `exit_on_error`
+        lets the first error be raised at once, even if nodes of the pass are still running on other threads.
         """
-        task = GraphTask(keep_graph, create_graph, xp, current_task())
-        root = GraphRoot(edges, grads)
+        task = GraphTask(keep_graph, create_graph, xp, current_task(), this_thread_variable.get()[0])
+        root = self._root(task, edges, grads)
         pruned = bool(captures or targets)
-        lowest = _lowest_sequence_nr(captures, targets) if pruned else 0
-        compute_dependencies(task, root, lowest)
+        lowest, numbers = min_topological_nr(root, captures, targets) if pruned else (0, None)
+        compute_dependencies(task, root, lowest, numbers)
         if pruned:
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
-        task.root = root
-        is_watched = bool(task.watches) and task.rows is None
-        run: Callable[[Any, Any], None] = _run if core is None or is_watched else _run_compiled
+        run: Callable[[Any, Any], None] = _run_on_this_thread
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
         if parallel or (devices_in_use() and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
-            task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel)
+            task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             run = self.execute_with_graph_task
-        if task.reentrant_depth and task.reentrant_depth % MAX_DEPTH == 0:
-            add_thread_pool_task(lambda: _run_to_the_end(run, task, root))
+        # in a context of its own; see Note [The context of a pass]
+        if task.reentrant_depth and calls_left() < sys.getrecursionlimit() // 2:
+            add_thread_pool_task(task, copy_context(), _run_to_the_end, run, task, root)
         else:
-            _run_to_the_end(run, task, root)
+            copy_context().run(_run_to_the_end, run, task, root)
         return task.captured_vars
+
+    def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:
+        """The node that the pass starts with: the GraphRoot above its roots or, if there is only one, that one."""
+        root: Node
+        if len(edges) == 1:
+            root, task.seed = edges[0][0], (edges[0], grads[0])
+            task.dependencies[root] = 0
+        else:
+            root = GraphRoot(edges, grads)
+        task.root = root
+        return root
 
     def _may_use_threads(self, task: GraphTask) -> bool:
         return current().multithreading and not self.holds_a_lock(task.outer)
@@ -124,31 +128,18 @@ class Engine(DeviceThreads):
 engine = Engine()
 
 
-def add_thread_pool_task(function: Callable[[], None]) -> None:
-    """Run a nested pass on a thread of the re-entrant pool, which takes this thread's place at its queue."""
-    device, queue = this_thread.device, this_thread.queue
-
-    def in_place_of_caller() -> None:
-        this_thread.device, this_thread.queue = device, queue
-        try:
-            function()
-        finally:
-            this_thread.device = this_thread.queue = None
-
-    reentrant_pool.run(in_place_of_caller)
+def add_thread_pool_task(task: GraphTask, context: Context, function: Callable[..., None], *args: Any) -> None:
+    """Run a nested pass on a thread of the re-entrant pool, which takes the place of its owner at its queue."""
+    _, queue = this_thread_variable.get()
+    reentrant_pool.run(context, call_with, this_thread_variable, (task.owner, queue), function, *args)
 
 
-def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: GraphRoot) -> None:
-    outer_state = current()
+def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
     set_current_task(task)
-    set_state(outer_state.with_grad(task.create_graph))
-    try:
-        with cpu.errstate(all="ignore"):
-            run(task, root)
-            _run_callbacks(task)
-    finally:
-        set_state(outer_state)
-        set_current_task(task.outer)
+    set_state(current().with_grad(task.create_graph))
+    cpu.seterr(all="ignore")
+    run(task, root)
+    _run_callbacks(task)
 
 
 def _run_callbacks(task: GraphTask) -> None:
@@ -162,16 +153,30 @@ def _run_callbacks(task: GraphTask) -> None:
 # ---- what will run
 
 
-def _lowest_sequence_nr(captures: Sequence[Any], targets: Sequence[Node]) -> int:
-    """No node below this number leads to a target. See graph/node.py on sequence numbers."""
-    numbers = [edge[0].sequence_nr for edge in captures] + [node.sequence_nr for node in targets]
-    return min(numbers) if sequence_order.trusted and LAST not in numbers else 0
+def min_topological_nr(
+    root: Node, captures: Sequence[Any], targets: Sequence[Node]
+) -> tuple[int, dict[Node, int] | None]:
+    """No node with a number below the first of these leads to a capture or target; and the numbers of the nodes.
+
+    Sequence numbers grow along every path from a leaf, so they are topological numbers (the second is then None): they
+    are drawn from one counter for all threads. Where a program has set one, longest paths are measured instead.
+    """
+    wanted = [edge[0] for edge in captures] + list(targets)
+    if sequence_order.trusted:
+        lowest = min([node.sequence_nr for node in wanted])
+        return 0 if lowest == LAST or any([node.sequence_nr == LAST for node in wanted]) else lowest, None
+    numbers = topological_numbers(root)
+    return min([numbers.get(node, 0) for node in wanted]), numbers
 
 
-def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
-    """Count, for every node below root, the edges that lead to it; nodes recorded before `lowest` are not entered."""
+def compute_dependencies(task: GraphTask, root: Node, lowest: int, numbers: dict[Node, int] | None = None) -> None:
+    """Count, for every node below root, the edges that lead to it.
+
+    Nodes with a number below `lowest` are not entered; their numbers are `numbers` or, if that is None, sequence
+    numbers.
+    """
     dependencies = task.dependencies
-    if core is not None:
+    if core is not None and numbers is None:
         core.compute_dependencies(dependencies, root, lowest)
         return
     stack = [root]
@@ -187,7 +192,7 @@ def compute_dependencies(task: GraphTask, root: Node, lowest: int) -> None:
                     dependencies[below] += 1
                 else:
                     dependencies[below] = 1
-                    if not lowest or below.sequence_nr >= lowest:
+                    if not lowest or (below.sequence_nr if numbers is None else numbers[below]) >= lowest:
                         stack.append(below)
 
 
@@ -243,9 +248,8 @@ def _choose_some(task: GraphTask, root: Node, info: dict[Node, ExecInfo]) -> Non
                 info[node].needed = True
             else:
                 info[node] = RUNS
-    if len(root.next_edges) == 1:  # the tensor hooks of an only root fire even if no input can be reached
-        wanted[root] = root.next_edges
-        info.setdefault(root.next_edges[0][0], ExecInfo())
+    if task.seed is not None:  # the tensor hooks of an only root fire even if no input can be reached
+        info.setdefault(root, ExecInfo())
 
 
 def _inputs_first(task: GraphTask, root: Node) -> list[Node]:
@@ -253,7 +257,7 @@ def _inputs_first(task: GraphTask, root: Node) -> list[Node]:
     if not sequence_order.trusted:
         return _topological_order(task, root)[::-1]
     order = sorted([n for n in task.dependencies if n.sequence_nr != LAST], key=attrgetter("sequence_nr"))
-    return [*order, root]
+    return [*order, root] if task.seed is None else order
 
 
 def _topological_order(task: GraphTask, root: Node) -> list[Node]:
@@ -287,14 +291,39 @@ def execution_order(task: GraphTask) -> list[Node]:
                 again.dependencies[edge[0]] -= 1
                 if not again.dependencies[edge[0]]:
                     heappush(heap, (-edge[0].sequence_nr, arrival(), edge[0]))
-    return order[1:]
+    return order[1:] if task.seed is None else order
 
 
 # ---- running
 
 
-def _run(task: GraphTask, node: Node) -> None:
-    """Run the task, starting with its root.
+def _run_on_this_thread(task: GraphTask, root: Node) -> None:
+    grad = True if task.seed is None else _first_gradient(task, *task.seed)  # a GraphRoot does not look at it
+    if type(root) is AccumulateGrad:
+        evaluate(task, root, grad)
+    elif core is None or (task.watches and task.rows is None):
+        _run(task, root, grad)
+    else:
+        _run_compiled(task, root, grad)
+
+
+def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
+    """What an only root is called with, for the gradient that the caller gave."""
+    node, nr = edge[0], edge[1]
+    if grad is not None:
+        grad = task.xp.asarray(grad)
+        shape, dtype = expected(node, nr)
+        if grad.shape != shape or grad.dtype is not dtype:
+            grad = task.xp.asarray(conform(GraphRoot((edge,), (grad,)), 0, grad, shape, dtype, task.xp))
+    if not node.multiple_outputs or grad is None:
+        return grad
+    received = [None] * len(node._shapes)
+    received[nr] = grad
+    return received
+
+
+def _run(task: GraphTask, node: Node, grad: Any) -> None:
+    """Run the task, starting with its root and the gradient for that.
 
     The loop an ordinary pass spends its time in. What keeps it short: one ready node stays out of the heap
     (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
@@ -308,7 +337,6 @@ def _run(task: GraphTask, node: Node) -> None:
     in_place = task.in_place
     add, ndarray = xp.add, xp.ndarray
     owned: set[Node] = set()
-    grad: Any = True  # the root's; it is not looked at
     try:
         while True:
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
@@ -338,8 +366,10 @@ def _run(task: GraphTask, node: Node) -> None:
                         if received.dtype is not below.dtype or received.shape != below.shape:
                             received = xp.asarray(conform(node, index, received, below.shape, below.dtype, xp))
                     waiting = dependencies[below]
-                if waiting != 1:
-                    if received is not None:
+                    dependencies[below] = waiting - 1
+                    if waiting == 1 and (not not_ready or below not in not_ready):
+                        pass  # the only one
+                    elif received is not None:
                         old = not_ready.get(below)
                         if old is None:
                             not_ready[below] = received
@@ -353,11 +383,10 @@ def _run(task: GraphTask, node: Node) -> None:
                                 owned.add(below)
                             not_ready[below] = old
                         old = None
-                    # counted up from below zero once the first of several has come: 1 always means the only one
-                    dependencies[below] = waiting = waiting + 1 if waiting < 0 else 1 - waiting
-                    if waiting:
+                    if waiting != 1:
                         continue
-                    received = not_ready.pop(below, None)
+                    if not_ready and below in not_ready:
+                        received = not_ready.pop(below)
                 if type(below) is AccumulateGrad:
                     if general:  # the heap keeps leaves in the order they came, which `following` would not
                         heappush(heap, (-LAST, arrival(), below, received))
@@ -382,11 +411,11 @@ def _run(task: GraphTask, node: Node) -> None:
         raise
 
 
-def _run_compiled(task: GraphTask, root: Node) -> None:
+def _run_compiled(task: GraphTask, root: Node, grad: Any) -> None:
     """What `_run` does, by the compiled core, for a pass that nobody watches."""
     running = [root]
     try:
-        core.run_pass(task, root, running)
+        core.run_pass(task, root, grad, running)
     except BaseException as error:
         describe_failure(task, running[0], error)
         raise
@@ -402,6 +431,11 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
             grad = xp.asarray(conform(producer, index, grad, node._shapes[nr], node._dtypes[nr], xp))
     buffer = task.not_ready.get(node)
     if buffer is None:
+        if task.dependencies[node] == 1:  # the only one that will come
+            task.dependencies[node] = 0
+            slots = [None] * len(node._shapes)
+            slots[nr] = grad
+            return None if grad is None else slots
         buffer = task.not_ready[node] = InputBuffer(len(node._shapes))
     buffer.add(nr, grad, xp, in_place=task.in_place)
     task.dependencies[node] -= 1
@@ -434,6 +468,8 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
     xp = task.xp
     task.node = node
     try:
+        if grad is not None and not task.watches and task.exec_info is None and _has_no_hooks(node):
+            return _evaluate_unhooked(task, node, grad, edges), edges
         grads = list(grad) if node.multiple_outputs and grad is not None else [grad]
         if node.multiple_outputs and grad is None:
             grads = [None] * node._output_count
@@ -468,6 +504,24 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
         raise
     finally:
         task.node = None
+
+
+def _has_no_hooks(node: Node) -> bool:
+    """Whether a node of an operation with one output is here for what it saved alone."""
+    kind = type(node)
+    return not (kind.multiple_outputs or kind.is_of_leaf or node.extra is None) and node.extra.hooks is None
+
+
+def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any, ...]) -> list[Any]:
+    """Run a node whose saved tensors were packed, or asked for: they are released as its class does it."""
+    if grad.shape != node.shape or grad.dtype is not node.dtype:
+        grad = conform(node, 0, grad, node.shape, node.dtype, task.xp)
+    results = node.pull(task.xp, grad, edges, True)
+    if _post_hooks(node):  # registered while the node ran
+        results = run_post_hooks(node, _fitted(task, node, results, edges), [None], task.xp)
+    if not task.keep_graph:
+        node.release(task.keep)
+    return results
 
 
 def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Any, ...]) -> list[Any]:

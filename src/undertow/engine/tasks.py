@@ -21,6 +21,7 @@ from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
 from undertow.graph.saved import Freed
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
+from undertow.scopes import held
 from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
@@ -49,6 +50,18 @@ class ExecInfo:
         self.captures: list[Capture] = []
 
 
+class Dependencies(dict[Node, int]):
+    """How many gradients each node of a pass waits for."""
+
+    __slots__ = ()
+
+    def __missing__(self, node: Node) -> int:
+        raise RuntimeError(
+            f"dependency not found for {node.name()}: a gradient arrived at a node that the pass did not count when it "
+            "started. The graph was changed while the pass ran; change it before, or after."
+        )
+
+
 class GraphTask:
     """One call of `Engine.execute`.
 
@@ -58,7 +71,7 @@ class GraphTask:
     create_graph    whether the pass is itself recorded; also the grad mode nodes run in (constant)
     in_place        whether gradients are arrays, which may be added to in place (constant)
     xp              the namespace rules compute with (constant)
-    dependencies    node -> how many gradients it still waits for
+    dependencies    every node of the pass -> how many gradients it still waits for
     not_ready       node -> the gradient gathering for it; an InputBuffer if it has several outputs
     exec_info       None (everything runs), or node -> ExecInfo for a pass with chosen inputs
     wanted_edges    None (all edges), or node -> its edges, None in the place of those that lead to nothing chosen
@@ -68,12 +81,16 @@ class GraphTask:
     watches         who looks on (constant)
     rows            None, or what the only watch has for the compiled loop (constant)
     failed          whether an exception has ended it
-    root            the GraphRoot above the roots of this pass
+    root            the node the pass starts with: its only root, or the GraphRoot above its roots
+    seed            the edge to an only root and the gradient for it; None if there is a GraphRoot, which has them
+    owner           the device whose worker thread started it; None if it was no worker (constant)
     outer           the task in whose node this one was started, or None (constant)
     reentrant_depth how many tasks it is nested in (constant)
     """
 
-    def __init__(self, keep_graph: bool, create_graph: bool, xp: Namespace, outer: GraphTask | None) -> None:
+    def __init__(
+        self, keep_graph: bool, create_graph: bool, xp: Namespace, outer: GraphTask | None, owner: Any = None
+    ) -> None:
         self.id = _next_task_id()
         self.keep_graph = keep_graph
         self.keep: Any = True
@@ -83,7 +100,7 @@ class GraphTask:
         self.create_graph = create_graph
         self.in_place = xp.ndarray is not Tensor
         self.xp = xp
-        self.dependencies: dict[Node, int] = {}
+        self.dependencies = Dependencies()
         self.not_ready: dict[Node, Any] = {}
         self.exec_info: dict[Node, ExecInfo] | None = None
         self.wanted_edges: dict[Node, tuple[Any, ...]] | None = None
@@ -94,7 +111,9 @@ class GraphTask:
         self.rows = self.watches[0].rows if len(self.watches) == 1 else None
         self.failed = False
         self.outer = outer
+        self.owner = owner
         self.root: Node | None = None
+        self.seed: tuple[Any, Any] | None = None
         self.reentrant_depth: int = 0 if outer is None else outer.reentrant_depth + 1
 
 
@@ -125,7 +144,6 @@ class DeviceGraphTask(GraphTask):
     exit_on_error      whether the pass is over at its first error, while nodes may still be running (constant)
     future_result      how it ended
     cpu_ready_queue    the nodes that run on the thread that drives the pass (constant)
-    owner              the device whose worker thread started it; None if it was no worker (constant)
     multithreading     whether devices' nodes run on their threads, or all on the caller's (constant)
     deterministic      whether gradients are summed in one order, whatever order they come in (constant)
     branches           whether large nodes on the CPU may run on helping threads (constant); see parallel_branches.py
@@ -137,7 +155,14 @@ class DeviceGraphTask(GraphTask):
     final_callbacks is appended to by any thread, and needs no lock for that.
     """
 
-    def __init__(self, task: GraphTask, multithreading: bool, deterministic: bool, branches: bool = False) -> None:
+    def __init__(
+        self,
+        task: GraphTask,
+        multithreading: bool,
+        deterministic: bool,
+        branches: bool = False,
+        exit_on_error: bool = False,
+    ) -> None:
         self._nodes: dict[int, Node | None] = {}
         self._spaces: dict[int, Any] = {}
         self.__dict__.update({k: v for k, v in task.__dict__.items() if k not in ("node", "xp")})
@@ -147,10 +172,9 @@ class DeviceGraphTask(GraphTask):
         self.mutex = threading.RLock()
         self.outstanding_tasks = 0
         self.has_error = False
-        self.exit_on_error = False
+        self.exit_on_error = exit_on_error
         self.future_result = FutureResult()
         self.cpu_ready_queue = ReadyQueue()
-        self.owner: Any = None
         self.multithreading = multithreading
         self.deterministic = deterministic
         self.branches = branches
@@ -160,14 +184,14 @@ class DeviceGraphTask(GraphTask):
 
     def set_exception(self, error: BaseException) -> None:
         """End the pass with `error`; the first one counts."""
-        with self.mutex:
+        with held(self.mutex):
             if not self.has_error:
                 self.has_error = True
                 self.future_result.error = error
 
     def task_done(self) -> bool:
         """One NodeTask less; whether that ended the pass."""
-        with self.mutex:
+        with held(self.mutex):
             self.outstanding_tasks -= 1
             over = not self.outstanding_tasks or (self.exit_on_error and self.has_error)
             just_now = over and not self.future_result.completed
@@ -194,3 +218,11 @@ class DeviceGraphTask(GraphTask):
 _current: ContextVar[GraphTask | None] = ContextVar("undertow.graph_task", default=None)
 current_task = _current.get
 set_current_task = _current.set
+
+
+def is_checkpoint_valid() -> bool:
+    """Whether no pass that is running has chosen inputs: neither the current one nor any that it is nested in."""
+    task = current_task()
+    while task is not None and task.exec_info is None:
+        task = task.outer
+    return task is None

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow import pytree
+from undertow.autograd.alias import on_memory
 from undertow.autograd.batched_tensor import physical
+from undertow.autograd.interceptors.stack import active
 from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.node import Node
-from undertow.modes import current, no_grad
+from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -109,7 +111,7 @@ def released(tree: Any, own: Sequence[Tensor], recording: bool) -> Any:
 
 def without_history(tensor: Tensor) -> Tensor:
     """The tensor without history, but with its tangents."""
-    if current().intercept is None:
-        return detached(tensor)
+    if not active().duals:
+        return on_memory(tensor, detached)  # of a batch, too: a view made in no_grad would find its history again
     with no_grad():
         return REGISTRY["view_as"].function(tensor, tensor)

@@ -5,8 +5,6 @@ The leaf knows its node weakly and the node its leaf strongly: the graph owns th
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from typing import Any
 
@@ -17,26 +15,18 @@ from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
 from undertow.graph.node import LAST, Node, extra_on, next_sequence_nr
+from undertow.scopes import common_lock, held
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
 
 # Guards the making of AccumulateGrad nodes (one per leaf, whoever asks first) and each `.grad` update: backward passes
-# of several threads may end in the same leaf. A short critical section, so one lock serves all leaves.
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """In the child of a fork nobody holds the lock, whatever it says."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+# of several threads may end in the same leaf.
+_lock: Any = common_lock
 
 
 def is_accumulating() -> bool:
     """Whether this thread holds the lock: a destructor runs while a gradient is being stored."""
-    return bool(_lock._is_owned())  # type: ignore[attr-defined]
+    return bool(_lock._is_owned())
 
 
 class AccumulateGrad(Node):
@@ -44,7 +34,10 @@ class AccumulateGrad(Node):
 
     variable: Tensor
 
+    is_internal = True
+
     # the same for all, so that making one is short
+    is_of_leaf = True
     recorded_edges = ()
     saved = ()
     params = ()
@@ -55,9 +48,6 @@ class AccumulateGrad(Node):
         self.shape = variable._array.shape
         self.dtype = grad_dtype_of(variable)
         self.extra = None if variable._xp is cpu else extra_on(variable._xp)
-
-    def name(self) -> str:
-        return "undertow::autograd::AccumulateGrad"
 
     def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         if grad is not None:
@@ -73,7 +63,7 @@ class AccumulateGrad(Node):
         if variable._edge is None:
             return  # it has stopped requiring grad since the graph was recorded
         extra = extra_of(variable)
-        with _lock:
+        with held(_lock):
             old = extra.grad
             if type(grad) is Tensor or isinstance(grad, Tensor):
                 extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
@@ -125,7 +115,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
     if node is None:
-        with _lock:
+        with held(_lock):
             extra = extra_of(leaf)
             reference = extra.accumulate
             node = None if reference is None else reference()  # another thread may have been faster
@@ -156,7 +146,7 @@ class FormerMemory:
         extra.former = (*extra.former, self)
 
     def edge(self, leaf: Tensor) -> AccumulateGrad:
-        with _lock:
+        with held(_lock):
             node: AccumulateGrad | None = None if self.accumulate is None else self.accumulate()
             if node is None:
                 node = AccumulateGrad(leaf)
@@ -181,6 +171,14 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
             extra = edge._extra
             made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
             edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
+
+
+def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:
+    """The leaf's AccumulateGrad node; None if no operation has ever used the leaf."""
+    extra = leaf._extra
+    if extra is None or (extra.accumulate is None and extra.used_by is None):
+        return None
+    return leaf_edge(leaf)
 
 
 def gradient_edge(tensor: Tensor) -> Edge | None:

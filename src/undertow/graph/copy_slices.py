@@ -14,7 +14,7 @@ from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.edges import Edge
 from undertow.graph.node import Node, freed_error
-from undertow.modes import State, current, set_state
+from undertow.modes import State, in_state
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import Tensor
 from undertow.tensor.lent_operations import lent
@@ -36,6 +36,7 @@ class CopySlices(Node):
     __slots__ = ("layout", "node", "position", "replay")
 
     keeps_outputs = False
+    is_internal = True
 
     def __init__(self, base: Tensor, base_edge: Edge | None, replay: Any, node: Node, position: int = 0) -> None:
         edges, array = node.next_edges, base._array
@@ -50,13 +51,8 @@ class CopySlices(Node):
 
     def edge_of_slice(self) -> Edge | None:
         """The edge of the changed slice: the replay of the view on a base that has this history."""
-        outer = current()
-        set_state(State())
-        try:
-            shaped = cpu.broadcast_to(cpu.zeros((), self.dtype), self.shape)
-            return self.replay(Tensor(shaped, cpu, self))._edge  # type: ignore[no-any-return]
-        finally:
-            set_state(outer)
+        shaped = cpu.broadcast_to(cpu.zeros((), self.dtype), self.shape)
+        return in_state(State(), self.replay, Tensor(shaped, cpu, self))._edge  # type: ignore[no-any-return]
 
     def release(self, freed: Freed) -> None:
         self.let_go(freed)

@@ -1,4 +1,4 @@
-"""Nodes where a gradient ends without a leaf: Error, which says why it must not come here, and Cut."""
+"""Nodes where a gradient ends without a leaf: Error, which says why it must not come here, Cut and Identity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.edges import Edge
-from undertow.graph.node import Node
+from undertow.graph.node import LAST, Node
 from undertow.tensor import Tensor
 
 
@@ -17,6 +17,7 @@ class Error(Node):
     __slots__ = ("_dtypes", "_shapes", "exception")
 
     multiple_outputs = True
+    is_internal = True
 
     def __init__(
         self, exception: Exception, next_edges: Sequence[Edge | None], shapes: list[Any], dtypes: list[Any]
@@ -46,8 +47,24 @@ class Cut(Node):
 
     __slots__ = ()
 
+    is_internal = True
+
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp])
 
     def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         return []
+
+
+class Identity(Node):
+    """What a leaf that no operation has used has for an edge when its gradient is asked for: nothing leads here."""
+
+    __slots__ = ()
+
+    is_internal = True
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp], sequence_nr=LAST)
+
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        return [grad]

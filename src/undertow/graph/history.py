@@ -16,7 +16,7 @@ from undertow.graph.edges import Edge
 from undertow.graph.end_nodes import Cut
 from undertow.graph.hooks import hooks_of
 from undertow.graph.node import Node, node_extra
-from undertow.modes import State, current, set_state
+from undertow.modes import State, current, in_state
 from undertow.tensor import LEAF, Tensor, View, current_edge
 from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
 from undertow.tensor.lent_operations import lent
@@ -68,12 +68,7 @@ def refresh(tensor: Tensor, view: View, version: int) -> Any:
     if not shares_memory(tensor, view.base):
         raise RuntimeError(LOST)
     view.replay = current_replay(tensor)
-    outer = current()
-    set_state(State())
-    try:
-        again = (view.replay if outer.replay_views else lent().by_memory(tensor))(view.base)
-    finally:
-        set_state(outer)
+    again = in_state(State(), view.replay if current().replay_views else lent().by_memory(tensor), view.base)
     view.version = version
     set_edge(tensor, again._edge)
     return tensor._edge

@@ -110,9 +110,10 @@ def _taken(grad: Array, recorded: bool) -> Array:
 def run_tensor_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
     """Tensor hooks of the node's outputs, then retain_grad."""
     recorded = xp.ndarray is Tensor
-    variable = getattr(node, "variable", None)
-    if variable is not None and variable._extra is not None and variable._extra.hooks:
-        grads = [_run_each(variable._extra.hooks, grads[0], xp, recorded)]
+    if type(node).is_of_leaf:
+        variable = node.variable
+        if variable._extra is not None and variable._extra.hooks:
+            grads = [_run_each(variable._extra.hooks, grads[0], xp, recorded)]
     hooks = None if node.extra is None else node.extra.hooks
     if hooks is None:
         return grads

@@ -109,8 +109,12 @@ class Node:
     multiple_outputs = False
     #: whether it may keep arrays of its outputs, whose version counters it then has to know (Note [Saved outputs])
     keeps_outputs = True
+    #: whether it is an AccumulateGrad, and `variable` the leaf (a custom Function may well set `ctx.variable`)
+    is_of_leaf = False
     #: whether `pull` wants to be called although every gradient is None
     wants_undefined = False
+    #: whether it stands for no operation, and so is shown with its namespace
+    is_internal = False
     #: the operation's public name
     op_name = ""
     #: saved attribute -> how to find it; see graph/saved.py
@@ -178,7 +182,8 @@ class Node:
     # ---- what a user sees
 
     def name(self) -> str:
-        return type(self).__name__
+        own = type(self).__name__
+        return f"undertow::autograd::{own}" if self.is_internal else own
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -325,9 +330,14 @@ def freed_error(node: Node, freed: Freed) -> GraphFreedError:
 
 
 def topological_nr(node: Node) -> int:
-    """The longest path from the node down to a leaf, in edges."""
+    """The longest path from the node down to a leaf, in edges: no node leads to one with a greater number."""
+    return topological_numbers(node)[node]
+
+
+def topological_numbers(root: Node) -> dict[Node, int]:
+    """The topological number of a node and of every node below it."""
     numbers: dict[Node, int] = {}
-    stack = [node]
+    stack = [root]
     while stack:
         top = stack[-1]
         missing = [e[0] for e in top.next_edges if e is not None and e[0] not in numbers]
@@ -336,4 +346,4 @@ def topological_nr(node: Node) -> int:
             continue
         stack.pop()
         numbers[top] = 1 + max((numbers[e[0]] for e in top.next_edges if e is not None), default=-1)
-    return numbers[node]
+    return numbers

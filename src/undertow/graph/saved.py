@@ -18,7 +18,7 @@ from undertow.graph.accumulate import AccumulateGrad, gradient_edge, resolve_lea
 from undertow.graph.history import operation_name
 from undertow.graph.node import InputMetadata, Node, freed_error, node_extra, site_of
 from undertow.graph.user_lines import Site
-from undertow.modes import current, set_state
+from undertow.modes import current, in_state
 from undertow.tensor import LEAF, Extra, Tensor, VersionCounter, counter_of, extra_of, version_of
 
 
@@ -95,6 +95,7 @@ class DeclaredNode(OperationNode):
     __slots__ = ()
 
     saved_slots: tuple[str, ...] = ()
+    _packable: tuple[tuple[str, str, Any, str], ...] = ()  # see packable
     #: names beyond `saved_names` -> another name, or a function that reads the value off the node; see
     #: ops/declare/saved_attributes.py
     further_names: dict[str, str | Callable[[Any], Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
@@ -136,9 +137,14 @@ def note(node: Node, name: str, value: list[Any]) -> None:
 
 
 def superfluous(node: Node) -> list[str]:
-    """Tensors that the operation saves when it is given tensors only; this node's was given a number."""
+    """Tensors that the operation saves when it is given tensors only; this node's was given a number.
+
+    Not where that is another node in PyTorch, of another name.
+    """
     op = getattr(node, "op", None)
-    names = {} if op is None else op.node_class.saved_names
+    if op is None or op.node_class.__name__ != type(node).__name__:
+        return []
+    names = op.node_class.saved_names
     return [name for name, (kind, _) in names.items() if kind != "value" and name not in node.saved_names]
 
 
@@ -356,12 +362,7 @@ def counter_shared_by(packed: Any, data: Tensor) -> VersionCounter | None:
 def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
     """Call a pack hook on the data, without recording; it must not change what it is given."""
     before = version_of(data)
-    outer = current()
-    set_state(outer.with_grad(False))
-    try:
-        packed = pack_hook(data)
-    finally:
-        set_state(outer)
+    packed = in_state(current().with_grad(False), pack_hook, data)
     if version_of(data) != before:
         raise RuntimeError(
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
@@ -370,15 +371,23 @@ def pack(pack_hook: Callable[[Tensor], Any], data: Tensor) -> Any:
     return packed
 
 
+def packable(cls: type[DeclaredNode]) -> tuple[tuple[str, str, Any, str], ...]:
+    """What the nodes of a class save of tensors: name, whether input or output, place and slot. Found once."""
+    found: tuple[tuple[str, str, Any, str], ...] | None = cls.__dict__.get("_packable")
+    if found is None:
+        tensors = [(key, kind, place) for key, (kind, place) in cls.saved_names.items() if kind != "value"]
+        found = tuple([(*rest, f"saved_{rest[2] if rest[1] == 'input' else rest[2][0]}") for rest in tensors])
+        cls._packable = found
+    return found
+
+
 def pack_node(node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
     """Put every saved tensor of a node that was just recorded through a pair of hooks."""
     if isinstance(node, DeclaredNode):
-        for key, (kind, place) in node.saved_names.items():
-            if kind != "value":
-                slot = getattr(node, f"saved_{place if kind == 'input' else place[0]}")
-                if slot is not None and not _is_number(slot):
-                    raw_saved(node, key, kind, place).pack_for(node, pack_hook, unpack_hook)
-        node_extra(node)  # so that `pull` asks unpack_output
+        for key, kind, place, slot in packable(type(node)):
+            value = getattr(node, slot)
+            if value is not None and not _is_number(value):
+                raw_saved(node, key, kind, place).pack_for(node, pack_hook, unpack_hook)
         return
     for saved in node._kept or ():
         if isinstance(saved, SavedTensor) and saved.data is not None:

@@ -23,6 +23,8 @@ from undertow.autograd.saved_tensors.ledger import readable
 from undertow.graph.user_lines import Site
 from undertow.instrument.memory import Allocations
 
+STYLE = "body{font:14px system-ui;margin:2em} svg{width:100%;border:1px solid #999}"
+
 
 class Block(NamedTuple):
     """An array: what made it, where, and from when to when (in microseconds; None: it is still there) it lived."""
@@ -107,8 +109,7 @@ class MemoryTimeline:
             f"{width * t / (last or 1):.1f},{height - height * b / (self.peak_bytes or 1):.1f}" for t, b in self.curve
         ]
         return (
-            "<!doctype html><meta charset=utf-8><title>Memory</title><style>body { font: 14px system-ui; margin: 2em }"
-            " svg { width: 100%; border: 1px solid #999 }</style>"
+            f"<!doctype html><meta charset=utf-8><title>Memory</title><style>{STYLE}</style>"
             f"<h1>Memory: at most {readable(self.peak_bytes)}</h1>"
             f'<svg viewBox="0 0 {width} {height}" preserveAspectRatio="none"><polyline fill="#9cf4" stroke="#36c" '
             f'points="0,{height} {" ".join(points)} {width},{height}"/></svg><pre>{html.escape(str(self))}</pre>'

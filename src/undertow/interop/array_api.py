@@ -242,7 +242,7 @@ def arange(
 
 
 def default_dtype() -> DType:
-    return dtypes.get_default_dtype()
+    return dtypes.default_dtype()
 
 
 def linspace(

@@ -26,6 +26,7 @@ from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.declare.rules.call_arguments import by_name
+from undertow.scopes import call_with
 from undertow.tensor import Tensor, current_edge
 
 if TYPE_CHECKING:
@@ -59,14 +60,10 @@ class nan_safe(_Switch):
     (tensor([1.0000, 0.2500]),)
     """
 
-    def __init__(self) -> None:
-        self._tokens: list[Any] = []
+    variable = around_pass
 
-    def __enter__(self) -> None:
-        self._tokens.append(around_pass.set(run_safely))
-
-    def __exit__(self, *exc: object) -> None:
-        around_pass.reset(self._tokens.pop())
+    def inside(self, outer: Any) -> Any:
+        return run_safely
 
 
 def run_safely(
@@ -84,11 +81,8 @@ def run_safely(
     safe = SafePass(create_graph)
     if isinstance(outer, SafePass):  # a pass inside a pass goes on where that one is
         safe.adopt(outer, grads)
-    token = _running.set(safe)
-    try:
-        return under(with_beneath(current().intercept, safe), run, edges, grads, keep, create_graph, **chosen)
-    finally:
-        _running.reset(token)
+    inside = with_beneath(current().intercept, safe)
+    return call_with(_running, safe, under, inside, run, edges, grads, keep, create_graph, **chosen)
 
 
 _running: ContextVar[SafePass | None] = ContextVar("undertow.nan_safe", default=None)

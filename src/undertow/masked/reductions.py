@@ -36,7 +36,7 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
 
 def as_floats(input: Tensor, dtype: Any) -> Array:
     input = cast(input, dtype)
-    return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.get_default_dtype())
+    return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.default_dtype())
 
 
 def largest(dtype: DType) -> float:
@@ -77,6 +77,8 @@ def prod(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
     """The product of the elements that count."""
+    if dtype is None and input.dtype.kind in "bui":
+        dtype = dtypes.int64
     input = filled(cast(input, dtype), mask, 1)
     for d in sorted(dims_of(input, dim), reverse=True):
         input = ops.prod(input, d, keepdim)
@@ -93,8 +95,7 @@ def mean(
 
 def count(input: Tensor, dim: Any, keepdim: bool, mask: Array | None) -> Tensor:
     """How many elements count, in the dtype of the input."""
-    number = counted(input, mask)._array.sum(axis=dims_of(input, dim), keepdims=keepdim)
-    return Tensor(cpu.asarray(number.astype(input.dtype)), cpu)
+    return ops.to_dtype(ops.sum(counted(input, mask), dims_of(input, dim), keepdim), input.dtype)
 
 
 def amin(
@@ -154,8 +155,7 @@ def var(
     distance = filled(input - center, mask, 0)
     squares = ops.real(distance * ops.conj(distance)) if input.dtype.kind == "c" else distance * distance
     number = count(squares, dim, keepdim, mask)
-    divisor = cpu.maximum(number._array - int(unbiased), 0)
-    return ops.sum(squares, dims_of(input, dim), keepdim) / Tensor(cpu.asarray(divisor), cpu)
+    return ops.sum(squares, dims_of(input, dim), keepdim) / ops.clamp_min(number - int(unbiased), 0)
 
 
 def std(

@@ -175,4 +175,5 @@ from undertow.torch_names import module_aliases as _module_aliases
 _module_aliases.register(__name__)
 
 if not TYPE_CHECKING:
+    __path__.append(f"{__path__[0]}/../torch_names/below_nn")  # modules that only programs written for PyTorch ask for
     __getattr__ = _absent.getter("nn")

@@ -5,6 +5,7 @@ Most are operations as they are; here are those that take their arguments in ano
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from undertow.nn.layers.fractional_pooling import fractional_max_pool3d as fract
 from undertow.nn.layers.fractional_pooling import (
     fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
 )
+from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
@@ -97,6 +99,11 @@ def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """leaky_relu with slopes drawn from [lower, upper] when training, and their mean otherwise."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
+    if lower > upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
     if not training:
         return globals()["leaky_relu"](input, (lower + upper) / 2, inplace=inplace)
     with no_grad():
@@ -219,6 +226,9 @@ def embedding(
     padding_idx  a row that gets no gradient
     max_norm     rows that are used and longer than this are shortened to it, in place
     """
+    weight, input = as_tensors("embedding", weight=weight, indices=input)
+    if weight.ndim != 2:
+        raise RuntimeError(f"'weight' must be 2-D, got {weight.ndim}-D")
     rows = weight.shape[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise AssertionError("Padding_idx must be within num_embeddings")
@@ -314,15 +324,23 @@ globals().update({f"{name}_with_indices": with_indices(name) for name in POOLS})
 
 def max_unpool(input: Tensor, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Zeros of these last sizes, with the values of `input` at the places that max_pool found."""
+    if input.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
+            f"tensor with shape: {list(indices.shape)}"
+        )
     lead = tuple(input.shape[: input.ndim - len(sizes)])
     count = 1
     for n in sizes:
         count *= n
     flat, places = ops.reshape(input, (*lead, -1)), ops.reshape(indices, (*lead, -1))
-    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= count):
-        raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}")
     empty = ops.new_zeros(input, (*lead, count))
-    return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    try:
+        return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    except RuntimeError as error:
+        if "out of bounds" not in str(error):
+            raise
+        raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}; {error}") from None
 
 
 def unpool_of(dims: int) -> Callable[..., Any]:

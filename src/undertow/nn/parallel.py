@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.autograd.interceptors.autocast import Autocasts
 from undertow.backend import Device
+from undertow.lazy_names import loaded_when_used
 from undertow.modes import inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from undertow.nn.module import Module
 from undertow.nn.module.registry import KINDS, Members
 from undertow.tensor import Tensor
-from undertow.torch_names import missing as _absent
 
 
 def as_device(device: Device | str | int) -> Device:
@@ -205,15 +205,9 @@ def data_parallel(
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-class DistributedDataParallel(Module):
-    """For programs that name it, and train in several processes only if they are told to: here there is one."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
-            "DistributedDataParallel: undertow trains in one process: leave the launcher out. nn.DataParallel shares a "
-            "batch among devices."
-        )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = _absent.getter("nn.parallel")
+if TYPE_CHECKING:
+    from undertow.distributed.data_parallel import DistributedDataParallel as DistributedDataParallel
+else:
+    __getattr__, __dir__ = loaded_when_used(
+        __name__, names={"undertow.distributed.data_parallel": "DistributedDataParallel"}
+    )

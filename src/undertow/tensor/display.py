@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.public_dtypes import PREFIX
 from undertow.backend.sparse.coo import AnySparse
+from undertow.scopes import Scope
 from undertow.tensor.tensor import LEAF, Tensor, current_edge
 
 
@@ -72,15 +74,26 @@ def get_printoptions() -> dict[str, Any]:
     return dict(vars(options))
 
 
-@contextmanager
-def printoptions(**changes: Any) -> Iterator[None]:
+class _OptionsVariable:
+    """The options as a variable; see scopes.py."""
+
+    def get(self) -> dict[str, Any]:
+        return get_printoptions()
+
+    def set(self, chosen: dict[str, Any]) -> None:
+        set_printoptions(**chosen)
+
+
+class printoptions(Scope, ContextDecorator):
     """`set_printoptions` until the end of the block."""
-    before = get_printoptions()
-    set_printoptions(**changes)
-    try:
-        yield
-    finally:
-        set_printoptions(**before)
+
+    variable = _OptionsVariable()
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def inside(self, outer: dict[str, Any]) -> dict[str, Any]:
+        return self.changes
 
 
 # ---- one number
@@ -192,6 +205,8 @@ def tensor_repr(tensor: Tensor, grad_fn: str | None = None, tangent: Array | Non
     prefix = "tensor(" if type(tensor) is Tensor else f"{type(tensor).__name__}("
     if isinstance(tensor._array, AnySparse):
         text, notes = write_sparse(tensor, prefix), [*sparse_notes(tensor), *gradient_notes(tensor, grad_fn)]
+    elif tensor._xp.device.type == "meta":
+        text, notes = prefix + "...", [*meta_notes(tensor), *gradient_notes(tensor, grad_fn)]
     else:
         text = prefix + write_array(tensor._array, tensor._xp, len(prefix))
         notes = [*data_notes(tensor), *gradient_notes(tensor, grad_fn)]
@@ -214,25 +229,32 @@ def write_sparse(tensor: Tensor, prefix: str) -> str:
 
 
 def sparse_notes(tensor: Tensor) -> Iterator[str]:
-    array, default = tensor._array, dtypes.get_default_dtype()
+    array, default = tensor._array, dtypes.default_dtype()
     if array.layout != "sparse_coo":
         yield f"size={array.shape}"
     yield f"nnz={array.nnz}"
     if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
-        yield f"dtype=undertow.{array.dtype.name}"
-    yield f"layout=undertow.{array.layout}"
+        yield f"dtype={dtypes.public(array.dtype)}"
+    yield f"layout={PREFIX[0]}.{array.layout}"
+
+
+def meta_notes(tensor: Tensor) -> Iterator[str]:
+    yield f"device='{tensor._xp.device}'"
+    yield f"size={tensor._array.shape}"
+    if tensor._array.dtype != dtypes.get_default_dtype():
+        yield f"dtype=undertow.{tensor._array.dtype.name}"
 
 
 def data_notes(tensor: Tensor) -> Iterator[str]:
     """What the numbers alone do not show: device, size, dtype."""
-    array, default = tensor._array, dtypes.get_default_dtype()
+    array, default = tensor._array, dtypes.default_dtype()
     if tensor._xp.device.type != "cpu":
         yield f"device='{tensor._xp.device}'"
     if (array.size == 0 and array.ndim != 1) or (array.size and not options.edgeitems):
         yield f"size={array.shape}"
     evident = (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_) if array.size else (default,)
     if array.dtype not in evident:
-        yield f"dtype=undertow.{array.dtype.name}"
+        yield f"dtype={dtypes.public(array.dtype)}"
 
 
 def gradient_notes(tensor: Tensor, grad_fn: str | None) -> Iterator[str]:

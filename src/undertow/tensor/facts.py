@@ -12,6 +12,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
+from undertow.backend.public_dtypes import PREFIX
 from undertow.errors import warn_once
 from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
@@ -30,7 +31,7 @@ class memory_format:
         self.dims = dims  # the dimensions from the outermost to the innermost, where that is not their own order
 
     def __repr__(self) -> str:
-        return f"undertow.{self.name}"
+        return f"{PREFIX[0]}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
@@ -276,8 +277,8 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element; 0 for a tensor without elements."""
-    return int(self._array.ctypes.data) if self._array.size else 0
+    """The address of the first element; 0 for a tensor without elements, or without memory (on the meta device)."""
+    return int(self._array.ctypes.data) if self._array.size and self._xp.device.type != "meta" else 0
 
 
 def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
@@ -335,7 +336,7 @@ def is_tensor(obj: object) -> bool:
 
 def type_name(self: Tensor) -> str:
     """The legacy name of the tensor's type: 'undertow.FloatTensor'."""
-    return "undertow." + dtypes.TENSOR_TYPE_NAMES[self._array.dtype]
+    return f"{PREFIX[0]}." + dtypes.TENSOR_TYPE_NAMES[self._array.dtype]
 
 
 def get_device(self: Tensor) -> int:
@@ -377,7 +378,7 @@ METHODS: dict[str, Any] = {
     "is_floating_point": is_floating_point,
     "is_ipu": NEVER,
     "is_maia": NEVER,
-    "is_meta": NEVER,
+    "is_meta": is_on("meta"),
     "is_mkldnn": NEVER,
     "is_mps": NEVER,
     "is_mtia": NEVER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.public_dtypes import PREFIX
 from undertow.backend.sparse.coo import AnySparse, SparseArray
 from undertow.tensor.tensor import Tensor
 
@@ -17,7 +18,7 @@ class layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"undertow.{self.name}"
+        return f"{PREFIX[0]}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -39,6 +39,30 @@ def byte_offset(xp: Namespace, array: Array) -> int:
     return address(array) - address(memory_of(xp, array)) if array.size else 0
 
 
+def fills_one_stretch(array: Array) -> bool:
+    """Whether the elements lie next to each other in memory, in whatever order, and each in a place of its own."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return True
+    reach = array.itemsize
+    for stride, n in sorted([(s, n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1]):
+        if stride != reach:
+            return False
+        reach *= n
+    return True
+
+
+def overlap(xp: Namespace, a: Array, b: Array) -> str:
+    """How two arrays share memory: "none", "part", or "whole", if they are element for element the same.
+
+    It is "none", too, where one of them has gaps, or elements that share a place: that would take long to find out.
+    """
+    if a is b:
+        return "whole"
+    if not (xp.may_share_memory(a, b) and fills_one_stretch(a) and fills_one_stretch(b)):
+        return "none"
+    return "whole" if (address(a), a.nbytes, a.strides) == (address(b), b.nbytes, b.strides) else "part"
+
+
 def bytes_into_base(tensor: Array) -> int:
     """How many bytes a view begins behind its base; 0 for a tensor that is none."""
     view = None if tensor._extra is None else tensor._extra.view

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend.public_dtypes import PREFIX
+
 
 class Size(tuple[int, ...]):
     """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
@@ -27,7 +29,7 @@ class Size(tuple[int, ...]):
         return n
 
     def __repr__(self) -> str:
-        return f"undertow.Size({list(self)})"
+        return f"{PREFIX[0]}.Size({list(self)})"
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

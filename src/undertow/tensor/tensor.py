@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.public_dtypes import PUBLIC
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
@@ -36,7 +37,8 @@ class Tensor:
     # _xp     the ArrayNamespace of its device
     # _edge   None: no gradient wanted; LEAF: a leaf that wants one; else the recorded node (see graph's OutputEdge)
     # _extra  None, or the Extra with everything else
-    __slots__ = ("__weakref__", "_array", "_edge", "_extra", "_xp")
+    # __dict__  what a program attaches (`x.tag = 1`); it is made when that happens
+    __slots__ = ("__dict__", "__weakref__", "_array", "_edge", "_extra", "_xp")
 
     _array: Array
     _xp: Namespace
@@ -106,7 +108,8 @@ class Tensor:
 
     @property
     def dtype(self) -> Any:
-        return self._array.dtype
+        found = self._array.dtype
+        return PUBLIC.get(found) or dtypes.public(found)
 
     @property
     def device(self) -> Any:

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
 
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
-    "_dynamo": "operations run as they are called, and there is nothing to compile: leave it out.",
     "ao": "undertow computes with floats, and models cannot be quantized.",
-    "compile": "operations run as they are called, and there is nothing to compile: leave the call out.",
+    "fx": "models are not traced; undertow.OpMode shows every operation while it runs (docs/op-modes.md).",
     "from_file": "map the file with numpy.memmap, and share it by undertow.from_numpy.",
-    "fx": "there is no tracer; undertow.OpMode shows every operation while it runs (docs/op-modes.md).",
-    "hub": "nothing is downloaded: undertow.load reads the files that torch.save wrote (docs/files.md).",
-    "jit": "models are Python: save their state_dict() with undertow.save, and keep their code.",
-    "multiprocessing": "use Python's own multiprocessing; examples/hogwild.py shows how processes share parameters.",
     "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
-    "serialization": "files are data and loading runs no code, so nothing has to be allowed (docs/files.md).",
     "utils.cpp_extension": "operations are Python: write an undertow.autograd.Function (docs/custom-functions.md).",
     "utils.model_zoo": "nothing is downloaded: undertow.load reads the files that torch.save wrote (docs/files.md).",
 }
 
 #: methods of modules
 METHODS = {
-    "_dynamo": "operations run as they are called, and there is nothing to compile: leave it out.",
     "ao": "undertow computes with floats, and models cannot be quantized.",
-    "compile": "operations run as they are called, and there is nothing to compile: leave the call out.",
     "ipu": "undertow runs on CPUs: leave it out.",
     "mtia": "undertow runs on CPUs: leave it out.",
     "share_memory": (
@@ -39,7 +33,6 @@ METHODS = {
 QUANTIZED = "undertow computes with floats, and models cannot be quantized."
 IN_PLACE = "write it with an underscore at the end, for it changes its tensor:"
 PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
-PROCESSES = "undertow trains in one process: give each its own part of the data with Subset(dataset, range(...))."
 
 #: of packages below undertow
 BELOW = {
@@ -78,7 +71,6 @@ BELOW = {
     ),
     "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
     "data": {
-        "DistributedSampler": PROCESSES,
         **dict.fromkeys(
             ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "datapipes", "functional_datapipe", "graph",
              "graph_settings", "guaranteed_datapipes_determinism", "non_deterministic"],
@@ -106,10 +98,13 @@ def did_you_mean(name: str, path: str) -> str | None:
     return f"did you mean {' or '.join(repr(other) for other in found)}?" if found else None
 
 
-def getter(module: str) -> Callable[[str], NoReturn]:
+def getter(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module below undertow."""
 
-    def __getattr__(name: str) -> NoReturn:
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            with suppress(ModuleNotFoundError):  # a module that PyTorch imports with the package
+                return import_module(f"undertow.{module}.{name}")
         raise NoSuchName(name, module)
 
     return __getattr__
@@ -126,6 +121,11 @@ def refuse(module: str) -> NoReturn:
     """Say what to use instead of a module of PyTorch."""
     # without `name=`, or `from undertow import jit` would drop this message for "cannot import name 'jit'"
     raise ModuleNotFoundError(f"No module named {module!r}: {INSTEAD[module.removeprefix('undertow.')]}")
+
+
+def refusal(what: str, advice: str) -> NoReturn:
+    """Raise for something of PyTorch that undertow has the name of, so that programs can be imported, and no more."""
+    raise NotImplementedError(f"undertow does not have {what}: {advice}")
 
 
 def of_modules(name: str) -> str:

@@ -24,7 +24,7 @@ ALIASES = {
     "cuda": {"amp": "torch_names.cuda_amp"},
     "distributions": {"kl": "distributions.divergence", **dict.fromkeys(DISTRIBUTIONS, "distributions")},
     "nn": {"modules": "torch_names.nn_modules"},
-    "utils": {"_pytree": "pytree", "dlpack": "interop.dlpack", "hooks": "graph.hooks"},
+    "utils": {"dlpack": "interop.dlpack", "hooks": "graph.hooks"},
     "utils.data": {
         "_utils": "data",
         "_utils.collate": "data.collate",

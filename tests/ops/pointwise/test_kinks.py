@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import undertow as ut
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu
@@ -19,7 +20,7 @@ inf, nan = math.inf, math.nan
 
 #: operation, arguments (a list is a tensor that requires grad), gradient for each list
 KINKS: list[tuple[str, tuple[Any, ...], list[list[Any]]]] = [
-    ("abs", ([0.0, -0.0],), [[0, 0]]),
+    ("abs", ([0.0, -0.0, nan],), [[0, 0, 0]]),
     ("abs", ([0j, 3 + 4j],), [[0, 0.6 + 0.8j]]),
     ("sgn", ([0.0, 2.0],), [[0, 0]]),
     ("sgn", ([0j, 2j],), [[0, 0.5]]),
@@ -39,6 +40,7 @@ KINKS: list[tuple[str, tuple[Any, ...], list[list[Any]]]] = [
     ("nan_to_num", ([nan, inf, -inf, 1.0],), [[0, 0, 0, 1]]),
     ("pow", ([0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]), [[-inf, 0, 1], [-inf, 0, 0]]),
     ("pow", ([0.0, 0.0], 0.5), [[inf, inf]]),
+    ("pow", ([nan, 1e-310, -1e-310, inf], [0.0, 0.0, 0.0, 0.0]), [[0, 0, 0, 0], [nan, -713.8013788281542, nan, inf]]),
     ("pow", ([0.0, nan], 0), [[0, 0]]),
     ("pow", (0.0, [-1.0, 0.0, 1.0]), [[-inf, 0, 0]]),
     ("pow", (-2.0, [2.0]), [[nan]]),
@@ -84,6 +86,48 @@ def test_it_is_the_one_pytorch_chooses(
     inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
     for got, wanted in zip(torch.autograd.grad(out, inputs, torch.ones_like(out)), expected, strict=True):
         np.testing.assert_allclose(got.numpy(force=True), wanted, rtol=1e-14, err_msg=op)
+
+
+#: values at special points
+VALUES: list[tuple[str, list[float], list[float]]] = [
+    ("sign", [nan, -0.0, -2.0, inf], [0, 0, -1, 1]),
+    ("sgn", [nan, -0.0, -2.0, inf], [0, 0, -1, 1]),
+    ("angle", [-0.0, 0.0, -1.0, nan], [0, 0, math.pi, nan]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("op", "values", "expected"), VALUES, ids=[v[0] for v in VALUES])
+def test_values_at_special_points(
+    torch: ModuleType, op: str, values: list[float], expected: list[float], dtype: str
+) -> None:
+    wanted = np.array(expected, dtype)
+    for out in (
+        getattr(ops, op)(Tensor(np.array(values, dtype), cpu))._array,
+        getattr(torch, op)(torch.tensor(values, dtype=getattr(torch, dtype))).numpy(),
+    ):
+        np.testing.assert_array_equal(out, wanted)
+        assert not np.signbit(out[out == 0]).any()
+
+
+@pytest.mark.parametrize("name", ["hardtanh", "relu6", "hardswish", "hardsigmoid", "softshrink", "hardshrink"])
+def test_activations_with_corners_at_nan(torch: ModuleType, name: str) -> None:
+    """Of a single number, because PyTorch's vectors of some dtypes differ."""
+    ours, theirs = Tensor(np.array(nan), cpu, LEAF), torch.tensor(nan, dtype=torch.float64, requires_grad=True)
+    out, wanted = getattr(ops, name)(ours), getattr(torch.nn.functional, name)(theirs)
+    assert np.isnan(out._array) and wanted.isnan()
+    assert grad([out], [ours])[0]._array == torch.autograd.grad(wanted, theirs)[0].item()
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_losses_with_corners_at_nan(torch: ModuleType, beta: float) -> None:
+    def slopes(lib: Any) -> list[float]:
+        x = lib.tensor([nan, 1.0], requires_grad=True)
+        losses = [lib.nn.functional.smooth_l1_loss(x, lib.zeros(2), beta=beta, reduction="sum")]
+        losses += [lib.nn.functional.huber_loss(x, lib.zeros(2), delta=beta, reduction="sum")] if beta else []
+        return [g.item() for loss in losses for g in lib.autograd.grad(loss, x, create_graph=True)[0]]
+
+    np.testing.assert_array_equal(slopes(ut), slopes(torch))
 
 
 def test_a_power_of_zero_has_a_finite_second_derivative_where_there_is_one() -> None:

@@ -13,6 +13,7 @@ from undertow.data.datasets import random_split as random_split
 from undertow.data.loader import DataLoader as DataLoader
 from undertow.data.progress import Progress as Progress
 from undertow.data.samplers import BatchSampler as BatchSampler
+from undertow.data.samplers import DistributedSampler as DistributedSampler
 from undertow.data.samplers import RandomSampler as RandomSampler
 from undertow.data.samplers import Sampler as Sampler
 from undertow.data.samplers import SequentialSampler as SequentialSampler

@@ -12,40 +12,44 @@ from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
 from undertow.autograd.interceptors.stack import NONE, active, call_op, run_function, under
-from undertow.modes import Interceptor, current, set_state
+from undertow.modes import Interceptor, State, state_variable
+from undertow.scopes import Scope
 from undertow.tensor import Tensor, counter_of, extra_of
 
 
-class Between(Interceptor):
+class Between(Interceptor, Scope):
     """Stands between the function and its operations while its context lasts.
 
     instead_of  the interceptor of the forward run. A backward pass inside the function recomputes while that run goes
                 on, and must not be taken for part of it.
     """
 
+    variable = state_variable
+
     def __init__(self, instead_of: Between | None = None) -> None:
-        self.outer: list[Any] = []
-        self.replaced: list[Any] = []
+        self.outer: tuple[Any, ...] = ()
         self.instead_of = instead_of
 
-    def __enter__(self) -> Any:
-        state = current()
+    @property
+    def given(self) -> Between:
+        return self
+
+    def inside(self, outer: State) -> State:
         if active() is not NONE:
             raise RuntimeError(
                 "Selective checkpointing (by policy or budget) cannot run inside vmap or forward-mode AD: the results "
                 "it would keep are those of one transformation. Use plain checkpoint() there."
             )
-        self.replaced.append(state.intercept)
-        casts, outer = lifted(state.intercept, self)  # what is kept are results as they are, in half precision
-        if isinstance(outer, Between) and outer is self.instead_of:
-            outer = outer.outer[-1]
-        self.outer.append(outer)
-        set_state(state.with_intercept(casts))
-        return self
+        casts, below = lifted(outer.intercept, self)  # what is kept are results as they are, in half precision
+        if isinstance(below, Between) and below is self.instead_of:
+            below = below.outer[-1]
+        found = outer.with_intercept(casts)
+        self.outer = (*self.outer, below)
+        return found
 
-    def __exit__(self, *exc: object) -> None:
-        self.outer.pop()
-        set_state(current().with_intercept(self.replaced.pop()))
+    def after(self, inner: State, outer: State) -> State:
+        self.outer = self.outer[:-1]
+        return inner.with_intercept(outer.intercept)
 
     def is_early(self) -> bool:
         """Whether this recomputes while the forward run goes on: nothing can be told from its results yet."""

@@ -17,6 +17,7 @@ from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept
 from undertow.autograd.checkpoint.mismatch import CheckpointError
 from undertow.autograd.checkpoint.replayed_results import call_with_known
 from undertow.autograd.interceptors.op_mode import operation_name
+from undertow.modes import State
 from undertow.tensor import Tensor, current_edge
 
 
@@ -127,8 +128,7 @@ class _Following(Between):
         self.budget.keep_nothing()
         self.budget.plans.pop(self.budget.key, None)  # the next run measures again
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
+    def ended(self) -> None:
         if len(self.budget.calls) != len(self.plan):
             self.give_up()
 
@@ -140,12 +140,11 @@ class _Restoring(Between):
         super().__init__(instead_of=forward)
         self.budget = budget
 
-    def __enter__(self) -> Any:
+    def inside(self, outer: State) -> State:
         self.number = 0
-        return super().__enter__()
+        return super().inside(outer)
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
+    def ended(self) -> None:
         if not self.is_early():
             self.budget.keep_nothing()
 

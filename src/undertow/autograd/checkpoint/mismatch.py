@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
 from undertow.autograd.interceptors.stack import call_op
 from undertow.errors import AutogradError
-from undertow.modes import current, set_state
+from undertow.modes import State, current, in_state, state_variable
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 
@@ -23,25 +22,28 @@ class Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        outer = current()
+    def recording(self) -> Recording:
+        return Recording(self.lines)
 
+
+class Recording(Scope):
+    """Operations inside are noted in `lines`."""
+
+    variable = state_variable
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def inside(self, outer: State) -> State:
         def intercept(function: Any, args: tuple[Any, ...]) -> Any:
             self.lines.append(f"{function.__name__}({', '.join(_shown(a) for a in args)})")
-            inner = current()
-            set_state(inner.replace(intercept=rest))
-            try:
-                return call_op(function.op, args)
-            finally:
-                set_state(inner)
+            return in_state(current().replace(intercept=rest), call_op, function.op, args)
 
         casts, rest = lifted(outer.intercept, intercept)
-        set_state(outer.replace(intercept=casts))
-        try:
-            yield
-        finally:
-            set_state(current().replace(intercept=outer.intercept))
+        return outer.replace(intercept=casts)
+
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(intercept=outer.intercept)
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,6 +21,7 @@ from undertow.autograd.tensor_attributes import detach
 from undertow.engine.tasks import current_task
 from undertow.modes import current, enable_grad, no_grad
 from undertow.ops import REGISTRY
+from undertow.scopes import Scope
 from undertow.tensor import Tensor, current_edge
 
 early_stop_choice: ContextVar[bool | None] = ContextVar("undertow.checkpoint.early_stop", default=None)
@@ -28,37 +29,43 @@ debug_choice: ContextVar[bool | None] = ContextVar("undertow.checkpoint.debug", 
 _group: ContextVar[GraphExecGroup | None] = ContextVar("undertow.checkpoint.group", default=None)
 
 
-@contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+class set_checkpoint_early_stop(Scope, contextlib.ContextDecorator):
     """Whether recomputation stops as soon as everything needed is there; overrides the argument of `checkpoint`."""
-    token = early_stop_choice.set(enable)
-    try:
-        yield
-    finally:
-        early_stop_choice.reset(token)
+
+    variable = early_stop_choice
+
+    def __init__(self, enable: bool) -> None:
+        self.enable = enable
+
+    def inside(self, outer: bool | None) -> bool:
+        return self.enable
 
 
-@contextlib.contextmanager
-def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+class set_checkpoint_debug_enabled(Scope, contextlib.ContextDecorator):
     """Whether checkpoints made inside explain a mismatch by the operations of both runs; overrides their argument."""
-    token = debug_choice.set(enabled)
-    try:
-        yield
-    finally:
-        debug_choice.reset(token)
+
+    variable = debug_choice
+
+    def __init__(self, enabled: bool | None) -> None:
+        self.enabled = enabled
+
+    def inside(self, outer: bool | None) -> bool | None:
+        return self.enabled
 
 
-class GraphExecGroup:
+class GraphExecGroup(Scope):
     """Backward passes inside share what is recomputed; they must use disjoint parts of the graph."""
 
-    def __enter__(self) -> GraphExecGroup:
-        if _group.get() is not None:
-            raise RuntimeError("GraphExecGroup contexts cannot be nested")
-        self._token = _group.set(self)
+    variable = _group
+
+    @property
+    def given(self) -> GraphExecGroup:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        _group.reset(self._token)
+    def inside(self, outer: GraphExecGroup | None) -> GraphExecGroup:
+        if outer is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested")
+        return self
 
 
 class _Handle:

@@ -8,7 +8,7 @@ from typing import Any
 from undertow.autograd.backward import backward
 from undertow.autograd.function import Function
 from undertow.autograd.interceptors.autocast import Autocasts
-from undertow.engine.tasks import current_task
+from undertow.engine.tasks import is_checkpoint_valid
 from undertow.graph.user_lines import warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.ops.random.generator import fork_rng, get_rng_state, set_rng_state
@@ -33,8 +33,7 @@ class Reentrant(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        task = current_task()
-        if task is not None and task.exec_info is not None:
+        if not is_checkpoint_valid():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(): undertow's is, too. To resolve this error, you can either set "

@@ -11,6 +11,7 @@ from typing import Any
 from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept
 from undertow.autograd.checkpoint.replayed_results import call_with_known
 from undertow.autograd.interceptors.op_mode import operation_name
+from undertow.modes import State
 from undertow.ops import REGISTRY
 
 
@@ -73,14 +74,13 @@ class Cached(Between):
         super().__init__(instead_of=forward)
         self.storage, self.allow_mutation = storage, allow_cache_entry_mutation
 
-    def __enter__(self) -> Any:
+    def inside(self, outer: State) -> State:
         self.numbers: dict[str, int] = defaultdict(int)
-        return super().__enter__()
+        return super().inside(outer)
 
-    def __exit__(self, *exc: object) -> None:
+    def ended(self) -> None:
         for calls in () if self.is_early() else self.storage.values():  # an early stop may have left some over
             calls.update({n: _Mark.CONSUMED for n, found in calls.items() if isinstance(found, Kept)})
-        super().__exit__(*exc)
 
     def decide(self, function: Any, args: tuple[Any, ...]) -> Any:
         name = operation_name(function.op)

@@ -26,7 +26,7 @@ from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_am
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
 from undertow.autograd.slopes import has_slope, slopes_of
 from undertow.backend import cpu, dtypes
-from undertow.modes import current, no_grad, set_state
+from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare.recorded_namespace import recorded
@@ -92,12 +92,7 @@ class DualLevel:
     # ---- operations
 
     def run(self, function: Any, args: tuple[Any, ...], stack: Transforms) -> Any:
-        state = current()
-        set_state(state.with_intercept(stack.without(self)))
-        try:
-            return self.run_below(function.op, args)
-        finally:
-            set_state(state)
+        return under(stack.without(self), self.run_below, function.op, args)
 
     def run_below(self, op: Op, args: tuple[Any, ...]) -> Any:
         result = call_op(op, args)

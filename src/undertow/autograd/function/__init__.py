@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from sys import _getframe as getframe
 from typing import Any
 
 from undertow.autograd.function.call import Call
@@ -16,11 +17,12 @@ from undertow.autograd.function.delayed_error import DelayedError as DelayedErro
 from undertow.autograd.function.delayed_error import once_differentiable as once_differentiable
 from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, tracking_for
 from undertow.autograd.function.node import FunctionNode
-from undertow.autograd.function.outputs import wrap_outputs
+from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
 from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.user_lines import caller_site, is_site_recording_enabled
-from undertow.modes import Interceptor, current, set_state
+from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.modes import Interceptor, current, in_state
+from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -126,7 +128,7 @@ class Function(metaclass=_FunctionMeta):
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.apply_function(cls, args, kwargs)
-        return cls._call(args, kwargs).result
+        return cls._run(args, kwargs, None)
 
     @classmethod
     def _backward_rule(cls) -> Callable[..., Any]:
@@ -142,38 +144,53 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def _call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        call = Call()
+        call.result = cls._run(args, kwargs, call)
+        return call
+
+    @classmethod
+    def _run(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+        """The result of forward, in the graph; `call` is told what happened."""
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:
             args = bind_arguments(cls, args, kwargs)
             kwargs = {}
         node = cls._backward_cls()
-        inputs = [a for a in args if isinstance(a, Tensor)]
-        node.needs_input_grad = tuple([isinstance(a, Tensor) and requires_grad(a) for a in args])
+        inputs: list[Tensor] = []
+        needs: list[bool] = []
+        for argument in args:
+            if isinstance(argument, Tensor):
+                inputs.append(argument)
+                needs.append(argument._edge is not None or requires_grad(argument))
+            else:
+                needs.append(False)
+        node.needs_input_grad = tuple(needs)
         outer = current()
-        recording = outer.grad_enabled and any(node.needs_input_grad)
+        recording = outer.grad_enabled and True in needs
         if recording:
             node._variable_positions = [isinstance(a, Tensor) for a in args]
-            node.next_edges = tuple([gradient_edge(t) for t in inputs])  # now, because forward may change the inputs
+            node.recorded_edges = tuple([gradient_edge(t) for t in inputs])  # now: forward may change the inputs
             if is_site_recording_enabled():
-                site = caller_site()
-                node.code, node.lasti = site.code, site.lasti
+                frame = getframe(2)  # of whoever called apply, past it and this
+                frame = user_frame(frame) if OWN_FILES[frame.f_code.co_filename] else frame
+                node.code, node.lasti = frame.f_code, frame.f_lasti
         needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)
         inner = outer.with_grad(False)
-        set_state(inner if tracking is None else inner.with_intercept(with_beneath(inner.intercept, tracking)))
-        try:
-            if separate_setup:
-                output = cls.forward(*args)
-                cls.setup_context(node, args, output)
-            else:
-                output = cls.forward(node, *args, **kwargs)
-        finally:
-            set_state(outer)
-        if needed:
+        if tracking is not None:
+            inner = inner.with_intercept(with_beneath(inner.intercept, tracking))
+        if separate_setup:
+            output = in_state(inner, cls.forward, *args)
+            in_state(inner, cls.setup_context, node, args, output)
+        else:
+            output = in_state(inner, cls.forward, node, *args, **kwargs)
+        if needed and (tracking is not None or node._to_save or node.__dict__):
             note_intermediates(node, inputs, needed, output, tracking)
-        call = Call(node, args, output)
-        call.result = wrap_outputs(node, inputs, output, recording, separate_setup)
-        return call
+        if call is not None:
+            call.note(node, args, output)
+        if recording and wrap_new_output(node, inputs, output):
+            return output
+        return wrap_outputs(node, inputs, output, recording, separate_setup)
 
 
 def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

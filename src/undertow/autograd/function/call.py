@@ -15,7 +15,8 @@ class Call:
 
     result: Any
 
-    def __init__(self, node: FunctionNode, args: tuple[Any, ...], output: Any) -> None:
+    def note(self, node: FunctionNode, args: tuple[Any, ...], output: Any) -> None:
+        """After forward, before its outputs are wrapped."""
         self.node, self.args = node, args
         self.raw = tuple(output) if isinstance(output, tuple) else (output,)
         self.dirty, self.non_differentiable = node._dirty, node._non_differentiable

@@ -11,7 +11,7 @@ from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.end_nodes import Error
 from undertow.graph.node import OutputEdge
-from undertow.modes import current, set_state
+from undertow.modes import current, in_state
 from undertow.tensor import LEAF, Tensor, current_edge
 
 
@@ -43,11 +43,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:
         outer = current()
-        set_state(outer.with_grad(False))
-        try:
-            outputs = function(ctx, *args)
-        finally:
-            set_state(outer)
+        outputs = in_state(outer.with_grad(False), function, ctx, *args)
         if not outer.grad_enabled or not any(isinstance(a, Tensor) and current_edge(a) is not None for a in args):
             return outputs
         single = not isinstance(outputs, tuple)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
 
 HOLDING = (Tensor, *CONTAINERS)
 PLAIN = {int, float, bool, str, type(None)}
+#: attributes of a FunctionNode that are not the user's
+OWN = {"_dirty", "_is_pure_view", "_materialize_non_diff_grads", "_non_differentiable", "_non_differentiable_outputs",
+       "_saved_for_forward", "materialize_grads"}  # fmt: skip
 
 
 # ---- what was kept
@@ -68,8 +70,16 @@ class Attribute(NamedTuple):
 
 def needed_inputs(inputs: Sequence[Tensor], recording: bool) -> tuple[bool, ...]:
     """Of the tensors among the arguments, which a derivative is taken by; () if none."""
-    needed = tuple([(recording and requires_grad(t)) or bool(levels_of(physical(t))) for t in inputs])
-    return needed if any(needed) else ()
+    needed = tuple([
+        (recording and (t._edge is not None or requires_grad(t))) or (has_extra(t) and bool(levels_of(physical(t))))
+        for t in inputs
+    ])  # fmt: skip
+    return needed if True in needed else ()
+
+
+def has_extra(tensor: Tensor) -> bool:
+    """Whether it may have tangents: they are in its extra, or in that of what is below vmap levels."""
+    return tensor._extra is not None or type(tensor) is BatchedTensor
 
 
 def tracking_for(cls: Any, inputs: Sequence[Tensor], needed: tuple[bool, ...]) -> InputTracking | None:
@@ -106,7 +116,7 @@ def may_keep(node: Node, output: Any) -> bool:
     for tensor in (*node._to_save, *node._saved_for_forward):
         if tensor is not None and tensor._edge is None and tensor is not output:
             return True
-    if len(node.__dict__) > node._own_attributes:
+    if node.__dict__:
         for _, value in attributes_of(node):
             if type(value) not in PLAIN and isinstance(value, HOLDING):
                 return True
@@ -129,8 +139,8 @@ def held_by(node: Node) -> list[Any]:
 
 
 def attributes_of(node: Node) -> Iterator[tuple[str, Any]]:
-    """The user's attributes of `ctx`: they come after the node's own."""
-    return islice(node.__dict__.items(), node._own_attributes, None)
+    """The user's attributes of `ctx`."""
+    return iter([item for item in node.__dict__.items() if item[0] not in OWN])
 
 
 def everything(needed: Sequence[bool]) -> Callable[[Tensor], int]:

@@ -10,7 +10,7 @@ from undertow.backend import namespace_of_array
 from undertow.backend.interface import Namespace
 from undertow.engine.tasks import current_task
 from undertow.engine.validate import conform, expected
-from undertow.graph.node import Node, freed_error, next_sequence_nr, space_of
+from undertow.graph.node import Node, OutputEdge, freed_error, next_sequence_nr, space_of
 from undertow.graph.saved import Freed, SavedTensor
 from undertow.tensor import Tensor
 
@@ -19,33 +19,37 @@ class FunctionNode(Node):
     """The node of a custom Function, and its `ctx`."""
 
     # Its attributes are the user's, apart from those with an underscore and `Node`'s own: see check_names.
-    __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes")
+    __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes", "_to_save", "_variable_positions",
+                 "_wanted", "needs_input_grad")  # fmt: skip
 
     multiple_outputs = True
     wants_undefined = True
 
     _forward_cls: Any = None
-    _own_attributes = 0  # how many of __dict__ are not the user's
+
+    _kept: Any
+    _intermediates: Kept | None
+    needs_input_grad: tuple[bool, ...]
+    _to_save: tuple[Any, ...]
+    _variable_positions: list[bool]
+    _wanted: tuple[Any, ...] | None  # in a pass: `next_edges`, None where nobody wants the gradient
+
+    # what few calls set, and OWN names
+    materialize_grads = True
+    _materialize_non_diff_grads = True
+    _is_pure_view = False
+    _saved_for_forward: tuple[Any, ...] = ()
+    _dirty: tuple[Any, ...] = ()
+    _non_differentiable: tuple[Any, ...] = ()
+    _non_differentiable_outputs: frozenset[int] = frozenset()
 
     def __init__(self) -> None:
         # not Node's: a Function may call attributes of its own `shape`, `dtype`, `saved` or `params`
-        self.next_edges = ()
+        self.recorded_edges = ()
         self.sequence_nr = next_sequence_nr()
-        self._kept: Any = ()
-        self._shapes, self._dtypes = [], []
-        self._intermediates: Kept | None = None
-        self.extra = None
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.materialize_grads = True
-        self._materialize_non_diff_grads = True
-        self._is_pure_view = False
-        self._to_save: tuple[Any, ...] = ()
-        self._saved_for_forward: tuple[Any, ...] = ()
-        self._dirty: tuple[Any, ...] = ()
-        self._non_differentiable: tuple[Any, ...] = ()
-        self._non_differentiable_outputs: set[int] = set()
-        self._variable_positions: list[bool] = []
-        self._wanted: tuple[Any, ...] | None = None  # in a pass: `next_edges`, None where nobody wants the gradient
+        self._kept = self._to_save = self.needs_input_grad = ()
+        self._shapes, self._dtypes, self._variable_positions = [], [], []
+        self._intermediates = self.extra = self._wanted = None
 
     # ---- what forward calls
 
@@ -128,20 +132,20 @@ class FunctionNode(Node):
     def pull(self, xp: Namespace, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
         raw = xp.ndarray is not Tensor
         grads = [Tensor(g, namespace_of_array(g)) if raw and g is not None else g for g in grad]
-        self._materialize(grads)
+        if self.materialize_grads and any([g is None for g in grad]):
+            self._materialize(grads)
         task = current_task()
         outer = None if task is None else task.node
         if task is not None:
             task.node = self
         self._wanted = edges
         try:
-            results = self._call_backward(grads)
-            results = self._check_results(results)
+            results = self._check_results(self._call_backward(grads))
         finally:
             self._wanted = None
             if task is not None:
                 task.node = outer
-        if not keep:
+        if not keep and self._kept:
             self.release(keep)
         return self._fitting([r if r is None or not raw else r._array for r in results], edges, xp)
 
@@ -149,8 +153,10 @@ class FunctionNode(Node):
         """The results in the shapes and dtypes of the inputs: checked all before any is used."""
         for index, (result, edge) in enumerate(zip(results, edges, strict=True)):
             if result is not None and edge is not None:
-                shape, dtype = expected(edge[0], edge[1])
-                results[index] = conform(self, index, result, shape, dtype, xp)
+                below, nr = edge if type(edge) is OutputEdge else (edge, 0)
+                shape, dtype = expected(below, nr)
+                if result.shape != shape or result.dtype is not dtype:
+                    results[index] = conform(self, index, result, shape, dtype, xp)
         return results
 
     def apply(self, *grads: Any) -> Any:
@@ -158,8 +164,6 @@ class FunctionNode(Node):
         return self._call_backward(list(grads))
 
     def _materialize(self, grads: list[Any]) -> None:
-        if not self.materialize_grads:
-            return
         for nr, g in enumerate(grads):
             skip = nr in self._non_differentiable_outputs and not self._materialize_non_diff_grads
             if g is None and not skip and self._dtypes[nr] is not None:
@@ -207,6 +211,3 @@ class FunctionNode(Node):
 def _releasing() -> bool:
     task = current_task()
     return task is not None and not task.keep_graph
-
-
-FunctionNode._own_attributes = len(FunctionNode().__dict__)

@@ -16,7 +16,7 @@ from undertow.graph.history import rebase_history
 from undertow.graph.node import NodeExtra, OutputEdge, place_node
 from undertow.graph.saved import SavedTensor
 from undertow.graph.user_lines import warn_user
-from undertow.modes import current, set_state
+from undertow.modes import current, in_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import check_history
 from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
@@ -97,7 +97,7 @@ class Wrapping:
 
     def is_differentiable(self, nr: int, out: Tensor) -> bool:
         if any([out is t for t in self.node._non_differentiable]):
-            self.node._non_differentiable_outputs.add(nr)
+            self.node._non_differentiable_outputs |= {nr}
             return False
         return self.recording and dtypes.is_differentiable(out._array.dtype)
 
@@ -127,12 +127,7 @@ class Wrapping:
                 "you override setup_context. You should return and save a view of the input instead, e.g. with "
                 "x.view_as(x) or setup ctx inside the forward function itself."
             )
-        outer = current()
-        set_state(outer.with_grad(False))
-        try:
-            return REGISTRY["view_as"].function(out, out)
-        finally:
-            set_state(outer)
+        return in_state(current().with_grad(False), REGISTRY["view_as"].function, out, out)
 
     def rebase_dirty(self, nr: int, out: Tensor, is_input: bool) -> None:
         view = view_of(out)
@@ -177,12 +172,9 @@ class Wrapping:
     def save(self) -> None:
         node = self.node
         node._kept = tuple([self.saved(t) for t in node._to_save])
-        node._to_save = node._dirty = node._non_differentiable = ()
-        check_names(node)
-        warn_of_cycle(node)
-        state = current()
-        if state.record is not None:
-            state.record(node, state)
+        if node._dirty or node._non_differentiable:
+            node._dirty = node._non_differentiable = ()
+        finish_node(node)
 
     def saved(self, tensor: Tensor | None) -> SavedTensor:
         if id(tensor) not in self.numbers:
@@ -190,8 +182,47 @@ class Wrapping:
         return SavedTensor.of_output(self.wrapped[id(tensor)], edge=(self.node, self.numbers[id(tensor)]))
 
 
+def wrap_new_output(node: Any, inputs: list[Tensor], out: Any) -> bool:
+    """The same for the usual call that is recorded, of one new tensor on the CPU; whether it is such a call."""
+    if (
+        type(out) is not Tensor
+        or out._edge is not None
+        or out._xp is not cpu
+        or node._dirty
+        or node._non_differentiable
+        or node._is_pure_view
+        or (out._extra is not None and out._extra.view is not None)
+        or not dtypes.is_differentiable(out._array.dtype)
+    ):
+        return False
+    for tensor in inputs:
+        if out is tensor:
+            return False
+    array = out._array
+    node._shapes.append(array.shape)
+    node._dtypes.append(array.dtype)
+    out._edge = OutputEdge((node, 0))
+    if node._to_save:
+        node._kept = tuple([SavedTensor.of_output(t) if t is out else SavedTensor(t) for t in node._to_save])
+    finish_node(node)
+    return True
+
+
+def finish_node(node: Any) -> None:
+    """After the outputs are wrapped and what is kept is noted."""
+    node._to_save = ()
+    check_names(node)
+    if node.__dict__:
+        warn_of_cycle(node)
+    state = current()
+    if state.record is not None:
+        state.record(node, state)
+
+
 def check_names(node: Node) -> None:
     """Refuse attributes of `ctx` that took the place of what the engine keeps there."""
+    if node.extra is None and type(node.recorded_edges) is tuple and type(node.sequence_nr) is int:
+        return
     for name, kind in (("extra", NodeExtra | None), ("next_edges", tuple), ("sequence_nr", int)):
         if not isinstance(getattr(node, name), kind):
             raise AttributeError(f"ctx.{name} is what {node.name()} keeps for the engine; choose another name")

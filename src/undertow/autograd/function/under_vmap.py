@@ -49,6 +49,10 @@ def apply_batched_function(level: Any, cls: Any, args: tuple[Any, ...], kwargs: 
         plan = Plan(level, cls, dims, args)
         return plan.wrap_outputs(under(stack.without(level), MadeRule.apply, plan, *values))
     info = VmapInfo(level.size, level.randomness)
+    values, dims = (
+        [in_structure(a, v) for a, v in zip(args, values, strict=True)],
+        tuple([in_structure(a, d) for a, d in zip(args, dims, strict=True)]),
+    )
     found = under(stack.without(level), cls.vmap, info, dims, *values)
     if not isinstance(found, tuple) or len(found) != 2:
         raise RuntimeError(
@@ -57,6 +61,14 @@ def apply_batched_function(level: Any, cls: Any, args: tuple[Any, ...], kwargs: 
     output, out_dims = found
     check_out_dims(cls, output, out_dims)
     return level.wrap(output, out_dims)
+
+
+def in_structure(given: Any, found: Any) -> Any:
+    """What was found for an argument, nested as that is: a tuple of tensors gives tuples of values and of dims."""
+    if type(given) not in (tuple, list):
+        return found
+    parts = found if isinstance(found, (tuple, list)) else [found] * len(given)
+    return type(given)([in_structure(g, f) for g, f in zip(given, parts, strict=True)])
 
 
 def check_out_dims(cls: Any, output: Any, out_dims: Any) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from undertow.modes import State, current, set_state
+from undertow.modes import State, state_variable
+from undertow.scopes import Scope
 
 
-class recording:
+class recording(Scope):
     """Record a graph inside, also within `no_grad` and `inference_mode`, where `enable_grad` alone records none."""
 
-    def __enter__(self) -> None:
-        self._outer: State = current()
-        inside = self._outer.with_grad(True)
-        set_state(inside.replace(inference=False) if inside.inference else inside)
+    variable = state_variable
 
-    def __exit__(self, *exc: object) -> None:
-        outer, state = self._outer, current().with_grad(self._outer.grad_mode)
-        set_state(state.replace(inference=True) if outer.inference else state)
+    def inside(self, outer: State) -> State:
+        found = outer.with_grad(True)
+        return found.replace(inference=False) if found.inference else found
+
+    def after(self, inner: State, outer: State) -> State:
+        found = inner.with_grad(outer.grad_mode)
+        return found.replace(inference=True) if outer.inference else found

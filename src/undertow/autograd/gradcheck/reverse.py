@@ -241,7 +241,7 @@ def basis(output: Tensor) -> list[Any]:
 
 def _unit_vector(tensor: Tensor, chance: Generator) -> Array:
     """A random vector of length one, without negative entries, as long as the tensor has elements: PyTorch's."""
-    vector = chance.draw("fractions", tensor._array.size, dtypes.get_default_dtype()).astype(dtypes.float64)
+    vector = chance.draw("fractions", tensor._array.size, dtypes.default_dtype()).astype(dtypes.float64)
     places = places_in(tensor)
     if places is not None:
         vector = spread(vector[places], places, len(vector))

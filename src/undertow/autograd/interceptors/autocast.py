@@ -17,7 +17,7 @@ from typing import Any
 from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, in_float32_under, under
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import DType
-from undertow.modes import _Switch, current, set_state
+from undertow.modes import State, _Switch, current, in_state
 from undertow.ops.views.clone import _to_copy
 from undertow.tensor import LEAF, Tensor, version_of
 
@@ -40,10 +40,10 @@ class autocast(_Switch):
     ...     product = a @ a.t()
     ...     loss = ut.nn.functional.mse_loss(product, ut.zeros(2, 2))
     >>> product.dtype, loss.dtype
-    (dtype('float16'), dtype('float32'))
+    (undertow.float16, undertow.float32)
     >>> loss.backward()
     >>> a.grad.dtype
-    dtype('float32')
+    undertow.float32
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class autocast(_Switch):
                 f"User specified an unsupported autocast device_type '{device_type}'. Use one of {DEVICE_TYPES}."
             )
         self.device_type = device_type
-        self.dtype = get_autocast_dtype(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
+        self.dtype = lower_precision(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
         self.enabled = enabled and self._is_supported()
         self.cache_enabled = True if cache_enabled is None else cache_enabled
 
@@ -74,17 +74,18 @@ class autocast(_Switch):
         )
         return False
 
-    def __enter__(self) -> Any:
-        state = current()
-        if self.enabled or is_autocast_enabled(self.device_type):
-            set_state(state.with_intercept(Casting(self, state.intercept)))
+    @property
+    def given(self) -> autocast:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        state = current()
-        entered = found(state.intercept, lambda link: link.context is self)
-        if entered is not None:
-            set_state(state.with_intercept(entered.outer))
+    def inside(self, outer: State) -> State:
+        if self.enabled or is_autocast_enabled(self.device_type):
+            return outer.with_intercept(Casting(self, outer.intercept))
+        return outer
+
+    def after(self, inner: State, outer: State) -> State:
+        entered = found(inner.intercept, lambda link: link.context is self)
+        return inner if entered is None else inner.with_intercept(entered.outer)
 
     def clone(self) -> autocast:
         return type(self)(self.device_type, self.dtype, self.enabled, self.cache_enabled)
@@ -161,12 +162,7 @@ class Casting(Above):
         reference, memory, version, cast = self.cache.get(key, (None, None, None, None))
         same = reference is not None and reference() is tensor
         if not same or memory is not tensor._array or version != version_of(tensor):
-            with_grad = current()
-            set_state(with_grad.with_grad(True))  # a cast made under no_grad may be used again outside
-            try:
-                cast = to_dtype(tensor, dtype)
-            finally:
-                set_state(with_grad)
+            cast = in_state(current().with_grad(True), to_dtype, tensor, dtype)  # it may be used outside a no_grad
             self.cache[key] = weakref.ref(tensor), tensor._array, version_of(tensor), cast
         return cast
 
@@ -221,11 +217,16 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
     return link is not None and link.context.enabled
 
 
-def get_autocast_dtype(device_type: str = "cpu") -> DType:
+def get_autocast_dtype(device_type: str = "cpu") -> dtypes.dtype:
     """The lower precision of the autocast that is on, or that one without `dtype` would have.
 
     That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
     """
+    return dtypes.public(lower_precision(device_type))
+
+
+def lower_precision(device_type: str) -> DType:
+    """NumPy's dtype of the same."""
     link = casting(device_type, current().intercept)
     if link is not None:
         return link.context.dtype
@@ -289,7 +290,7 @@ def custom_fwd(
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         link = casting(device_type, current().intercept)
         enabled = link is not None and link.context.enabled
-        ctx._autocast = enabled and cast_inputs is None, get_autocast_dtype(device_type)
+        ctx._autocast = enabled and cast_inputs is None, lower_precision(device_type)
         if link is None or not enabled or cast_inputs is None:
             return fwd(ctx, *args, **kwargs)
         with autocast(device_type, enabled=False):

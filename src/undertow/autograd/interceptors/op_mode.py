@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.interceptors.stack import Above, under
-from undertow.modes import current, set_state
+from undertow.modes import State, state_variable
+from undertow.scopes import Scope
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -43,7 +44,7 @@ def operation_name(op: Op) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
 
 
-class OpMode:
+class OpMode(Scope):
     """A context in which `on_operation` stands between this thread and its operations. Make a subclass.
 
     It is shown the single operations that everything is made of (`mm`, `add`, `relu_`, `rand`), also those of
@@ -68,14 +69,17 @@ class OpMode:
         """Return the result of the operation, or another."""
         return op(*args, **kwargs)
 
-    def __enter__(self) -> Any:
-        state = current()
-        set_state(state.with_intercept(Shown(self, state.intercept)))
+    variable = state_variable
+
+    @property
+    def given(self) -> OpMode:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        state = current()
-        set_state(state.with_intercept(without(state.intercept, self)))
+    def inside(self, outer: State) -> State:
+        return outer.with_intercept(Shown(self, outer.intercept))
+
+    def after(self, inner: State, outer: State) -> State:
+        return inner.with_intercept(without(inner.intercept, self))
 
 
 class Shown(Above):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from undertow.modes import Interceptor, current, set_state
+from undertow.modes import Interceptor, State, current, in_state
 
 if TYPE_CHECKING:
     from undertow.autograd.forward.level import DualLevel
@@ -180,13 +180,7 @@ class Transforms(Interceptor):
 
 def plainly(function: Any, args: tuple[Any, ...]) -> Any:
     """The operation itself, below all transformations."""
-    op = function.op
-    state = current()
-    set_state(state.with_intercept(None))
-    try:
-        return call_op(op, args)
-    finally:
-        set_state(state)
+    return in_state(current().with_intercept(None), call_op, function.op, args)
 
 
 def call_op(op: Op, args: tuple[Any, ...]) -> Any:
@@ -200,12 +194,7 @@ def call_op(op: Op, args: tuple[Any, ...]) -> Any:
 
 def under(intercept: Callable[..., Any] | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function with another set of transformations, or none."""
-    state = current()
-    set_state(state.with_intercept(intercept))
-    try:
-        return function(*args, **kwargs)
-    finally:
-        set_state(state)
+    return in_state(current().with_intercept(intercept), function, *args, **kwargs)
 
 
 def in_float32_under(
@@ -225,21 +214,17 @@ def active() -> Transforms:
     return intercept if isinstance(intercept, Transforms) else NONE
 
 
-def enter(level: Any, kind: str) -> None:
-    """Add a level ("duals" or "vmaps") to those of this thread."""
+def entered(state: State, level: Any, kind: str) -> State:
+    """The state of this thread, which is given, with another level ("duals" or "vmaps")."""
     now = active()
     parts = {"duals": now.duals, "vmaps": now.vmaps}
     parts[kind] += (level,)
-    _replace(Transforms(**parts))
+    return state.with_intercept(with_beneath(state.intercept, Transforms(**parts)))
 
 
-def leave(level: DualLevel) -> None:
-    _replace(active().without(level))
-
-
-def _replace(transforms: Transforms | None) -> None:
-    state = current()
-    set_state(state.with_intercept(with_beneath(state.intercept, transforms)))
+def left(state: State, level: DualLevel) -> State:
+    """The state of this thread, which is given, without a level."""
+    return state.with_intercept(with_beneath(state.intercept, active().without(level)))
 
 
 NONE = Transforms((), ())

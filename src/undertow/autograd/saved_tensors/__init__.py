@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.graph.saved import SavedHooks, SavedTensor
-from undertow.modes import current, set_state
+from undertow.modes import State, current, state_variable
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks(Scope):
     """Inside, every tensor saved for backward is kept as `pack_hook(tensor)` and used as `unpack_hook(packed)`.
 
     Hooks nest: the innermost pair counts. They concern this thread only.
@@ -24,19 +25,19 @@ class saved_tensors_hooks:
     tensor([4.])
     """
 
+    variable = state_variable
+
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self) -> None:
-        state = current()
-        if state.no_saved_hooks is not None:
-            raise RuntimeError(state.no_saved_hooks)
-        set_state(state.replace(saved_hooks=(*state.saved_hooks, SavedHooks(self.pack_hook, self.unpack_hook))))
+    def inside(self, outer: State) -> State:
+        if outer.no_saved_hooks is not None:
+            raise RuntimeError(outer.no_saved_hooks)
+        return outer.replace(saved_hooks=(*outer.saved_hooks, SavedHooks(self.pack_hook, self.unpack_hook)))
 
-    def __exit__(self, *exc: object) -> None:
-        state = current()
-        set_state(state.replace(saved_hooks=state.saved_hooks[:-1]))
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(saved_hooks=inner.saved_hooks[:-1])
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -56,22 +57,21 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
-class disable_saved_tensors_hooks:
+class disable_saved_tensors_hooks(Scope):
     """Inside, switching saved-tensor hooks on raises a RuntimeError with `error_message`."""
+
+    variable = state_variable
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
-        self._outer: list[str | None] = []
 
-    def __enter__(self) -> None:
-        state = current()
-        if state.saved_hooks:
+    def inside(self, outer: State) -> State:
+        if outer.saved_hooks:
             raise RuntimeError(self.error_message)
-        self._outer.append(state.no_saved_hooks)
-        set_state(state.replace(no_saved_hooks=self.error_message))
+        return outer.replace(no_saved_hooks=self.error_message)
 
-    def __exit__(self, *exc: object) -> None:
-        set_state(current().replace(no_saved_hooks=self._outer.pop()))
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(no_saved_hooks=outer.no_saved_hooks)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from undertow.graph.saved import SavedHooks
-from undertow.modes import current, set_state
+from undertow.modes import State, state_variable
+from undertow.scopes import Scope
 from undertow.tensor import Tensor, counter_of, version_of
 
 
@@ -77,7 +78,7 @@ class MutationContext:
             known.clear()
 
 
-class allow_mutation_on_saved_tensors:
+class allow_mutation_on_saved_tensors(Scope):
     """Inside, tensors that a graph has saved may be changed in place: the graph keeps a copy of what they were.
 
     Backward must be called inside, too. Gives a `MutationContext`, whose `cloned` shows the copies that exist.
@@ -93,18 +94,20 @@ class allow_mutation_on_saved_tensors:
     tensor([2., 2.])
     """
 
-    def __enter__(self) -> MutationContext:
-        state = current()
-        if state.before_change is not None:
-            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        if state.no_saved_hooks is not None:
-            raise RuntimeError(state.no_saved_hooks)
-        self._context = context = MutationContext()
-        hooks = (*state.saved_hooks, SavedHooks(context.pack, context.unpack))
-        set_state(state.replace(saved_hooks=hooks, before_change=context.before_change))
-        return context
+    variable = state_variable
+    given: MutationContext
 
-    def __exit__(self, *exc: object) -> None:
-        state = current()
-        set_state(state.replace(saved_hooks=state.saved_hooks[:-1], before_change=None))
-        self._context.clear()
+    def inside(self, outer: State) -> State:
+        if outer.before_change is not None:
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        if outer.no_saved_hooks is not None:
+            raise RuntimeError(outer.no_saved_hooks)
+        self.given = context = MutationContext()
+        hooks = (*outer.saved_hooks, SavedHooks(context.pack, context.unpack))
+        return outer.replace(saved_hooks=hooks, before_change=context.before_change)
+
+    def after(self, inner: State, outer: State) -> State:
+        return inner.replace(saved_hooks=inner.saved_hooks[:-1], before_change=None)
+
+    def ended(self) -> None:
+        self.given.clear()

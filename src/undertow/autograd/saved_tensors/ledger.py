@@ -201,7 +201,7 @@ class _Count:
         size = None if memory is None else sum(map(_size_of, memory))
         counted = sum(map(self.count, memory or ()))
         shape = None if packed else tuple(saved.value.shape)
-        dtype = None if packed else str(saved.value.dtype)
+        dtype = None if packed else saved.value.dtype.name
         is_leaf = bool(memory) and all([id(_owner(m)) in self.leaves for m in memory or ()])
         self.report.rows.append(Row(name, saved.argument, saved.kind, shape, dtype, size, counted, is_leaf, line))
         self.report.total_bytes += counted

@@ -15,11 +15,12 @@ from typing import Any
 from undertow import pytree
 from undertow.autograd.batched_tensor import BatchedTensor as BatchedTensor
 from undertow.autograd.batched_tensor import VmapError as VmapError
-from undertow.autograd.interceptors.stack import active, enter, under
+from undertow.autograd.interceptors.stack import active, entered, under
 from undertow.autograd.vmap.level import VmapLevel
-from undertow.modes import current, set_state
+from undertow.modes import State, state_variable
 from undertow.ops import REGISTRY
 from undertow.ops.random.generator import get_rng_state, set_rng_state
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 
@@ -65,6 +66,22 @@ def _check_out_dims(out_dims: Any, name: str) -> None:
             f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints "
             "representing where in the outputs the vmapped dimension should appear."
         )
+
+
+class Inside(Scope):
+    """The block that a vmap calls its function in."""
+
+    variable = state_variable
+
+    def __init__(self, level: VmapLevel) -> None:
+        self.level = level
+
+    def inside(self, outer: State) -> State:
+        return entered(outer, self.level, "vmaps")
+
+    def after(self, inner: State, outer: State) -> State:
+        # rather than without the level: the function may have left a mode of its own switched on
+        return inner.with_intercept(outer.intercept)
 
 
 class _Call:
@@ -131,15 +148,10 @@ class _Call:
 
     def run(self, leaves: Sequence[Any], size: int, kwargs: dict[str, Any]) -> Any:
         level = VmapLevel(len(active().vmaps) + 1, size, self.randomness)
-        outer = current()
-        enter(level, "vmaps")
-        try:
+        with Inside(level):
             args = [BatchedTensor(v, d, level) if d is not None else v for v, d in zip(leaves, self.dims, strict=True)]
             outputs = self.func(*self.spec.unflatten(args), **kwargs)
             return self.unwrapped(level, outputs)
-        finally:
-            # not `leave`: the function may have left a mode of its own switched on
-            set_state(current().with_intercept(outer.intercept))
 
     def unwrapped(self, level: VmapLevel, outputs: Any) -> Any:
         leaves, spec = pytree.flatten(outputs)

@@ -157,12 +157,13 @@ class VmapLevel:
         except VmapError:
             if not self.size:
                 raise
-        warn_loop(function.op.name)
+        name = function.op.name if hasattr(function, "op") else function.__name__
+        warn_loop(name)
         below = stack.without(self)
         calls = [self.pick(args, kwargs, k) for k in range(self.size)]
         rows = [pytree.flatten(under(below, function, *given, **named)) for given, named in calls]
         if not all([isinstance(leaf, Tensor) for leaf in rows[0][0]]):
-            refuse(f"{function.op.name}, which returns a Python value,")
+            refuse(f"{name}, which returns a Python value,")
         columns = zip(*[leaves for leaves, _ in rows], strict=True)
         return rows[0][1].unflatten([self.stacked(list(column), below) for column in columns])
 

@@ -33,6 +33,7 @@ from undertow.backend.simulated.streams import Stream, chosen_or_default, instal
 from undertow.backend.simulated.streams import current_stream as current_stream
 from undertow.backend.simulated.threads import DeviceThread
 from undertow.backend.streams import stream as stream
+from undertow.scopes import Scope, held
 
 
 class Options:
@@ -166,7 +167,7 @@ def namespace(device: Device | str | int) -> SimNamespace:
         )
     found = _namespaces.get(index)
     if found is None:
-        with LOCK:
+        with held(LOCK):
             found = _namespaces.get(index) or _namespaces.setdefault(index, SimNamespace(Device("sim", index)))
     return found
 
@@ -177,7 +178,21 @@ install_namespaces(namespace)
 # ---- switches
 
 
-class configure:
+class _OptionsVariable:
+    """The options as a variable (see scopes.py): a dict of those that are to be changed."""
+
+    def get(self) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in vars(Options) if not name.startswith("_")}
+
+    def set(self, changes: dict[str, Any]) -> None:
+        for name, value in changes.items():
+            setattr(options, name, value)
+        if "seed" in changes:
+            for space in list(_namespaces.values()):
+                space.default_stream._random.seed(f"{options.seed} {space.device} 0")
+
+
+class configure(Scope):
     """Change how simulated devices behave: at once as a call, until the end of the block as a context manager.
 
     devices, seed, latency, real_time, check, launch_blocking   see Options; what is not given stays as it is
@@ -187,25 +202,20 @@ class configure:
     ...     x = ut.ones(2, device="sim:0")
     """
 
-    def __init__(self, **changes: Any) -> None:
+    variable = _OptionsVariable()
+    at_once = True
+
+    def prepare(self, **changes: Any) -> None:
         unknown = set(changes) - {name for name in vars(Options) if not name.startswith("_")}
         if unknown:
             raise TypeError(f"configure() got an unexpected keyword argument {unknown.pop()!r}")
-        self._former = {name: getattr(options, name) for name in changes}
-        self._apply(changes)
+        self._changes = changes
 
-    def _apply(self, changes: dict[str, Any]) -> None:
-        for name, value in changes.items():
-            setattr(options, name, value)
-        if "seed" in changes:
-            for space in list(_namespaces.values()):
-                space.default_stream._random.seed(f"{options.seed} {space.device} 0")
+    def inside(self, outer: dict[str, Any]) -> dict[str, Any]:
+        return self._changes
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        self._apply(self._former)
+    def after(self, inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
+        return {name: outer[name] for name in self._changes}
 
 
 def set_memory_limit(device: Device | str | int, nbytes: int | None) -> None:
@@ -248,10 +258,10 @@ def inject_failure(
 def synchronize(device: Device | str | int | None = None) -> None:
     """Wait for all work on one device, or on all of them."""
     for space in list(_namespaces.values()) if device is None else [namespace(device)]:
-        with LOCK:
+        with held(LOCK):
             work, time = dict(space.work), space.busy_until
         space.thread.wait_for_all()
-        with LOCK:
+        with held(LOCK):
             merge(HOST.clock, work)
             HOST.time = max(HOST.time, time)
         raise_late_failure(space)

@@ -23,6 +23,7 @@ from undertow.backend.simulated.clocks import LOCK, Buffer, order
 from undertow.backend.simulated.faults import meet_failures
 from undertow.backend.simulated.operations import Operation
 from undertow.backend.simulated.plans import Plan, into, is_basic, plan
+from undertow.scopes import held
 
 #: functions and methods that change their first argument
 CHANGES_FIRST = {"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal", "fill", "sort", "partition",
@@ -265,10 +266,9 @@ def send(
     operation.makes, operation.awaited = makes, waits or asked or space.options.launch_blocking
     if failure is not None:
         operation.fail(failure)
-    with LOCK:
+    with held(LOCK):
         try:
             order(operation, reads, writes, space.options.check)
-            space.thread.give(operation)
         except BaseException as error:
             operation.give_up(error)
             raise

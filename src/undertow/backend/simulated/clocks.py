@@ -11,12 +11,11 @@ The host has one clock for all threads: a thread that synchronises a stream has 
 
 from __future__ import annotations
 
-import gc
-import threading
 from typing import Any
 
 from undertow.backend.interface import Namespace
 from undertow.backend.simulated.operations import Operation
+from undertow.scopes import common_lock
 
 Clock = dict[int, int]
 
@@ -41,38 +40,10 @@ class StreamOrderError(RuntimeError):
         )
 
 
-class QuietLock:
-    """A re-entrant lock under which the garbage collector does not start.
-
-    A collection may run any destructor, and a destructor may wait for a thread that waits for this lock. See
-    Note [Destructors] in engine/devices.py.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._collecting: list[bool] = []
-
-    def renew(self) -> None:
-        """In the child of a fork, whose only thread holds it: let go."""
-        if self._collecting[0]:
-            gc.enable()
-        self.__init__()  # type: ignore[misc]
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._collecting.append(gc.isenabled())
-        gc.disable()
-
-    def __exit__(self, *exc: object) -> None:
-        if self._collecting.pop():
-            gc.enable()
-        self._lock.release()
-
-
 #: Guards every clock, every buffer's history, what a stream was given and what it waits for, its time and count, the
 #: order in which operations come to their device's thread, and the faults that wait for an operation. No other lock is
 #: taken while it is held, and a device's thread never takes it: so one may wait for a device under it, as a fork does.
-LOCK = QuietLock()
+LOCK = common_lock
 
 
 def merge(clock: Clock, other: Clock) -> None:
@@ -118,7 +89,8 @@ class Buffer:
 def order(operation: Operation, reads: list[Buffer], writes: list[Buffer], check: bool) -> None:
     """Put an operation at the end of its stream. StreamOrderError if something it needs may be unfinished.
 
-    The caller holds LOCK.
+    The caller holds LOCK. A signal handler or a destructor may come in between two lines, and wait for everything that
+    the stream was given: so an operation is given to its device before the stream, or a buffer, names it.
     """
     stream = operation.stream
     merge(stream.clock, HOST.clock)
@@ -129,10 +101,11 @@ def order(operation: Operation, reads: list[Buffer], writes: list[Buffer], check
             refuse_if_unknown("write over unfinished write", operation, buffer.written)
             for access in buffer.read.values():
                 refuse_if_unknown("write over unfinished read", operation, access)
-    stream.advance(operation)
+    waits = stream.advance(operation)
+    operation.sources = [buffer.written for buffer in reads if buffer.written is not None]
+    stream.namespace.thread.give(operation)
+    stream.follow(operation, waits)
     for buffer in reads:
-        if buffer.written is not None:
-            operation.sources.append(buffer.written)
         buffer.read[stream.id] = operation
     for buffer in writes:
         buffer.written = operation

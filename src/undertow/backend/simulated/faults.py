@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Namespace
 from undertow.backend.simulated.clocks import LOCK
+from undertow.scopes import held
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -50,7 +51,7 @@ class Memory:
         self._returned: deque[int] = deque()
 
     def take(self, nbytes: int) -> None:
-        with LOCK:
+        with held(LOCK):
             allocated = self._settle()
             if self.limit is not None and allocated + nbytes > self.limit:
                 raise OutOfMemoryError(self.space.device, nbytes, allocated, self.limit)
@@ -60,7 +61,7 @@ class Memory:
         self._returned.append(nbytes)
 
     def allocated(self) -> int:
-        with LOCK:
+        with held(LOCK):
             return self._settle()
 
     def _settle(self) -> int:
@@ -81,11 +82,11 @@ class Failure:
     def __init__(self, space: Any, after: int, op: str | None, error: Any, sticky: bool) -> None:
         self.space, self.after, self.op, self.error, self.sticky = space, after, op, error, sticky
         self.count = 0
-        with LOCK:
+        with held(LOCK):
             space.failures.append(self)
 
     def remove(self) -> None:
-        with LOCK:
+        with held(LOCK):
             if self in self.space.failures:
                 self.space.failures.remove(self)
 
@@ -104,7 +105,7 @@ def meet_failures(space: Any, operation: str) -> BaseException | None:
     raise_late_failure(space)
     if not space.failures:
         return None
-    with LOCK:
+    with held(LOCK):
         due = next((f for f in space.failures if is_due(f, operation)), None)
         if due is None:
             return None
@@ -120,7 +121,7 @@ def meet_failures(space: Any, operation: str) -> BaseException | None:
 def raise_late_failure(space: Any) -> None:
     """Raise what went wrong on a device since somebody last asked it for something. See Options.launch_blocking."""
     if space.late_failure is not None:
-        with LOCK:
+        with held(LOCK):
             error, space.late_failure = space.late_failure, None
         if error is not None:
             try:

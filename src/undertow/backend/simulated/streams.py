@@ -13,6 +13,7 @@ from undertow.backend.simulated.clocks import HOST, LOCK, Clock, merge
 from undertow.backend.simulated.faults import raise_late_failure
 from undertow.backend.simulated.operations import Operation
 from undertow.backend.streams import chosen_streams
+from undertow.scopes import held
 
 _next_id = count().__next__
 #: every operation has a number of its own, higher than those given before it
@@ -52,8 +53,8 @@ class Stream:
         self._deadline = 0.0  # when the last one ends in real time
         self._random = random.Random(f"{namespace.options.seed} {self.device} {self.number}")
 
-    def advance(self, operation: Operation) -> None:
-        """Count one operation more, and the time it takes. The caller holds the lock."""
+    def advance(self, operation: Operation) -> int:
+        """Count one operation more, and the time it takes; how many it waits for. The caller holds the lock."""
         space, options = self.namespace, self.namespace.options
         latency = self._random.uniform(*options.latency)
         self.count += 1
@@ -63,8 +64,13 @@ class Stream:
         operation.place = (self.time, next_number())
         if options.real_time:
             operation.deadline = self._deadline = max(self._deadline, time.monotonic()) + latency
-        operation.needs, self.needs = self.needs, []
+        operation.needs = list(self.needs)
+        return len(operation.needs)
+
+    def follow(self, operation: Operation, waits: int) -> None:
+        """The operation was given to the device: what comes next follows it. The caller holds the lock."""
         self.last = operation
+        self.needs = self.needs[waits:]  # those that came meanwhile are for the next
 
     def unfinished(self) -> list[Operation]:
         """The operations that end all that it was given or told to wait for. The caller holds the lock."""
@@ -76,7 +82,7 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Let everything given to this stream from now on wait for the event."""
-        with LOCK:
+        with held(LOCK):
             merge(self.clock, event.clock)
             self.time = max(self.time, event.time)
             self.needs += [op for op in event.operations if not op.finished and op.stream is not self]
@@ -111,7 +117,7 @@ class Event:
     def record(self, stream: Any = None) -> None:
         """Mark the present end of a stream (default: the current one of sim:0)."""
         stream = current_stream() if stream is None else stream
-        with LOCK:
+        with held(LOCK):
             self.clock, self.time, self.stream = dict(stream.clock), max(stream.time, HOST.time), stream
             self.operations = stream.unfinished()
 
@@ -129,13 +135,13 @@ class Event:
         operations, clock, time = self.operations, self.clock, self.time  # it may be recorded again meanwhile
         for operation in operations:
             operation.wait()
-        with LOCK:
+        with held(LOCK):
             merge(HOST.clock, clock)
             HOST.time = max(HOST.time, time)
 
     def query(self) -> bool:
         """Whether the event has happened. To ask takes a moment, so a loop that asks comes to an end."""
-        with LOCK:
+        with held(LOCK):
             HOST.time += GLANCE
             done = HOST.time >= self.time
         if done:

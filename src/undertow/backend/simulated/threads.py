@@ -11,9 +11,11 @@ of all the operations that have not finished, on all devices, the one with the l
 first operation cannot run yet looks at its other streams, and listens: what it is given may have to come before.
 
 Note [Collections]: the garbage collector runs in any thread, and with it destructors of the user's, which may wait for
-a device, or for a lock whose holder does. A device's thread must not. So it postpones: for the moment that a collection
-takes in one, `gc.freeze` hides all objects from it. They are looked at when another thread collects. (What the user has
-frozen is not frozen any more then, which costs time, nothing else.)
+a device, or for a lock whose holder does. A device's thread must not: what they wait for may come after the kernel that
+it is just running. So it postpones: for the moment that a collection takes in one, `gc.freeze` hides all objects from
+it. They are looked at when another thread collects. (What the user has frozen is not frozen any more then, which costs
+time, nothing else.) The collector calls `_postpone` before it has looked at any list of objects, and after it has put
+them all back, and no second collection starts meanwhile: so the lists may be moved there.
 
 At interpreter exit the threads finish what they were given and end; after that, the thread that launches an operation
 runs it. A fork waits until all devices are idle, so that the child finds memory in order, and starts new threads.
@@ -35,6 +37,7 @@ import numpy as np
 from undertow.backend.simulated.clocks import LOCK
 from undertow.backend.simulated.operations import Operation
 from undertow.backend.simulated.streams import next_number
+from undertow.scopes import held
 
 #: how long interpreter exit waits for a device
 PATIENCE_AT_EXIT = 2.0
@@ -63,20 +66,23 @@ class DeviceThread:
     def forget_thread(self) -> None:
         self._inbox: SimpleQueue[Any] = SimpleQueue()
         self._heap: list[tuple[tuple[float, int], Operation]] = []  # only for the thread that runs them
+        self._given = False  # whether it was ever given an operation
+        self._turn = threading.Lock()  # taken by the thread that runs them, for good
         self._thread: threading.Thread | None = None
         self._errors: Any = None
         self._ending = False
 
     def give(self, operation: Operation) -> None:
         """Have an operation run. The caller holds LOCK."""
+        self._given = True
         self._inbox.put(operation)
         if self._thread is None:
             self._start()
 
     def wait_for_all(self) -> None:
         """Wait for everything that was given so far."""
-        with LOCK:
-            if self._thread is None:
+        with held(LOCK):
+            if not self._given:
                 return
             last = Operation(None, "synchronize")
             last.place = (self.space.busy_until, next_number())
@@ -84,18 +90,19 @@ class DeviceThread:
         last.wait()
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._main, name=f"kernels of {self.space.device}", daemon=True)
+        thread = threading.Thread(
+            target=self._main, args=(self._turn,), name=f"kernels of {self.space.device}", daemon=True
+        )
         try:
             if self.closing:
                 raise RuntimeError("the interpreter is shutting down")
-            self._thread = thread  # before it starts: an interrupt must not lead to a second one
-            thread.start()
-        except RuntimeError:
-            self._thread = None
-            self.run_here()
-        else:
             if _postpone not in gc.callbacks:
                 gc.callbacks.append(_postpone)
+            thread.start()
+        except RuntimeError:
+            self.run_here()
+        else:
+            self._thread = self._thread or thread
 
     def run_here(self) -> None:
         """Run in this thread what nobody else will run. The caller holds LOCK."""
@@ -110,7 +117,10 @@ class DeviceThread:
 
     # ---- in the thread
 
-    def _main(self) -> None:
+    def _main(self, turn: Any) -> None:
+        if not turn.acquire(blocking=False):
+            return  # an interrupt in `_start` let somebody start a second thread
+        self._thread = threading.current_thread()
         self.idents.add(threading.get_ident())
         going = True
         while going:
@@ -185,7 +195,7 @@ def _postpone(phase: str, info: dict[str, Any]) -> None:
 
 def end_threads() -> None:
     """Let all devices finish what they were given; launching threads run the rest themselves."""
-    with LOCK:
+    with held(LOCK):
         DeviceThread.closing = True
         threads = [(device, device._thread) for device in DeviceThread.every if device._thread is not None]
         for device, _ in threads:
@@ -193,7 +203,7 @@ def end_threads() -> None:
     for device, thread in threads:
         thread.join(PATIENCE_AT_EXIT)
         if not thread.is_alive():
-            with LOCK:
+            with held(LOCK):
                 device.run_here()  # what came too late
                 device.forget_thread()
     if _postpone in gc.callbacks:
@@ -201,21 +211,17 @@ def end_threads() -> None:
 
 
 def before_fork() -> None:
-    LOCK.__enter__()
+    LOCK.acquire()
     for device in DeviceThread.every:
         device.wait_for_all()
-
-
-def after_fork_in_parent() -> None:
-    LOCK.__exit__()
 
 
 def after_fork_in_child() -> None:
     DeviceThread.idents.clear()
     for device in DeviceThread.every:
         device.forget_thread()
-    LOCK.renew()
+    LOCK.release()
 
 
 atexit.register(end_threads)
-os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child)
+os.register_at_fork(before=before_fork, after_in_parent=LOCK.release, after_in_child=after_fork_in_child)

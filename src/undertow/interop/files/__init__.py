@@ -4,15 +4,14 @@ Three formats, by the name's ending: `.safetensors` (with the package of that na
 own, nothing needed), and PyTorch's (all other names, and open files; see read_torch.py, write_torch.py). The first two
 hold named arrays; what a tree has beyond them (nesting, numbers, strings) is a JSON text beside them.
 
-A file is written under another name first and then renamed: whatever happens, the old file or the new one is there.
+A file is written under another name first and then renamed: whatever happens, the old file or the new one is there
+(see replaced.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,9 @@ import numpy as np
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.dtypes import SCALAR_NAMES
-from undertow.interop.files.read_torch import FileFormatError, load_torch_file
+from undertow.interop.files.archives import FileFormatError, damaged, opened, writing
+from undertow.interop.files.read_torch import load_torch_file
+from undertow.interop.files.replaced import write_replacement
 from undertow.interop.files.write_torch import write_torch_file
 from undertow.tensor import LEAF, Tensor
 
@@ -52,14 +53,7 @@ def save(obj: Any, f: PathLike | BinaryIO) -> None:
         return
     path = Path(f)
     writer = WRITERS.get(path.suffix, _write_torch)
-    temporary = f"{path}.{secrets.token_hex(4)}.part"
-    try:
-        writer(temporary, obj)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    write_replacement(path, lambda name: writer(name, obj))
 
 
 def load(
@@ -92,9 +86,9 @@ def load(
     except (FileFormatError, ImportError):
         raise
     except Exception as error:  # what zipfile, pickle, NumPy and safetensors raise for a garbled file is endless
-        raise _damaged(f, f"{type(error).__name__}: {error}") from error
+        raise damaged(f, f"{type(error).__name__}: {error}") from error
     device = map_location if device is None else device
-    return tree if device is None or callable(device) or isinstance(device, dict) else _moved(tree, device)
+    return tree if device is None or callable(device) or isinstance(device, dict) else _moved(tree, device, {})
 
 
 # ---- trees
@@ -166,11 +160,11 @@ def _array_of(obj: Any, name: str) -> Any:
 
 def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     if depth > MAX_DEPTH or not isinstance(node, dict):
-        raise _damaged(path, "its structure is not one that save() writes")
+        raise damaged(path, "its structure is not one that save() writes")
     match node:
         case {"array": str(name)}:
             if name not in arrays:
-                raise _damaged(path, f"the array {name!r} is missing")
+                raise damaged(path, f"the array {name!r} is missing")
             tensor = _tensor(_in_dtype(arrays[name], node.get("dtype")), path)
             return tensor.requires_grad_() if node.get("requires_grad") is True else tensor
         case {"dict": list(pairs)} if all(isinstance(p, list) and len(p) == 2 for p in pairs):
@@ -185,7 +179,7 @@ def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
             return float.fromhex(text)
         case {"complex": [str(real), str(imag)]}:
             return complex(float.fromhex(real), float.fromhex(imag))
-    raise _damaged(path, "its structure is not one that save() writes")
+    raise damaged(path, "its structure is not one that save() writes")
 
 
 def _in_dtype(array: Any, dtype: Any) -> Any:
@@ -197,7 +191,7 @@ def _in_dtype(array: Any, dtype: Any) -> Any:
 
 def _loaded_key(key: Any, path: Any) -> Any:
     if isinstance(key, bool) or not isinstance(key, str | int):
-        raise _damaged(path, "a key is neither a string nor an integer")
+        raise damaged(path, "a key is neither a string nor an integer")
     return key
 
 
@@ -208,31 +202,33 @@ def _plain(arrays: Any, path: Any) -> Any:
 
 def _tensor(array: Any, path: Any) -> Any:
     if not (array.dtype in SCALAR_NAMES or dtypes.is_bfloat16(array.dtype)):
-        raise _damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
+        raise damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
     return Tensor(array, cpu)
 
 
-def _moved(tree: Any, device: Any) -> Any:
+def _moved(tree: Any, device: Any, done: dict[int, Any]) -> Any:
+    """The tree on another device; what is in it several times is moved once."""
+    if id(tree) not in done:
+        done[id(tree)] = tree  # a file of PyTorch's may have a list that holds itself; it is left as it is
+        done[id(tree)] = _copied_to(tree, device, done)
+    return done[id(tree)]
+
+
+def _copied_to(tree: Any, device: Any, done: dict[int, Any]) -> Any:
     if isinstance(tree, Tensor):
         leaf: Any = tree
         moved = leaf.detach().to(device)
         return moved.requires_grad_() if leaf.requires_grad else moved
     if isinstance(tree, dict):
-        return {k: _moved(v, device) for k, v in tree.items()}
-    return type(tree)([_moved(v, device) for v in tree]) if isinstance(tree, list | tuple) else tree
+        return {k: _moved(v, device, done) for k, v in tree.items()}
+    return type(tree)([_moved(v, device, done) for v in tree]) if isinstance(tree, list | tuple) else tree
 
 
 def _parsed(structure: str, path: Any) -> Any:
     try:
         return json.loads(structure)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its structure is no JSON text") from error
-
-
-def _damaged(path: Any, why: str) -> FileFormatError:
-    return FileFormatError(
-        f"{str(path)!r} cannot be loaded: {why}. The file is damaged, or was made by something else."
-    )
+        raise damaged(path, "its structure is no JSON text") from error
 
 
 # ---- npz
@@ -255,7 +251,7 @@ def _write_npz(path: str, obj: Any) -> None:
 
 def _write_arrays(file: BinaryIO, arrays: dict[str, Any]) -> None:
     """As numpy.savez does, which has arguments of its own, so that not every name is possible."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with writing(file) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
@@ -268,9 +264,7 @@ def _read_npz(path: PathLike) -> tuple[dict[str, Any], str | None]:
 
 
 def _npz_members(path: PathLike) -> Iterator[tuple[str, Any]]:
-    with zipfile.ZipFile(path) as archive:
-        if len(set(archive.namelist())) != len(archive.namelist()):
-            raise _damaged(path, "it has two arrays of the same name")
+    with opened(path, compressed=True) as archive:
         for info in archive.infolist():
             if info.filename.endswith(".npy"):
                 yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
@@ -284,13 +278,13 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: PathLike) -
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(file)
         except Exception as error:
-            raise _damaged(path, f"{info.filename!r} has no valid header") from error
+            raise damaged(path, f"{info.filename!r} has no valid header") from error
         if dtype.hasobject:
-            raise _damaged(path, f"{info.filename!r} holds Python objects, which are never loaded")
+            raise damaged(path, f"{info.filename!r} holds Python objects, which are never loaded")
         expected = dtype.itemsize * int(np.prod(shape, dtype=object))
         data = file.read(expected + 1) if expected <= info.file_size else b""
         if len(data) != expected or min(shape, default=0) < 0:
-            raise _damaged(path, f"{info.filename!r} is not as long as its header says")
+            raise damaged(path, f"{info.filename!r} is not as long as its header says")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 

@@ -2,6 +2,10 @@
 
 Such a file is a zip archive of a pickle and one raw block of bytes for each storage. Pickle can name any function to be
 called; here it finds only the few that build tensors and dicts, written anew below, and everything else is refused.
+
+A storage is read once, as long as the pickle says, and tensors are views of it, as they were when they were saved: so
+tensors take no more memory than the file is long, whatever their shapes and strides. What else a pickle may have
+copied (a list of the letters of a text, over and over) is counted, and refused when it is out of all proportion.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from undertow.backend import Device, cpu, dtypes
+from undertow.interop.files.archives import FileFormatError, length, opened
 from undertow.ops.sparse.coo import sparse_coo_tensor
 from undertow.tensor import Tensor
 
@@ -26,17 +31,14 @@ STORAGES = {
     "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64", "BFloat16Storage": "bfloat16",
 }  # fmt: skip
 
-
-class FileFormatError(ValueError):
-    """A file that is damaged, is not what its name says, or holds more than data."""
+#: what is copied while a pickle is read may be as much as this, or so many times the length of the file
+ALWAYS_ALLOWED, TIMES_ALLOWED = 1 << 26, 16
 
 
 def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
     """The object in the file: a tree of dicts, lists and tensors."""
-    with zipfile.ZipFile(path) as archive:
+    with opened(path, compressed=False) as archive:
         names = archive.namelist()
-        if len(set(names)) != len(names):
-            raise FileFormatError(f"{str(path)!r} has two parts of the same name")
         pickles = [n for n in names if n.endswith("/data.pkl")]
         if len(pickles) != 1:
             raise FileFormatError(f"{str(path)!r} is not a file that torch.save wrote: it has no data.pkl")
@@ -44,7 +46,9 @@ def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
         if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
             raise FileFormatError(f"{str(path)!r} was written on a big-endian machine, which is not supported")
         with archive.open(pickles[0]) as file:
-            return _Weights(file, archive, root).load()
+            weights = _Weights(file, archive, root)
+            weights.allowed = max(ALWAYS_ALLOWED, TIMES_ALLOWED * length(path))
+            return weights.load()
 
 
 # Python's own, not C's: there, what an instruction does cannot be changed
@@ -63,10 +67,33 @@ class _Weights(pickle._Unpickler):
 
     dispatch[pickle.BUILD[0]] = load_build
 
+    def load_reduce(self) -> None:
+        """A call. What it may copy of its arguments is counted."""
+        stack: list[Any] = vars(self)["stack"]
+        function, arguments = stack[-2:]
+        self.count_bytes(_copied_bytes(arguments))
+        stack[-2:] = [function(*arguments)]
+
+    def load_refused(self) -> None:
+        raise pickle.UnpicklingError("it has an instruction that torch.save does not write")
+
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    # the others that call something, and one that takes memory before it looks whether there is as much to read
+    _refused = pickle.NEWOBJ + pickle.NEWOBJ_EX + pickle.OBJ + pickle.INST + pickle.BYTEARRAY8
+    dispatch.update(dict.fromkeys(_refused, load_refused))
+
+    #: how many bytes may still be copied
+    allowed = ALWAYS_ALLOWED
+
     def __init__(self, file: Any, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(file, encoding="utf-8")
         self.archive, self.root = archive, root
         self.storages: dict[str, Any] = {}
+
+    def count_bytes(self, number: int) -> None:
+        self.allowed -= number
+        if self.allowed < 0:
+            raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in STORAGES:
@@ -86,12 +113,28 @@ class _Weights(pickle._Unpickler):
         if kind != "storage" or not isinstance(storage_type, _StorageType):
             raise pickle.UnpicklingError(f"it refers to something that is no storage of known dtype: {pid!r}")
         if key not in self.storages:
-            data = self.archive.read(f"{self.root}data/{key}")
-            array = np.frombuffer(data, dtype_called(storage_type.dtype))
-            if array.size < count:
-                raise pickle.UnpicklingError(f"the storage {key} has {array.size} elements and not {count}")
-            self.storages[key] = array
+            self.storages[key] = self.read_storage(key, dtype_called(storage_type.dtype), count)
         return self.storages[key]
+
+    def read_storage(self, key: str, dtype: Any, count: int) -> Any:
+        """The first `count` elements: nothing refers to more."""
+        part = self.archive.getinfo(f"{self.root}data/{key}")
+        if not 0 <= count <= part.file_size // dtype.itemsize:
+            there = part.file_size // dtype.itemsize
+            raise pickle.UnpicklingError(f"the storage {key} has {there} elements and not {count}")
+        memory = np.empty(count, dtype)
+        with self.archive.open(part) as file:
+            data = file.read(memory.nbytes)
+        memory.view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+        return memory
+
+
+def _copied_bytes(arguments: Any) -> int:
+    """How much memory a function may take that is called with these."""
+    copied = sum([16 * len(a) for a in arguments if isinstance(a, str | bytes | list | tuple | dict | set)])
+    if any(isinstance(a, dict) and a for a in arguments):  # a tensor that is to be conjugated
+        copied += sum([a.nbytes for a in arguments if isinstance(a, np.ndarray)])
+    return copied
 
 
 def dtype_called(name: str) -> Any:
@@ -113,11 +156,10 @@ def _rebuild_tensor(
     metadata: Any = None,
 ) -> Any:
     """As PyTorch writes a tensor; its values may be meant to be conjugated, or negated."""
-    array = _strided(storage, offset, size, stride)
     for fact, function in (("conj", np.conj), ("neg", np.negative)):
-        if (metadata or {}).get(fact):
-            array = np.asarray(function(array))
-    tensor: Any = Tensor(array, cpu)
+        if (metadata or {}).get(fact) and isinstance(storage, np.ndarray):
+            storage = np.asarray(function(storage))
+    tensor: Any = Tensor(_strided(storage, offset, size, stride), cpu)
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 
@@ -139,7 +181,7 @@ def _strided(storage: Any, offset: int, size: Any, stride: Any) -> Any:
     if 0 in size:
         return np.empty(tuple(size), storage.dtype)
     strides = tuple([s * storage.itemsize for s in stride])
-    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), strides).copy(order="K")
+    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), strides)
 
 
 def _rebuild_parameter(data: Any, requires_grad: bool, hooks: Any) -> Any:

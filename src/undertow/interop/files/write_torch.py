@@ -7,12 +7,12 @@ The pickle in such a file is written here instruction by instruction. It names o
 from __future__ import annotations
 
 import struct
-import zipfile
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from undertow.interop.files.archives import writing
 from undertow.interop.files.read_torch import STORAGES
 from undertow.tensor import LEAF, Tensor
 
@@ -30,7 +30,7 @@ def write_torch_file(file: BinaryIO, tree: Any) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None to a binary file."""
     writer = _Writer()
     instructions = writer.encoded(tree, "")
-    with zipfile.ZipFile(file, "w") as archive:  # not compressed, as PyTorch wants it
+    with writing(file) as archive:  # not compressed, as PyTorch wants it
         archive.writestr("archive/data.pkl", PROTOCOL + instructions + STOP)
         archive.writestr("archive/byteorder", "little")
         for key, array in enumerate(writer.arrays):

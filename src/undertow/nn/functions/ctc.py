@@ -13,6 +13,7 @@ from undertow import ops
 from undertow.backend import dtypes
 from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.value_dependent import example_by_example
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 IMPOSSIBLE = -1e30
 
 
+@example_by_example
 @in_float32
 def ctc_loss(
     log_probs: Tensor,

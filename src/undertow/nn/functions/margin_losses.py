@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.operands import as_tensors
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 
+def check_reduction(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
 def reduced(losses: Tensor, reduction: str) -> Tensor:
+    check_reduction(reduction)
     if reduction == "none":
         return losses
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
     return ops.mean(losses) if reduction == "mean" else ops.sum(losses)
 
 
@@ -39,8 +44,12 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
     """The mean over the other classes of max(0, margin - score of the target + score of the other) ** p."""
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError(f"weight must be one-dimensional, got {weight.ndim} dimensions")
+    input, target = as_tensors("multi_margin_loss", input=input, target=target)
     input, target, single = check_classes(input, target, 1)
     places = ops.unsqueeze(target, 1)
     own = ops.gather(input, 1, places)
@@ -58,6 +67,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
 
     target  class numbers, shaped as the input; those after the first -1 do not count
     """
+    check_reduction(reduction)
+    input, target = as_tensors("multilabel_margin_loss", input=input, target=target)
     input, target, single = check_classes(input, target, 2)
     listed = ops.cumprod(ops.ne(target, -1).long(), 1).bool()
     places = ops.where(listed, target, 0)

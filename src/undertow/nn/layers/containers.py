@@ -241,9 +241,7 @@ def as_parameter(value: Any) -> Any:
 def described(value: Any, type_name: str = "") -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        return (
-            f"{kind} containing: [{type_name or f'undertow.{value.dtype}'} of size {'x'.join(map(str, value.shape))}]"
-        )
+        return f"{kind} containing: [{type_name or value.dtype} of size {'x'.join(map(str, value.shape))}]"
     return f"Object of type: {type(value).__name__}"
 
 

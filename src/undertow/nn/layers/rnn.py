@@ -103,6 +103,9 @@ class RNNBase(Module):
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}"
             )
+        for name in ("bias", "batch_first"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(getattr(self, name)).__name__}")
         for name in ("input_size", "hidden_size", "num_layers"):
             value = getattr(self, name)
             if not isinstance(value, int):

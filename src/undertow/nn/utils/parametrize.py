@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ContextDecorator, suppress
 from typing import Any
 
 from undertow.backend.interface import DType
@@ -12,6 +12,7 @@ from undertow.modes import no_grad
 from undertow.nn.layers.containers import ModuleDict, ModuleList
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 
@@ -22,16 +23,28 @@ class Cache:
     values: dict[tuple[int, str], Any] = {}  # noqa: RUF012  (one for the process, as the switch is)
 
 
-@contextmanager
-def cached() -> Iterator[None]:
-    """Compute each parametrized tensor once inside the block, however often it is read."""
-    Cache.depth += 1
-    try:
-        yield
-    finally:
-        Cache.depth -= 1
-        if not Cache.depth:
+class _CacheDepth:
+    """In how many blocks of `cached` the program is, as a variable; see scopes.py."""
+
+    def get(self) -> int:
+        return Cache.depth
+
+    def set(self, depth: int) -> None:
+        Cache.depth = depth
+        if not depth:
             Cache.values.clear()
+
+
+class cached(Scope, ContextDecorator):
+    """Compute each parametrized tensor once inside the block, however often it is read."""
+
+    variable = _CacheDepth()
+
+    def inside(self, outer: int) -> int:
+        return outer + 1
+
+    def after(self, inner: int, outer: int) -> int:
+        return inner - 1
 
 
 def put(module: Module, name: str, tensor: Tensor) -> None:

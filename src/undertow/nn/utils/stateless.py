@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.nn.parameter import Parameter
+from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -43,30 +43,47 @@ def functional_call(
         return module(*args, **(kwargs or {}))
 
 
-@contextmanager
-def other_tensors(module: Module, given: Any, tie_weights: bool, strict: bool) -> Iterator[None]:
-    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
-    tensors = with_ties(own, given) if tie_weights else dict(given)
-    if strict:
-        check_names(module, own, tensors)
-    places = {name: place_of(module, name, tensor) for name, tensor in tensors.items()}
-    former = [(members, last, members.get(last, MISSING)) for members, last in places.values()]
-    try:
-        for name, (members, last) in places.items():
-            members[last] = tensors[name]
-        yield
-    finally:
-        changed = {name: members.get(last) for name, (members, last) in places.items() if name in given}
-        for members, last, tensor in former:
-            if tensor is MISSING:
-                members.pop(last, None)
-            else:
-                members[last] = tensor
-        write_back(given, changed)
-
-
 #: in the place of a tensor where there was none
 MISSING = object()
+
+
+class TensorsOfModule:
+    """Some of a module's tensors as a variable (see scopes.py): a dict, by name."""
+
+    def __init__(self, places: dict[str, tuple[Any, str]]) -> None:
+        self.places = places
+
+    def get(self) -> dict[str, Any]:
+        return {name: members.get(last, MISSING) for name, (members, last) in self.places.items()}
+
+    def set(self, tensors: dict[str, Any]) -> None:
+        for name, (members, last) in self.places.items():
+            if tensors[name] is MISSING:
+                members.pop(last, None)
+            else:
+                members[last] = tensors[name]
+
+
+class other_tensors(Scope):
+    """Inside, a module has other tensors."""
+
+    def __init__(self, module: Module, given: Any, tie_weights: bool, strict: bool) -> None:
+        own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+        self.given_tensors = given
+        self.tensors = with_ties(own, given) if tie_weights else dict(given)
+        if strict:
+            check_names(module, own, self.tensors)
+        self.variable = TensorsOfModule({name: place_of(module, name, t) for name, t in self.tensors.items()})
+
+    def inside(self, outer: dict[str, Any]) -> dict[str, Any]:
+        return self.tensors
+
+    def after(self, inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
+        self.changed = {name: None if t is MISSING else t for name, t in inner.items() if name in self.given_tensors}
+        return outer
+
+    def ended(self) -> None:
+        write_back(self.given_tensors, self.changed)
 
 
 def with_ties(own: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def _raise_ragged(expected: tuple[int, ...], got: tuple[int, ...], depth: int, e
 def _infer_dtype(types: set[Any]) -> DType:
     """PyTorch's dtype for numbers of these types (and dtypes) together."""
     found = [dtypes.number_dtype(NUMBERS[t]) if t in NUMBERS else t for t in types]
-    return reduce(dtypes.promote_types, found) if found else dtypes.get_default_dtype()
+    return reduce(dtypes.promote_types, found) if found else dtypes.default_dtype()
 
 
 def dtype_of_number(number: Any) -> DType:

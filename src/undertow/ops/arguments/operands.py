@@ -73,10 +73,20 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
         if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
-    message = f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
+    message = f"{op}(): argument '{name}' must be Tensor, not {foreign_name(value)}"
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
     raise TypeError(message)
+
+
+def foreign_name(value: Any) -> str:
+    """The name of a class that is none of ours; where the classes have one name, with its module, and a way over."""
+    kind = type(value)
+    if kind.__name__ not in (Tensor.__name__, "Parameter"):
+        return kind.__name__
+    package = kind.__module__.partition(".")[0]
+    cure = " Take its memory over first: undertow.from_dlpack(x)." if hasattr(value, "__dlpack__") else ""
+    return f"{package}.{kind.__name__}.{cure}"
 
 
 def as_operands(op: str, names: tuple[str, ...], values: tuple[Any, ...], optional: tuple[str, ...]) -> list[Any]:
@@ -146,23 +156,23 @@ def result_type_of(operands: tuple[Any, ...]) -> DType:
     return dtypes.combine(dims, zero_dims, numbers)
 
 
-def result_type(tensor1: Array, tensor2: Array) -> DType:
+def result_type(tensor1: Array, tensor2: Array) -> dtypes.dtype:
     """The dtype an arithmetic operation on these two tensors or Python numbers would have.
 
     >>> import undertow as ut
     >>> ut.result_type(ut.tensor([1, 2], dtype=ut.int32), 1.0)
-    dtype('float32')
+    undertow.float32
     """
     tensor1 = as_operand("result_type", "tensor1", tensor1)
     tensor2 = as_operand("result_type", "tensor2", tensor2)
-    return result_type_of((tensor1, tensor2))
+    return dtypes.public(result_type_of((tensor1, tensor2)))
 
 
 def common_dtype(operands: tuple[Any, ...], policy: str) -> DType:
     """What tensors and Python numbers are promoted to ("float": at least the default float)."""
     dtype = result_type_of(operands)
     if policy == "float" and not dtypes.is_differentiable(dtype):
-        dtype = dtypes.get_default_dtype()
+        dtype = dtypes.default_dtype()
     return dtype
 
 
@@ -183,7 +193,7 @@ def promote_number(array: Array, number: Any, policy: str) -> Array:
 
 def float_array(array: Array) -> Array:
     """Integers as the default float dtype; anything else as it is."""
-    return array if array.dtype.kind in "fc" else array.astype(dtypes.get_default_dtype())
+    return array if array.dtype.kind in "fc" else array.astype(dtypes.default_dtype())
 
 
 def as_tensors(name: str, **operands: Any) -> list[Any]:

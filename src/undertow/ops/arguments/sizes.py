@@ -25,6 +25,13 @@ def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple
     return tuple([index(n) for n in values])
 
 
+def as_int(function: str, argument: str, value: Any) -> int:
+    """An argument that must be an integer."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}(): argument '{argument}' must be int, not {type(value).__name__}")
+    return index(value)
+
+
 def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:
     """`sizes` for `numel` elements, with -1 worked out."""
     if min(sizes, default=0) >= 0:

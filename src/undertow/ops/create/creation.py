@@ -43,7 +43,7 @@ def leaf(array: Array, xp: Namespace, requires_grad: bool) -> Tensor:
 
 def float_dtype(dtype: DType | None, function: str) -> DType:
     """The dtype asked for, or the default float."""
-    return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, function)
+    return dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, function)
 
 
 def as_shape(function: str, shape: Sequence[int], size: int | Sequence[int] | None = None) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ def new_from(data: Any, dtype: DType | None, device: Device | None, requires_gra
         xp = data._xp if device is None else namespace_of(device)
         array = data._array if xp is data._xp else xp.take_over(data._array)
         return leaf(xp.array(array, dtype=dtype), xp, requires_grad)
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     array = foreign.read(data, dtype)
     return leaf(array if xp is cpu else xp.asarray(array), xp, requires_grad)
 
@@ -161,7 +161,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         dtype = dtypes.as_dtype(dtype, "as_tensor")
     if isinstance(data, Tensor):
         return convert(data, dtype, data._xp if device is None else namespace_of(device))
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     if xp is cpu and isinstance(data, cpu.ndarray):
         array = foreign.adopt(data)
         return share(array if dtype is None else array.astype(dtype, copy=False))
@@ -273,7 +273,7 @@ def empty(
     memory_format: Any = None,
 ) -> Tensor:
     """A tensor whose memory is not initialised."""
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return leaf(xp.empty(as_shape("empty", shape, size), float_dtype(dtype, "empty")), xp, requires_grad)
 
 
@@ -293,7 +293,7 @@ def zeros(
     >>> ut.zeros(2, 3).shape, ut.zeros((2, 3)).shape
     (undertow.Size([2, 3]), undertow.Size([2, 3]))
     """
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return leaf(xp.zeros(as_shape("zeros", shape, size), float_dtype(dtype, "zeros")), xp, requires_grad)
 
 
@@ -308,7 +308,7 @@ def ones(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of ones."""
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return leaf(xp.ones(as_shape("ones", shape, size), float_dtype(dtype, "ones")), xp, requires_grad)
 
 
@@ -329,7 +329,7 @@ def full(
     >>> ut.full((2,), 3)
     tensor([3, 3])
     """
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     number = as_number("full", "fill_value", fill_value)
     if dtype is None:
         dtype = foreign.dtype_of_number(number)
@@ -351,7 +351,7 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor whose memory is not initialised, with these strides (in elements)."""
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     dtype = float_dtype(dtype, "empty_strided")
     shape, strides = sequence_shape("empty_strided", size), tuple([operator.index(s) for s in stride])
     if len(shape) != len(strides):
@@ -377,7 +377,7 @@ def eye(
     pin_memory: bool = False,
 ) -> Tensor:
     """The identity matrix, n by n or n by m."""
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     rows, columns = [None if k is None else as_int("eye", name, k) for name, k in (("n", n), ("m", m))]
     for name, k in (("n", rows), ("m", columns)):
         if k is not None and k < 0:
@@ -410,5 +410,5 @@ def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
     elif isinstance(given[0], float | complex | bool):
         raise TypeError(f"Tensor(): data must be a sequence (got {type(given[0]).__name__}). Use undertow.tensor.")
     else:
-        made = tensor(given[0], dtype=dtypes.get_default_dtype())
+        made = tensor(given[0], dtype=dtypes.default_dtype())
     return made._array, made._xp, None

@@ -68,8 +68,18 @@ def like(name: str, default_fill: Any = None) -> Any:
 def _fill_like(
     name: str, input: Any, fill: Any, dtype: DType | None, device: Any, requires_grad: bool, memory_format: Any
 ) -> Tensor:
+    if isinstance(input, Tensor) and device is not None and namespace_of(device) is not input._xp:
+        input = _blank(input, namespace_of(device))
     make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)
     return made_like(name, input, make, dtype, device, requires_grad, memory_format)
+
+
+def _blank(input: Tensor, xp: Namespace) -> Tensor:
+    """A tensor without history, shaped and laid out as `input`, on another device; its values are not copied."""
+    array = input._array
+    order = sorted(range(array.ndim), key=lambda dim: (-abs(array.strides[dim]), dim))
+    made = xp.empty([array.shape[dim] for dim in order], array.dtype)
+    return Tensor(made.transpose([order.index(dim) for dim in range(array.ndim)]), xp)
 
 
 def made_like(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import as_int, as_number, leaf
 from undertow.ops.declare import composite
 from undertow.tensor import Tensor
@@ -44,14 +45,14 @@ def arange(
     dtype = _range_dtype(bounds) if dtype is None else dtypes.as_dtype(dtype, "arange")
     if dtypes.kind_of(dtype) not in "iuf":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     return leaf(_range_array(bounds, dtype, xp), xp, requires_grad)
 
 
 def _range_dtype(bounds: list[Any]) -> DType:
     if any(isinstance(b, complex) for b in bounds):
         raise RuntimeError("value cannot be converted to type double without overflow: arange() takes real numbers")
-    return dtypes.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
+    return dtypes.default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
 
 
 def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
@@ -74,6 +75,7 @@ def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
 
 
 @composite(out=True)
+@example_by_example
 def linspace(
     start: Any,
     end: Any,
@@ -96,6 +98,7 @@ def linspace(
 
 
 @composite(out=True)
+@example_by_example
 def logspace(
     start: Any,
     end: Any,
@@ -133,7 +136,9 @@ def _spaced(
     dtype = dtypes.as_dtype(dtype, function)
     if complex_ and dtype.kind != "c":
         raise RuntimeError(f"{function}: complex start or end needs a complex dtype, got {dtype}")
-    xp = cpu if device is None else namespace_of(device)
+    if dtype.kind in "iu":
+        start, end = int(start), int(end)  # the ends lose their fractions before the numbers between them are found
+    xp = namespace_of(device)
     return dtype, _equal_distances(start, end, steps, dtype, xp), xp
 
 

@@ -28,7 +28,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> x.to(ut.float64).dtype == ut.float64, x.to("cpu") is x
     (True, True)
     """
-    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.dtype):
+    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.AnyDtype):
         return convert(self, dtypes.as_dtype(args[0], "to"), self._xp)
     dtype, device, copy, format = to_arguments(*args, **kwargs)
     xp = self._xp if device is None else namespace_of(device)

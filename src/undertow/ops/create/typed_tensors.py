@@ -25,7 +25,9 @@ class TensorType(type):
                 f"{cls.__name__} takes sizes, or one sequence of numbers. Use undertow.tensor(data, dtype=...)."
             )
         if isinstance(arguments[0], Tensor) and arguments[0].dtype != cls.dtype:
-            raise TypeError(f"expected {cls.dtype} (got {arguments[0].dtype}): use tensor.to(undertow.{cls.dtype})")
+            raise TypeError(
+                f"expected {cls.dtype} (got {arguments[0].dtype}): use tensor.to({dtypes.public(cls.dtype)})"
+            )
         return as_tensor(arguments[0], dtype=cls.dtype)
 
     def __instancecheck__(cls, value: Array) -> bool:

@@ -49,6 +49,8 @@ def primitive(
     promote    None: operands keep their dtypes; "same": PyTorch's promotion of the differentiable inputs;
                "float": that, and integers become the default float dtype
     number     the input that may be a Python number on a path of its own (`x * 2.0`)
+    numbers    which inputs a program may give as Python numbers: "any" of them, "one" (but not all), or "none" besides
+               that `number`. Rules may give them anywhere
     number_node   the Node's class name on that path, where it differs
     number_edge   whether its node still has a (None) edge for the number, as PyTorch's has for most
     optional   inputs that may be None
@@ -58,9 +60,9 @@ def primitive(
     nondifferentiable   those outputs that have no gradient (indices)
     check_output        the output may be of integer dtype, and then has no gradient
     moves_to            the parameter that names the namespace of the output, if it is not that of the inputs
-    bfloat16            "in_float32": its numbers are widened before, and the result is rounded (arguments/bfloat16.py);
-                        "as_is": the forward knows of them. Views always do
-    exact               outputs that stay float32 where others are rounded to bfloat16: what only rules use
+    half_precision      "in_float32": its numbers are widened before, and the result is rounded
+                        (arguments/half_precision.py); "as_is": the forward knows of them. Views always do
+    exact               outputs that stay float32 where others are rounded to half precision: what only rules use
     ufunc               the ufunc that forward is, if its formula does not say so: it writes in-place results itself
 
     variants            where programs find it, in words: "function" of the package (taken for granted where the name
@@ -71,6 +73,8 @@ def primitive(
     random              it draws random numbers: "new" ones, of a shape that is given; "like" its input, of whose
                         values they do not depend; "given" the values of its inputs
     piecewise_constant  its derivative is zero wherever there is one
+    overlap             what is refused of operands that lie in the memory that the result is written to, in place or
+                        as `out`: "part" of it (as of every elementwise operation), or "any". Nothing, unless said
     same_in_numpy       NumPy has a function of this name with the same leading arguments, so rules may use the
                         operation in its place (elementwise ones may always); other shared names need an `adapter`
     """

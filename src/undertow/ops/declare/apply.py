@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.backend import cpu
-from undertow.backend.interface import Array, Namespace
+from undertow.backend.interface import Array, DType, Namespace
+from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.arguments.bfloat16 import NARROW, introduce, is_narrow, rounded, wide, wide_dtype, widened
+from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, wide, wide_dtype, widened
 from undertow.ops.arguments.operands import (
     ForeignOperandError,
     as_operands,
@@ -63,7 +64,7 @@ def build(op: Op) -> None:
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
-    count = -1 if op.keyword_only else len(op.ordered)  # of a call that gives all by position
+    count = -1 if op.params or op.number else len(op.ordered)  # of a call in which there is nothing to bind
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != count:
@@ -104,33 +105,38 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     except AttributeError:
         return apply_to_others(form, arguments, state)
 
-    # promotion: to one dtype; bfloat16 is computed in float32
+    # promotion: to one dtype; half precision is computed in float32
     if not alike:
         xp = unify(form, arguments, arrays)
-    rounds = False
+    half = None
     if form.dtype is not None and arguments[form.dtype] is not None:
-        introduce(arguments[form.dtype])
-    if NARROW and form.widens:
-        rounds = widen(form, xp, arrays)
+        arrays[form.dtype] = introduce(arguments[form.dtype])
+    if form.widens:
+        half = widen(form, xp, arrays)
 
     # forward
     try:
         out = form.forward(xp, *arrays)
+    except NoValuesError:
+        out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
         if form.elementwise:
             explain_failure(form, arguments, error)
         raise
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
-        rounds = rounds or widen_again(form, arrays)
-        out = form.forward(xp, *arrays)
+        half = half or widen_again(form, arrays)
+        try:
+            out = form.forward(xp, *arrays)
+        except NoValuesError:
+            out = xp.outcome_of(form.op.name, form.forward, arrays)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
     if form.several:
         out = tuple([a if type(a) is xp.ndarray else xp.asarray(a) for a in out])
     elif type(out) is not xp.ndarray:
         out = xp.asarray(out)
-    if rounds:
-        out = rounded(out, [form.output_nr(n) for n in form.op.exact])
+    if half is not None:
+        out = rounded(out, half, [form.output_nr(n) for n in form.op.exact])
 
     # record
     node = None
@@ -213,28 +219,32 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
     return True
 
 
-def widen(form: Form, xp: Namespace, arrays: list[Any]) -> bool:
-    """bfloat16 in float32 (see arguments/bfloat16.py), and whether the result has to be rounded."""
+def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
+    """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
+    places = form.inputs
+    of_two_bytes = [k for k in places if arrays[k] is not None and arrays[k].dtype.itemsize == 2]
+    if form.dtype is None and not of_two_bytes:
+        return None  # as almost always
     asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
-    places = [form.places[i] for i in form.input_names]
     if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
-        return False
+        return None
     given = dict(zip(form.op.ordered, arrays, strict=True))
     leading = (form.edge_names or form.input_names)[0]
-    rounds, *found = widened(form.op, xp, given, form.input_names, leading)
+    half, *found = widened(form.op, xp, given, form.input_names, leading)
     for k, array in zip(places, found, strict=True):
         arrays[k] = array
     if form.dtype is not None:
         arrays[form.dtype] = asked
-    return bool(rounds)
+    return half
 
 
-def widen_again(form: Form, arrays: list[Any]) -> bool:
-    """Widen what was cast to a default dtype of bfloat16; whether there was any."""
-    narrow = [k for k in form.taking_part if NARROW and form.widens and is_narrow(arrays[k])]
+def widen_again(form: Form, arrays: list[Any]) -> DType | None:
+    """Widen what was cast to a default dtype of half precision; that dtype, if there was any."""
+    narrow = [k for k in form.taking_part if form.widens and is_narrow(arrays[k])]
+    dtype = arrays[narrow[0]].dtype if narrow else None
     for k in narrow:
         arrays[k] = wide(arrays[k])
-    return bool(narrow)
+    return dtype
 
 
 # ---- recording it
@@ -319,7 +329,7 @@ def edge_to_leaf(leaf: Tensor, node: Node) -> Any:
 
 
 def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
-    """The plain values that rules use; see KeptValue."""
+    """The plain values that rules use; see Value in plans.py."""
     found = []
     for kind, k, fixed in form.values:
         if kind == ITSELF:

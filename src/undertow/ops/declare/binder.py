@@ -1,9 +1,15 @@
-"""Binder: the arguments of a call, given by position, by name or by NumPy's names, in the order of the declaration."""
+"""Binder: the arguments of a call, given by position, by name or by NumPy's names, in the order of the declaration.
+
+An option that is a scalar of NumPy's becomes a Python number here: in NumPy's promotion `np.log(2)`, a float64, would
+decide the dtype of a result, and a Python number does not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+
+from undertow.backend import cpu
 
 #: NumPy's spelling of two parameters
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
@@ -12,8 +18,16 @@ SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
 class Binder:
     """Puts what a function was called with into the order of its arguments, with defaults for what is missing."""
 
-    def __init__(self, name: str, ordered: list[str], defaults: dict[str, Any], keyword_only: Collection[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        ordered: list[str],
+        defaults: dict[str, Any],
+        keyword_only: Collection[str],
+        options: Collection[str | None],
+    ) -> None:
         self.name, self.ordered, self.defaults = name, ordered, defaults
+        self.options = tuple([k for k, n in enumerate(ordered) if n in options])
         self.most = len(ordered) - len(keyword_only)
         required = [k for k, n in enumerate(ordered) if n not in defaults]
         least = required[-1] + 1 if required else 0
@@ -22,7 +36,7 @@ class Binder:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs and len(args) in self.tails:
-            return args + self.tails[len(args)]
+            return self.with_numbers(args + self.tails[len(args)])
         if len(args) > self.most:
             raise TypeError(f"{self.name}() takes {self.most} positional arguments but {len(args)} were given")
         found = {**self.defaults, **dict(zip(self.ordered, args, strict=False))}
@@ -31,7 +45,14 @@ class Binder:
         for name in self.ordered:
             if name not in found:
                 raise TypeError(f"{self.name}() missing 1 required positional argument: {name!r}")
-        return tuple([found[name] for name in self.ordered])
+        return self.with_numbers(tuple([found[name] for name in self.ordered]))
+
+    def with_numbers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, with Python numbers in the place of options that are NumPy's scalars."""
+        scalars = [k for k in self.options if isinstance(args[k], cpu.generic)]
+        if not scalars:
+            return args
+        return tuple([value.item() if k in scalars else value for k, value in enumerate(args)])
 
     def add(self, found: dict[str, Any], positional: int, name: str, value: Any) -> None:
         """Note an argument that was given by its name, or by NumPy's name for it."""

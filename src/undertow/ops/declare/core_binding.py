@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from undertow.backend import cpu
+from undertow.backend.public_dtypes import dtype
 from undertow.compiled import core
 from undertow.graph import user_lines
 from undertow.graph.accumulate import AccumulateGrad, leaf_edge, resolve_leaves
@@ -26,6 +27,6 @@ if core is not None:
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
         own_files=OWN_FILES, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
-        own_edge=current_edge, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
+        own_edge=current_edge, PublicDtype=dtype, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     user_lines.tell(core.take_sites)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu
+from undertow.backend import blocks, cpu
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
@@ -83,7 +83,13 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
     op = form.op
     any_float = op.promote == "float" and not form.numbers
     return plans.FormPlan(
-        forward=bound(op.forward, dict(zip(op.ordered, range(len(op.ordered)), strict=True)), xp, op.keyword_only),
+        forward=bound(
+            op.forward,
+            dict(zip(op.ordered, range(len(op.ordered)), strict=True)),
+            xp,
+            op.keyword_only,
+            elementwise=is_elementwise(op),
+        ),
         node=form.node_class,
         alike=bits(form.taking_part),
         policy=int(Promotion[(op.promote or "none").upper()]),
@@ -92,11 +98,16 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
         check_output=int(form.check_output),
         edges=form.all_edges if form.edges else (),
         saved=tuple([plans.SavedInput(k.argument, k.slot, k.version, users(form, k.name)) for k in form.kept_inputs]),
-        values=tuple([plans.Value(*value) for value in form.values]),
+        values=tuple(form.values),
         outputs=tuple([plans.SavedOutput(k.output, k.slot, users(form, k.name)) for k in form.kept_outputs]),
         several=int(form.several),
         constant=bits(form.constant),
     )
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether its functions can be evaluated in blocks: they compute every element from those at its place."""
+    return op.batch is ELEMENTWISE and not op.random
 
 
 def bits(numbers: Collection[int]) -> int:
@@ -188,19 +199,38 @@ def bound_rules(form: Form, count: int, xp: Namespace) -> plans.Rules:
 
 def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, leading: list[int]) -> Tree:
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
-    return bound(rule, dict(zip(formula.parameters(rule).names, places, strict=True)), xp)
+    names = formula.parameters(rule).names
+    return bound(rule, dict(zip(names, places, strict=True)), xp, elementwise=is_elementwise(form.op))
 
 
 # ---- formulas
 
 
 def bound(
-    function: Callable[..., Any], places: Mapping[str, int], xp: Namespace, keyword_only: Collection[str] = ()
+    function: Callable[..., Any],
+    places: Mapping[str, int],
+    xp: Namespace,
+    keyword_only: Collection[str] = (),
+    *,
+    elementwise: bool = False,
 ) -> Tree:
     """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
 
     keyword_only  the parameters that must be given by name
+    elementwise   large arrays are evaluated in blocks
     """
+    tree = whole(function, places, xp, keyword_only)
+    if not elementwise or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
+        return tree
+    named = [n for n in places if n in keyword_only]
+    values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
+    return ("blocks", blocks.InBlocks(function, named), tree, *values)
+
+
+def whole(
+    function: Callable[..., Any], places: Mapping[str, int], xp: Namespace, keyword_only: Collection[str]
+) -> Tree:
+    """The same for arrays of any size."""
     tree = formula.read(function)
     if tree is not None:
         try:

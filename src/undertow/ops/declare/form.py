@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from undertow.ops.declare.plans import Fact
+from undertow.ops.declare.plans import Fact, Value
 from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -43,14 +43,6 @@ class KeptOutput(NamedTuple):
     users: tuple[int, ...]
 
 
-class KeptValue(NamedTuple):
-    """A plain value that rules need, kept in `Node.params`."""
-
-    kind: int
-    argument: int
-    fixed: Any
-
-
 class Form:
     """An operation as it is called: with tensors, or (`numbers`) with an input given as a Python number."""
 
@@ -70,6 +62,7 @@ class Form:
         self.all_edge_names = op.edges if op.number_edge else self.edge_names
         self.required = tuple([places[i] for i in self.input_names if i not in op.optional])
         self.optional = tuple([places[i] for i in self.input_names if i in op.optional])
+        self.inputs = tuple([places[i] for i in self.input_names])
         self.edges = tuple([places[i] for i in self.edge_names])
         self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
         self.params = tuple([places[n] for n in op.params])
@@ -123,14 +116,14 @@ class Form:
         users = dict.fromkeys(self.users[name])
         return () if len(users) == len(self.edge_names) else tuple([self.edge_names.index(u) for u in users])
 
-    def value(self, name: str) -> KeptValue:
+    def value(self, name: str) -> Value:
         if name in self.op.params or name in self.numbers:
-            return KeptValue(ITSELF, self.places[name], None)
+            return Value(ITSELF, self.places[name], None)
         for ending, (kind, of_a_number) in FACTS.items():
             stem = name.removesuffix(ending)
             if stem != name and stem in self.op.inputs:
                 is_number = stem in self.numbers
-                return KeptValue(FIXED, 0, of_a_number) if is_number else KeptValue(kind, self.places[stem], None)
+                return Value(FIXED, 0, of_a_number) if is_number else Value(kind, self.places[stem], None)
         raise TypeError(f"{self.name}: a rule uses {name!r}, which is neither input, output nor parameter")
 
     def plan_rules(self) -> None:

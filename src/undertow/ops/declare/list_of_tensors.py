@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
+from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import freed_error
 from undertow.graph.saved import Freed, OperationNode, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
-from undertow.ops.arguments.bfloat16 import NARROW, is_narrow, rounded, wide
+from undertow.ops.arguments.half_precision import is_narrow, rounded, wide
 from undertow.ops.arguments.operands import as_operand, promote, same_device
 from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
@@ -45,7 +46,7 @@ class VariadicNode(OperationNode):
             values["tensors"] = self.unpack_tensors(xp)
             if not keep:
                 self.saved = keep
-        if NARROW and xp is not recorded:
+        if xp is not recorded:
             grad, values = wide(grad), {n: wide(v) for n, v in values.items()}
         return list(type(self).rule(xp, grad, [edge is not None for edge in edges], **values))
 
@@ -115,16 +116,18 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
     dtype = arrays[0].dtype
     if op.promote and any([a.dtype is not dtype for a in arrays]):
         arrays = promote(tuple(tensors), op.promote)
-    rounds = NARROW and is_narrow(arrays[0])
-    if NARROW:
-        arrays = wide(arrays)
+    half = arrays[0].dtype if is_narrow(arrays[0]) else None
+    arrays = wide(arrays)
 
     # forward
-    out = op.forward(xp, arrays, *params)
+    try:
+        out = op.forward(xp, arrays, *params)
+    except NoValuesError:
+        out = xp.outcome_of(op.name, op.forward, (arrays, *params))
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
-    if rounds:
-        out = rounded(out)
+    if half is not None:
+        out = rounded(out, half)
 
     # record
     node = None

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
+from undertow.errors import NoValuesError
+from undertow.graph.node import space_of
 from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
-from undertow.ops.arguments.bfloat16 import NARROW, wide
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.saved_attributes import FURTHER
 from undertow.tensor import Tensor
@@ -37,8 +39,16 @@ class PrimitiveNode(DeclaredNode):
             for slot in self.saved_slots:
                 setattr(self, slot, keep)
         kept.extend(self.params)
-        if NARROW and xp is not recorded:
+        if xp is not recorded:
             grad, kept = wide(grad), wide(kept)
+        try:
+            return self.gradients(form, xp, grad, edges, kept)
+        except NoValuesError:
+            if xp is recorded:
+                raise
+            return [None if edge is None else empty_gradient(edge) for edge in edges]
+
+    def gradients(self, form: Any, xp: Namespace, grad: Any, edges: Any, kept: list[Any]) -> list[Any]:
         if form.joint is not None:
             rule, arguments = form.joint
             return list(rule(xp, grad, tuple([edge is not None for edge in edges]), *arguments(kept)))
@@ -122,3 +132,10 @@ def saved_names(form: Form) -> dict[str, tuple[str, Any]]:
 
 def public_name(name: str) -> str:
     return {"input": "self", "out": "result"}.get(name, name)
+
+
+def empty_gradient(edge: Any) -> Any:
+    """A gradient without values, for a rule that asked for some: it has the shape that its receiver expects."""
+    node, nr = edge[0], edge[1]
+    shape, dtype = (node._shapes[nr], node._dtypes[nr]) if node.multiple_outputs else (node.shape, node.dtype)
+    return space_of(node, nr).empty(shape, dtype)

@@ -14,6 +14,7 @@ from undertow.ops.declare import core_plan, formula
 from undertow.ops.declare.binder import SPELLINGS, Binder
 from undertow.ops.declare.form import FACTS, Form
 from undertow.ops.declare.node import node_class
+from undertow.ops.declare.rules import ELEMENTWISE
 
 Vjp = Callable[..., Any] | None
 
@@ -46,6 +47,7 @@ class Op:
         node: str | None = None,
         promote: str | None = None,
         number: str | None = None,
+        numbers: str | None = None,
         number_node: str | None = None,
         number_edge: bool = True,
         optional: tuple[str, ...] = (),
@@ -53,7 +55,7 @@ class Op:
         nondifferentiable: tuple[str, ...] = (),
         check_output: bool = False,
         moves_to: str | None = None,
-        bfloat16: str = "in_float32",
+        half_precision: str = "in_float32",
         exact: tuple[str, ...] = (),
         ufunc: str | None = None,
         variants: str | None = None,
@@ -62,6 +64,7 @@ class Op:
         random: str | None = None,
         piecewise_constant: bool = False,
         same_in_numpy: bool = False,
+        overlap: str | None = None,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -73,6 +76,7 @@ class Op:
         self.node_name = node or camel_case(name) + "Backward0"
         self.promote = promote
         self.number = number
+        self.numbers = numbers or "none"
         self.number_node_name = number_node or self.node_name
         self.number_edge = number_edge
         self.optional = optional
@@ -80,25 +84,25 @@ class Op:
         self.nondifferentiable = nondifferentiable
         self.check_output = check_output
         self.moves_to = moves_to
-        self.widens = bfloat16 == "in_float32" and kind != "view"
+        self.widens = half_precision == "in_float32" and kind != "view"
         self.exact = exact
         self.variants = {name: read_variants(name, kind, variants, out)}
         self.autocast = autocast
         self.random = random
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
+        self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(name, *taken)
+        self.bind = Binder(name, *taken, [*self.params, number])
         unknown = set(rules) - set(self.inputs)
         if unknown:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
         self.given_ufunc = ufunc
         self.function: Any = None
-        self.check_rules()
 
     def check_rules(self) -> None:
         """Refuse rules that name what the node of the operation cannot keep."""
@@ -127,6 +131,7 @@ class Op:
         variants: str | None = None,
         out: bool | None = None,
         random: str | None = None,
+        overlap: str | None = None,
     ) -> Op:
         """What is known of a function made of other operations."""
         op = cls.__new__(cls)
@@ -134,6 +139,7 @@ class Op:
         op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
         op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
         op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
+        op.overlap = overlap
         return op
 
     def signature(self) -> inspect.Signature:
@@ -185,6 +191,7 @@ class Op:
 
 def form_of(op: Op) -> Form:
     """The form of an operation, with its Node class; and that for a number, if there is one."""
+    op.check_rules()
     form = Form(op)
     if op.number:
         form.number = Form(op, (op.number,))

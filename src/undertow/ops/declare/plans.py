@@ -102,6 +102,8 @@ class SavedOutput(NamedTuple):
 
 
 class Value(NamedTuple):
+    """A plain value that rules need, kept in `Node.params`."""
+
     kind: int  # Fact
     argument: int
     constant: Any

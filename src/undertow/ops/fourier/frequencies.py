@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes, namespace_of
+from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.dims import numpy_spelling
 from undertow.ops.arguments.operands import as_operand
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def _frequencies(
     name: str, n: int, d: float, dtype: Any, device: Any, requires_grad: bool, first: int, count: int
 ) -> Tensor:
-    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
+    dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
     if not dtypes.is_floating(dtype):
         raise RuntimeError(f"{name} requires a floating point or complex dtype: of complex ones, there are no ranges")
     check_shape(name, (n,))
-    xp = cpu if device is None else namespace_of(device)
+    xp = namespace_of(device)
     counts = xp.arange(count, dtype=dtypes.float64) + first
     if first:
         counts = xp.roll(counts, first)

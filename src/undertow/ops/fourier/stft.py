@@ -34,7 +34,7 @@ def window(
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     dtype, device, requires_grad = options
-    dtype, xp = dtypes.get_default_dtype() if dtype is None else dtypes.numpy_dtype(dtype), namespace_of(device)
+    dtype, xp = dtypes.default_dtype() if dtype is None else dtypes.numpy_dtype(dtype), namespace_of(device)
     if not dtypes.is_floating(dtype):
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     count = length + 1 if periodic else length

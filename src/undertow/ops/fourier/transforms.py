@@ -22,6 +22,7 @@ from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.fourier.along_one_dim import transformed
 from undertow.ops.pointwise.complex import conj, conj_physical
 from undertow.ops.shape.padding import constant_pad_nd
 from undertow.ops.views.clone import to_dtype
@@ -45,14 +46,14 @@ OF_INVERSE = ("forward", "ortho", "backward")
 def _complex_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, inverse: bool) -> Array:
     if not dim:
         return input.copy()
-    if inverse:
-        return xp.module.fft.ifftn(input, axes=dim, norm=OF_INVERSE[normalization])
-    return xp.module.fft.fftn(input, axes=dim, norm=OF_FORWARD[normalization])
+    name, norm = ("ifft", OF_INVERSE[normalization]) if inverse else ("fft", OF_FORWARD[normalization])
+    for axis in reversed(dim):
+        input = transformed(xp, name, input, axis, norm)
+    return input
 
 
 def _real_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, onesided: bool) -> Array:
-    transform = xp.module.fft.rfft if onesided else xp.module.fft.fft
-    out = transform(input, axis=dim[-1], norm=OF_FORWARD[normalization])
+    out = transformed(xp, "rfft" if onesided else "fft", input, dim[-1], OF_FORWARD[normalization])
     return _complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
 
 
@@ -61,7 +62,7 @@ def _hermitian_transform(
 ) -> Array:
     if dim[:-1]:
         input = _complex_transform(xp, input, dim[:-1], normalization, True)
-    return xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
+    return transformed(xp, "irfft", input, dim[-1], OF_INVERSE[normalization], last_dim_size)
 
 
 def _scale_pairs(xp: Namespace, input: Array, dim: int, size: int, factor: float) -> Array:
@@ -135,7 +136,7 @@ def signal(name: str, input: Array, to_complex: bool = False) -> Array:
     if dtype.kind == "c":
         return input
     if not dtypes.is_floating(dtype):
-        dtype = dtypes.get_default_dtype()
+        dtype = dtypes.default_dtype()
     if dtype.itemsize == 2:
         kind = dtypes.SCALAR_NAMES[dtype]
         raise RuntimeError(f"Unsupported dtype {kind}: {name} transforms float32 and float64. Convert the input first.")

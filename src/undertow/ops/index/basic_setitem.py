@@ -19,12 +19,12 @@ from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.inplace.forms import copy, is_free
+from undertow.ops.inplace.forms import copy, fits, is_free
 from undertow.own_files import OWN_FILES
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of
 from undertow.tensor.extra import DEFAULT
-from undertow.tensor.memory import unlocked
+from undertow.tensor.memory import overlap, unlocked
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import Replay, current_replay
 
@@ -128,9 +128,22 @@ def assign(tensor: Tensor, index: Any, value: Array) -> bool:
     if not is_free(tensor, state) or not _is_simple(value, tensor):
         return False
     try:
+        if is_tensor and tensor._xp.may_share_memory(tensor._array, value._array):
+            return _assign_own_memory(tensor, tensor._array[key], value._array)
         tensor._array[key] = value._array if is_tensor else value
     except (IndexError, ValueError):
         return False
+    counter_of(tensor).bump("__setitem__")
+    return True
+
+
+def _assign_own_memory(tensor: Tensor, target: Array, array: Array) -> bool:
+    """Assign an array that lies in the same memory, if that is not refused; the general way says so."""
+    shared = overlap(tensor._xp, target, array)
+    if shared == "part" or not target.flags.writeable or not fits(array.shape, target.shape):
+        return False
+    if shared != "whole":
+        target[...] = array.copy()  # NumPy would read elements of vectors that it has overwritten
     counter_of(tensor).bump("__setitem__")
     return True
 
@@ -176,8 +189,11 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
         return False
     if not target.flags.writeable or (is_tensor and value._array.shape != target.shape):
         return False
+    if is_tensor and overlap(tensor._xp, target, value._array) == "part":
+        return False
     edge = _value_edge(value) if is_tensor else None
-    target[...] = value._array if is_tensor else value
+    shared = is_tensor and tensor._xp.may_share_memory(target, value._array)
+    target[...] = value._array.copy() if shared else value._array if is_tensor else value
     node = new(Assignment)
     node.outer, node.key = outer, key
     node.next_edges = (base._edge, edge)

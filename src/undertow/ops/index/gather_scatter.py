@@ -56,6 +56,7 @@ gather = primitive(
     jvp=LINEAR,
     batch=along(dim=1),
     variants="function method",
+    overlap="any",
 )
 
 gather_backward = primitive(
@@ -181,7 +182,7 @@ _scatter_add = primitive(
 )
 
 
-@composite(variants="function method in_place", out=True)
+@composite(variants="function method in_place", out=True, overlap="any")
 def scatter(
     input: Array,
     dim: int,
@@ -218,7 +219,7 @@ def scatter(
     return scatter_reduce(input, dim, index, src, "prod")
 
 
-@composite(variants="function method in_place", out=True)
+@composite(variants="function method in_place", out=True, overlap="any")
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
     if isinstance(src, NUMBERS):

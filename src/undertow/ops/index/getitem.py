@@ -19,6 +19,7 @@ from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op
 from undertow.ops.index.positions import set_at
 from undertow.ops.inplace.forms import check_in_place, copy_, in_place, unlock
+from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.views.dimensions import alias, broadcast_to, unsqueeze
 from undertow.ops.views.reshape import reshape
 from undertow.ops.views.slices import reversed_, select, slice_
@@ -255,7 +256,7 @@ def index(input: Array, indices: Sequence[Any]) -> Array:
     return index_op(len(tensors))(input, *tensors, places)
 
 
-@composite(variants="function method in_place in_place_function")
+@composite(variants="function method in_place in_place_function", overlap="any")
 def index_put(input: Array, indices: Sequence[Any], values: Array, accumulate: bool = False) -> Array:
     """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
 
@@ -312,6 +313,7 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
         return
     view, indices, places = split(self, index)
     indices = beside(view, indices)
+    refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
     if not _is_recorded(view, value):
         _write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:
@@ -372,6 +374,8 @@ def _write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None
             f"unsupported operation: {name} would write to memory that several elements share (an expanded tensor) or "
             "that is read-only. Please clone() the tensor before performing the operation."
         )
+    if tensor._xp.may_share_memory(target, values):
+        values = values.copy()
     if key:
         set_at(tensor._xp, target, key, values)
     else:

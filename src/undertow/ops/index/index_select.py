@@ -138,6 +138,7 @@ index_select = primitive(
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
     variants="function method",
+    overlap="any",
 )
 
 index_select_backward = primitive(
@@ -171,6 +172,7 @@ index_add = primitive(
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
     variants="function method in_place",
+    overlap="any",
 )
 
 
@@ -207,6 +209,7 @@ index_copy = primitive(
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
     variants="function method in_place",
+    overlap="any",
 )
 
 _index_copied = primitive(
@@ -322,6 +325,7 @@ take = primitive(
     jvp=LINEAR,
     batch=loop,
     variants="function method",
+    overlap="any",
 )
 
 _take_written = primitive(
@@ -352,7 +356,7 @@ _put = primitive(
 )
 
 
-@composite(variants="function method in_place")
+@composite(variants="function method in_place", overlap="any")
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
     return _put(input, index, source, accumulate)

@@ -104,6 +104,7 @@ masked_select = primitive(
     jvp=LINEAR,
     batch=loop,
     variants="function method",
+    overlap="any",
 )
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 
@@ -114,13 +115,18 @@ def take_at(xp: Namespace, array: Array, key: tuple[Any, ...]) -> Array:
         check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
     try:
         if key[-1].dtype.kind == "i" and (len(key) == 1 or all([item is ALL for item in key[:-1]])):
-            return array.take(key[-1], len(key) - 1)
-        out = array[key]
+            return array.take(key[-1], len(key) - 1)  # which reads an index once
+        out = array[own_key(key)]
     except IndexError:
         check_key(array.shape, key)
         raise
     # NumPy leaves the result transposed, and 0-d indices give a view
     return out if out.base is None else out.copy()
+
+
+def own_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key in memory that no other thread changes."""
+    return tuple([item if item is ALL else read_once(item) for item in key])
 
 
 def is_mask(key: tuple[Any, ...]) -> bool:
@@ -216,7 +222,7 @@ kept_offsets = lru_cache(maxsize=64)(_offsets_along)
 def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Array:
     """Add `values` to `out[key]`, as often as a position is named, and return `out` (which is row-major)."""
     if is_mask(key):
-        out[key] += values
+        out[own_key(key)] += values
         return out
     if key[0] is not ALL and len(key) == 1 and math.prod(out.shape[1:]) >= LONG_ROW:
         index, row = key[0].reshape(-1), out.shape[1:]
@@ -228,7 +234,7 @@ def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Ar
 def set_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Array:
     """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
     # row-major, so that NumPy visits the index in that order and the last write is the one last_at finds
-    key = tuple([item if item is ALL else xp.asarray(item, order="C") for item in key])
+    key = own_key(tuple([item if item is ALL else xp.asarray(item, order="C") for item in key]))
     if xp is not cpu:
         check_key(out.shape, key)
     try:

@@ -230,7 +230,7 @@ _scatter_reduce = primitive(
 )
 
 
-@composite(variants="function method in_place")
+@composite(variants="function method in_place", out=True, overlap="any")
 def scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
@@ -314,6 +314,7 @@ index_reduce = primitive(
     jvp=_spread_tangent,
     batch=along(dim=1, shared=2),
     variants="function method in_place",
+    overlap="any",
 )
 
 

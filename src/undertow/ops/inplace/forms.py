@@ -24,6 +24,7 @@ from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
+from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.refcounts import IN_VARIABLE
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
@@ -84,6 +85,7 @@ copy = primitive(
     batch=batch_overwrite,
     node="CopyBackwards",
     variants="",
+    overlap="part",
 )
 
 zero = primitive(
@@ -201,6 +203,34 @@ def write_array(tensor: Tensor, array: Array, name: str) -> None:
     counter_of(tensor).bump(name)
 
 
+#: dtypes in which a ufunc's result is rounded once, and is what the operation gives
+COMPUTED_IN = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+def write_ufunc(tensor: Tensor, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> bool:
+    """Let the operation's ufunc write into the tensor's memory; whether all operands are alike, so that it did."""
+    array, xp = tensor._array, tensor._xp
+    values = dict(zip(op.ordered, op.bind((tensor, *args), kwargs), strict=True))
+    if type(array) is not xp.ndarray or array.dtype not in COMPUTED_IN or not array.flags.writeable:
+        return False
+    operands = []
+    for value in [values[i] for i in op.inputs]:
+        if isinstance(value, Tensor):
+            if value._xp is not xp or value._array.dtype is not array.dtype or value._array.shape != array.shape:
+                return False
+            value = value._array
+        elif type(value) is not float and type(value) is not int:
+            return False
+        operands.append(value)
+    if values.get("alpha", 1) != 1:
+        operands[1] = times_alpha(array, operands[1], values["alpha"])
+        if getattr(operands[1], "dtype", array.dtype) is not array.dtype:
+            return False
+    getattr(xp, op.ufunc)(*operands, array)  # type: ignore[arg-type]
+    counter_of(tensor).bump(name)
+    return True
+
+
 # ---- from an operation to its in-place form
 
 
@@ -209,6 +239,8 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     shown = name + "_"
     op: Any = getattr(function, "op", None)
     declared = op is not None and op.kind in ("primitive", "nondifferentiable") and op.function is function
+    direct = declared and is_simple(op) and op.params in ([], ["alpha"])
+    overlap = None if op is None else op.overlap
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         intercept = current().intercept
@@ -218,9 +250,11 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
             requires_grad(self) or any([isinstance(a, Tensor) and requires_grad(a) for a in (*args, *kwargs.values())])
         )
         check_in_place(self, shown, recorded)
+        refuse_overlap(self, (args, kwargs), overlap, shown)
         if recorded:
             return record_change(self, shown, function, declared, args, kwargs)
-        write_array(self, function(self, *args, **kwargs)._array, shown)
+        if not (direct and op.ufunc is not None and write_ufunc(self, op, args, kwargs, shown)):
+            write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
     described(change, name, shown)
@@ -374,6 +408,9 @@ def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
         array = self._xp.broadcast_to(array, target.shape) if fits(array.shape, target.shape) else None
     if array is None or not target.flags.writeable:
         return _record_copy(self, src)
+    if self._xp.may_share_memory(target, array):
+        refuse_overlap(self, src, "part", "copy_")
+        array = array.copy()  # NumPy would read elements of vectors that it has overwritten
     self._xp.copyto(target, array, casting="unsafe")
     counter_of(self).bump("copy_")
     return self

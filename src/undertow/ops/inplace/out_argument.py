@@ -11,17 +11,18 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
-from undertow.modes import Interceptor, current, set_state
-from undertow.ops.arguments.operands import ForeignOperandError
+from undertow.modes import Interceptor, current, in_state
+from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import apply
 from undertow.ops.declare.core_plan import compile_with_out, describe
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.forms import check_in_place, write_array
+from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -43,6 +44,7 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         intercept.check_out(name, tensors_in((args, kwargs, targets)))
     for target in targets:
         check_in_place(target, name)
+        check_overlap(function, target, args, kwargs)
     result = unrecorded(function, args, kwargs)
     results = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(targets):
@@ -55,20 +57,18 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-    outer = current()
-    set_state(outer.with_grad(False))
-    try:
-        return function(*args, **kwargs)
-    finally:
-        set_state(outer)
+    return in_state(current().with_grad(False), function, *args, **kwargs)
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in tensors_in(v)] if isinstance(value, tuple | list) else []
+def check_overlap(function: Callable[..., Any], target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse an `out` in the memory of operands; the one that an in-place form would change may be all of it."""
+    op = getattr(function, "op", None)
+    if op is None or op.overlap is None:
+        return
+    first, *others = [*args, *kwargs.values()]
+    has_form = "in_place" in op.variants[op.name]
+    refuse_overlap(target, first, "part" if has_form else op.overlap, op.name)
+    refuse_overlap(target, others, op.overlap, op.name)
 
 
 def fit(target: Tensor, array: Array, name: str) -> None:
@@ -98,9 +98,14 @@ def fit(target: Tensor, array: Array, name: str) -> None:
 def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
     bind = op.bind
+    places = [k for k, name in enumerate(op.ordered) if name in op.inputs]
 
     def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         args = bind(args, kwargs)
+        for k in places:
+            if type(args[k]) is not Tensor:
+                refuse_numbers(op, args)
+                break
         if out is not None:
             return write_out(op.function, (), dict(zip(op.ordered, args, strict=True)), out)
         state = current()
@@ -113,6 +118,21 @@ def function_with_out(op: Op) -> Any:
     function.op = op  # type: ignore[attr-defined]
     compiled = compile_with_out(op, function)
     return describe(function, compiled, lambda: _signature_with_out(op), op.documentation)
+
+
+def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:
+    """Refuse Python numbers where PyTorch's function wants tensors; rules and operators may give them anywhere."""
+    kinds = (*NUMBERS, cpu.generic)
+    given = [k for k, name in enumerate(op.ordered) if name in op.inputs and isinstance(args[k], kinds)]
+    if op.numbers == "any" or (op.numbers == "one" and len(given) < len(op.inputs)):
+        return
+    wrong = [k for k in given if op.ordered[k] != op.number] or (given if op.numbers == "one" else [])
+    if wrong:
+        name, value = op.ordered[wrong[0]], args[wrong[0]]
+        raise TypeError(
+            f"{op.name}(): argument '{name}' (position {wrong[0] + 1}) must be Tensor, not {type(value).__name__}. "
+            f"Make it one: undertow.tensor({value})"
+        )
 
 
 def _signature_with_out(op: Op) -> Signature:

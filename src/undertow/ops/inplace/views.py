@@ -19,7 +19,7 @@ from undertow.graph.accumulate import FormerMemory, gradient_edge
 from undertow.graph.end_nodes import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
-from undertow.modes import Interceptor, current, set_state
+from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import REGISTRY
 from undertow.ops.inplace.forms import check_in_place, described
@@ -94,12 +94,7 @@ def _change_view(
 
 
 def run(function: Callable[..., Any], recorded: bool, tensor: Tensor, args: Any, kwargs: Any) -> Tensor:
-    outer = current()
-    set_state(outer.replace(grad_enabled=recorded, inference=False))
-    try:
-        return function(tensor, *args, **kwargs)
-    finally:
-        set_state(outer)
+    return in_state(current().replace(grad_enabled=recorded, inference=False), function, tensor, *args, **kwargs)
 
 
 def is_view(tensor: Tensor) -> bool:
@@ -179,6 +174,8 @@ def set_(
     """
     if isinstance(source, Storage):
         source = all_of(source, self._array.dtype)
+    if source is not None and not isinstance(source, Tensor):
+        raise TypeError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
     check_in_place(self, "set_", source is not None and requires_grad(source))
     if source is None:
         source = Tensor(self._xp.empty(0, self._array.dtype), self._xp)

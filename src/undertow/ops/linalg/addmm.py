@@ -22,22 +22,22 @@ def _add_scaled(input: Array, product: Array, beta: Any, alpha: Any) -> Array:
     if input.dtype is not product.dtype or input.shape not in (product.shape, product.shape[-1:]):
         _check_addend(input, product)
     if alpha != 1:
-        _refuse_fraction("alpha", alpha, product)
-        product *= alpha
+        product *= _factor_for(product, "alpha", alpha)
     if beta == 1:
         product += input
     elif beta != 0:
-        _refuse_fraction("beta", beta, product)
-        product += beta * input
+        product += _factor_for(product, "beta", beta) * input
     return product
 
 
-def _refuse_fraction(name: str, number: Any, product: Array) -> None:
+def _factor_for(product: Array, name: str, number: Any) -> Any:
+    """The number, if it may be a factor of this array; of truth values it is one itself."""
     if type(number) is float and product.dtype.kind not in "fc":
         raise RuntimeError(
             f"For integral input tensors, argument {name} must not be a floating point number. Convert the tensors to "
             "a floating-point dtype first."
         )
+    return bool(number) if product.dtype.kind == "b" else number
 
 
 def _check_addend(input: Array, product: Array) -> None:

@@ -22,7 +22,7 @@ def check_mm(mat1: Array, mat2: Array) -> None:
         wrong, what = (mat1, "self") if mat1.ndim != 2 else (mat2, "mat2")
         raise RuntimeError(f"{what} must be a matrix, got {wrong.ndim}-D tensor")
     if mat1.dtype != mat2.dtype:
-        names = [CPP_NAMES.get(m.dtype, str(m.dtype)) for m in (mat1, mat2)]
+        names = [CPP_NAMES.get(m.dtype, m.dtype.name) for m in (mat1, mat2)]
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}. Convert one of them with "
             ".to(dtype)."

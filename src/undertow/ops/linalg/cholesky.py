@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
@@ -16,6 +17,9 @@ from undertow.tensor import Tensor
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
     check_matrices("linalg.cholesky", input)
+    found = kernels.cholesky_small(xp, xp.ascontiguousarray(input))
+    if found is not None:
+        return found
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
     return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
 
@@ -31,14 +35,14 @@ def _cholesky_gradient(xp: Namespace, g: Array, out: Array) -> Array:
     So gA = L^-H half_lower(L^H gL) L^-1, of which the Hermitian part is taken, since dA has no other.
     """
     inner = _half_lower(xp, xp.matmul(adjoint(xp, out), g))
-    left = xp._solve_matrices(adjoint(xp, out), inner)
-    whole = adjoint(xp, xp._solve_matrices(adjoint(xp, out), adjoint(xp, left)))
+    left = xp._solve_triangular(adjoint(xp, out), inner, True, False)
+    whole = adjoint(xp, xp._solve_triangular(adjoint(xp, out), adjoint(xp, left), True, False))
     return (whole + adjoint(xp, whole)) * 0.5
 
 
 def _cholesky_tangent(xp: Namespace, t: Array, out: Array) -> Array:
     t = (t + adjoint(xp, t)) * 0.5
-    inner = xp._solve_matrices(out, adjoint(xp, xp._solve_matrices(out, t)))
+    inner = xp._solve_triangular(out, adjoint(xp, xp._solve_triangular(out, t, False, False)), False, False)
     return xp.matmul(out, _half_lower(xp, adjoint(xp, inner)))
 
 

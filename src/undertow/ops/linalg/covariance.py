@@ -39,7 +39,7 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     _check_observations(input)
     rows = input if input.ndim == 2 else reshape(input, (1, -1))
     if not dtypes.is_differentiable(rows.dtype):
-        rows = to_dtype(rows, dtypes.get_default_dtype())
+        rows = to_dtype(rows, dtypes.default_dtype())
     count = rows.shape[1]
     fweights = _observation_weights("fweights", fweights, count, "integral", "biu")
     aweights = _observation_weights("aweights", aweights, count, "floating point", "f")

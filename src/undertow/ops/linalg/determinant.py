@@ -8,7 +8,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.rule_parts import adjoint, as_matrices, batch_matrices, trace_of
+from undertow.ops.linalg.rule_parts import adjoint, as_matrices, batch_matrices, checked_svd, trace_of
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.pointwise.comparison import eq
 from undertow.ops.pointwise.where_clamp import where
@@ -28,7 +28,7 @@ def _cofactors(xp: Namespace, A: Array) -> Array:
 
 
 def _cofactors_by_svd(xp: Namespace, A: Array) -> Array:
-    U, S, Vh = xp.linalg.svd(A)
+    U, S, Vh = checked_svd(xp, A)
     n = S.shape[-1]
     others = xp.prod(xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :]), axis=-1)
     phase = xp.conj(xp.linalg.det(U) * xp.linalg.det(Vh))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
+from numbers import Integral
 from string import ascii_letters
 from typing import Any
 
@@ -332,13 +333,13 @@ def tensordot(a: Array, b: Array, dims: Any = 2) -> Array:
 
 
 def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequence[int]]:
-    if isinstance(dims, int):
+    if isinstance(dims, Integral):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
         if dims > min(a.ndim, b.ndim):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         dims = list(range(-dims, 0)), list(range(dims))
-    dims_a, dims_b = [[d] if isinstance(d, int) else list(d) for d in dims]
+    dims_a, dims_b = [[int(d)] if isinstance(d, Integral) else list(d) for d in dims]
     if len(dims_a) != len(dims_b):
         raise RuntimeError("tensordot: both dimension lists should have same length")
     for i, j in zip(dims_a, dims_b, strict=True):

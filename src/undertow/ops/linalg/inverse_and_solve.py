@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.inplace.forms import copy
@@ -19,6 +20,10 @@ from undertow.tensor import Tensor
 
 def _inverse_of(xp: Namespace, A: Array) -> Array:
     check_matrices("linalg.inv", A)
+    unit = xp.broadcast_to(xp.eye(A.shape[-1], dtype=A.dtype), A.shape)
+    found = kernels.solve_small(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(unit))
+    if found is not None:
+        return found
     problem = "linalg.inv: The inversion could not be completed because the input matrix is singular."
     return solve_or_explain(xp, problem, xp.linalg.inv, A)
 
@@ -49,6 +54,9 @@ def inverse(input: Array) -> Array:
 
 
 def solution(xp: Namespace, A: Array, B: Array) -> Array:
+    found = kernels.solve_small(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(B))
+    if found is not None:
+        return found
     problem = "linalg.solve: The solver failed because the input matrix is singular."
     return solve_or_explain(xp, problem, xp.linalg.solve, A, B)
 
@@ -120,6 +128,7 @@ def matrix_power(input: Array, n: int) -> Array:
     """
     input = as_operand("matrix_power", "input", input)
     _check_square("linalg.matrix_power", input)
+    n = as_int("matrix_power", "n", n)
     if n == 0:
         return copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
     if n < 0:

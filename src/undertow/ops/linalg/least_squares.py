@@ -14,7 +14,7 @@ from undertow.ops.declare import composite, nondifferentiable, primitive, return
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
-from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, checked_svd
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
@@ -37,7 +37,7 @@ def _pseudoinverse(xp: Namespace, input: Array, atol: Any, rtol: Any, hermitian:
         values, right = xp.linalg.eigh(input)
         left = right
     else:
-        left, values, right = xp.linalg.svd(input, full_matrices=False)
+        left, values, right = checked_svd(xp, input, full_matrices=False)
         right = adjoint(xp, right)
     large = xp.abs(values) > _cutoff(xp, xp.abs(values), atol, rtol)
     inverses = xp.where(large, 1 / xp.where(large, values, 1), 0).astype(values.dtype)
@@ -115,7 +115,7 @@ def pinverse(input: Array, rcond: float = 1e-15) -> Tensor:
 
 
 def _rank_of(xp: Namespace, input: Array, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Array:
-    sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else xp.linalg.svd(input, compute_uv=False)
+    sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else checked_svd(xp, input, compute_uv=False)
     return xp.sum(sizes > _cutoff(xp, sizes, atol, rtol), axis=-1)
 
 
@@ -146,7 +146,7 @@ def linalg_matrix_rank(
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@composite(out=False)
+@composite(out=True)
 @example_by_example
 @in_float32
 def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = None) -> Any:
@@ -190,8 +190,9 @@ def _check_systems(A: Array, B: Array, driver: str | None) -> str:
             f"{names[0]} and other's dtype {names[1]}"
         )
     check_matrices("linalg.lstsq", A, square=False)
-    if A.dtype.kind == "V":
-        raise RuntimeError("\"linalg_lstsq_cpu\" not implemented for 'BFloat16': convert the matrices to float32")
+    if dtypes.is_narrow(A.dtype):
+        name = dtypes.SCALAR_NAMES[A.dtype]
+        raise RuntimeError(f"\"linalg_lstsq_cpu\" not implemented for '{name}': convert the matrices to float32")
     if driver is not None and driver not in DRIVERS:
         raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of ({', '.join(DRIVERS)})")
     return driver or "gelsy"
@@ -202,6 +203,6 @@ def _rank_and_values(A: Array, rtol: float, driver: str) -> tuple[Tensor, Tensor
     xp = A._xp
     if driver == "gels":
         return Tensor(xp.empty((0,), dtypes.int64), xp), Tensor(xp.empty((0,), dtypes.real_of(A.dtype)), xp)
-    values = xp.linalg.svd(A._array, compute_uv=False)
+    values = checked_svd(xp, A._array, compute_uv=False)
     rank = Tensor(xp.asarray(xp.sum(values > _cutoff(xp, values, 0.0, rtol), axis=-1)), xp)
     return rank, Tensor(values if driver != "gelsy" else xp.empty((0,), values.dtype), xp)

@@ -9,6 +9,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
@@ -177,6 +178,8 @@ def _check_diagonal(xp: Namespace, LU: Array) -> None:
 def _exchanges(xp: Namespace, P: Array, count: int) -> Array:
     """The exchanges of rows that make up a permutation."""
     m = P.shape[-1]
+    if not m:
+        return xp.empty((*P.shape[:-2], count), dtypes.int32)
     order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
     pivots = xp.empty((len(order), count), dtypes.int32)
     each = xp.arange(len(order))
@@ -270,7 +273,7 @@ def first_zero_pivot(A: Array) -> int:
 
 
 def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
-    matrices = cpu.take_over(A._array).reshape(-1, *A.shape[-2:])
+    matrices = wide(cpu.take_over(A._array)).reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
     found = cpu.array([find(m) for m in matrices], dtypes.int32)
     return Tensor(A._xp.asarray(found.reshape(A.shape[:-2])), A._xp)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, wrap_dim
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
@@ -61,7 +63,7 @@ def linalg_matrix_norm(
 
 
 def _matrix_dims(A: Array, dim: Any) -> tuple[int, int]:
-    if isinstance(dim, int):
+    if isinstance(dim, Integral):
         raise TypeError(f"linalg_matrix_norm(): argument 'dim' must be tuple of ints, not int ({dim})")
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dim))}")
@@ -109,7 +111,7 @@ def linalg_norm(
     Without `dim`, an order means the norm of a vector (1-d) or of a matrix (2-d).
     """
     A = as_operand("linalg.norm", "A", A)
-    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = None if dim is None else (dim,) if isinstance(dim, Integral) else tuple(dim)
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     if dims is None and ord is not None and A.ndim not in (1, 2):
@@ -168,7 +170,7 @@ def _identity_like(A: Array) -> Tensor:
 
 def _singular_ones(A: Array) -> Array:
     """Which of the matrices have no inverse."""
-    xp, matrices = A._xp, A._array.reshape(-1, *A.shape[-2:])
+    xp, matrices = A._xp, wide(A._array).reshape(-1, *A.shape[-2:])
     try:
         xp.linalg.inv(matrices)
         found = xp.zeros(len(matrices), bool)

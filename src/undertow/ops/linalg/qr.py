@@ -7,6 +7,7 @@ from typing import Any
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.modes import current
+from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.linalg.checks import check_matrices
@@ -102,9 +103,9 @@ def linalg_qr(A: Array, mode: str = "reduced") -> Any:
         return return_types.linalg_qr(qr_reduced(A, mode))
     if requires_grad(A) and current().grad_enabled:
         raise NotDifferentiableError("linalg_qr", _why_not(mode))
-    found = A._xp.linalg.qr(A._array, mode)
+    found = A._xp.linalg.qr(wide(A._array), mode)
     arrays = (A._xp.empty((0,), A.dtype), found) if mode == "r" else found
-    return return_types.linalg_qr(tuple([Tensor(a, A._xp) for a in arrays]))
+    return return_types.linalg_qr(tuple([Tensor(a.astype(A.dtype, copy=False), A._xp) for a in arrays]))
 
 
 def _why_not(mode: str) -> str:

@@ -17,6 +17,14 @@ def solve_or_explain(xp: Namespace, problem: str, function: Callable[..., Any], 
         raise LinAlgError(problem) from None
 
 
+def checked_svd(xp: Namespace, A: Array, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """The singular value decomposition by LAPACK, which may go on for ever if an element is inf or nan: look first."""
+    problem = "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values."
+    if not xp.isfinite(A).all():
+        raise LinAlgError(problem)
+    return solve_or_explain(xp, problem, xp.linalg.svd, A, full_matrices, compute_uv)
+
+
 def adjoint(xp: Namespace, x: Array) -> Array:
     """The conjugate transpose of matrices."""
     return xp.swapaxes(xp.conj(x), -1, -2)

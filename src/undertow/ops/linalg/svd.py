@@ -16,13 +16,13 @@ from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import (
     adjoint,
     batch_matrices,
+    checked_svd,
     columns,
     diagonal_of,
     differences,
     require_zero,
     rows,
     skew,
-    solve_or_explain,
 )
 
 SVD_PHASE = (
@@ -39,8 +39,7 @@ SVD_ROTATION = (
 
 def singular_values(xp: Namespace, A: Array, full_matrices: bool = True) -> tuple[Any, ...]:
     check_matrices("linalg.svd", A, square=False)
-    problem = "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values."
-    return tuple(solve_or_explain(xp, problem, xp.linalg.svd, A, full_matrices))
+    return tuple(checked_svd(xp, A, full_matrices))
 
 
 def _svd_gradient(xp: Namespace, g: Any, U: Array, S: Array, Vh: Array, full_matrices: bool) -> Array:

@@ -62,7 +62,8 @@ def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
     [[1, 2, 4], [1, 3, 9]]
     """
     x = as_operand("linalg.vander", "x", x)
-    N = (x.shape[-1] if x.ndim else 1) if N is None else N
+    x = x if x.ndim else unsqueeze(x, 0)
+    N = x.shape[-1] if N is None else N
     if N <= 1:
         raise RuntimeError("N must be greater than 1.")
     repeated = expand(unsqueeze(x, -1), (*x.shape, N - 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
@@ -24,11 +25,16 @@ def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Arra
 
 
 def _triangular_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
+    found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(B), upper, unitriangular)
+    return _general_solution(xp, A, B, upper, unitriangular) if found is None else found
+
+
+def _general_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
     A = _triangle(xp, A, upper, unitriangular)
     if unitriangular:
         A = A + xp.eye(A.shape[-1], dtype=A.dtype)
     if not upper:  # turned around, so that no pivot is looked for
-        return _triangular_solution(xp, A[..., ::-1, ::-1], B[..., ::-1, :], True, False)[..., ::-1, :]
+        return _general_solution(xp, A[..., ::-1, ::-1], B[..., ::-1, :], True, False)[..., ::-1, :]
     try:
         return xp.linalg.solve(A, B)
     except xp.linalg.LinAlgError:

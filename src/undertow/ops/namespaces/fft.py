@@ -10,3 +10,4 @@ NAMES = {op.removeprefix("fft_"): op for op in REGISTRY if op.startswith("fft_")
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
+__name__ = "undertow.fft"  # as programs find it, and as errors tell it

@@ -12,3 +12,4 @@ NAMES |= {op.removeprefix("linalg_"): op for op in REGISTRY if op.startswith("li
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
+__name__ = "undertow.linalg"  # as programs find it, and as errors tell it

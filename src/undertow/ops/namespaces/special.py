@@ -19,3 +19,4 @@ NAMES |= {op.removeprefix("special_"): op for op in REGISTRY if op.startswith("s
 
 globals().update({name: namespace_function(op) for name, op in NAMES.items()})
 __all__ = sorted(NAMES)
+__name__ = "undertow.special"  # as programs find it, and as errors tell it

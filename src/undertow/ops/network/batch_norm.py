@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
-from undertow.modes import no_grad
+from undertow.modes import current, no_grad
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front
-from undertow.ops.inplace.forms import write_array
+from undertow.ops.inplace.forms import copy_, write_array
 from undertow.ops.network.layer_norm import as_given, scaled_and_shifted, tangential
 from undertow.ops.pointwise.elementary import sqrt
 from undertow.ops.reduce.sums_and_products import mean
@@ -173,6 +173,9 @@ def batch_norm(
     input = as_operand("batch_norm", "input", input)
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm: expected an input with channels in dimension 1, got {input.ndim}D")
+    if not (eps > 0 if training else eps >= 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check_channels(input.shape[1], given)
     if not training:
@@ -213,7 +216,11 @@ def _move(name: str, running: Array | None, now: Any, momentum: float, count: in
     with no_grad():
         now = now if count is None else now * (count / (count - 1) if count > 1 else math.nan)
         kept: Any = as_operand(name, "running_mean", running)
-        write_array(kept, (kept * (1 - momentum) + now * momentum)._array, name)
+        moved = kept * (1 - momentum) + now * momentum
+        if current().intercept is not None:
+            copy_(kept, moved)  # under vmap, every example has statistics of its own
+        else:
+            write_array(kept, moved._array, name)
 
 
 @composite

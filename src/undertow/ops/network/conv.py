@@ -144,10 +144,23 @@ def batched(name: str, dims: int, input: Array) -> tuple[Any, bool]:
     return (input, True) if input.ndim == dims + 2 else (unsqueeze(input, 0), False)
 
 
+def kernels(name: str, dims: int, weight: Array) -> Tensor:
+    """The weight, if it has the dimensions of channels and of `dims` sizes."""
+    weight = as_operand(name, "weight", weight)
+    if weight.ndim < 3:
+        raise RuntimeError(f"{name}: weight should have at least three dimensions, got {list(weight.shape)}")
+    if weight.ndim != dims + 2:
+        raise RuntimeError(
+            f"{name}: expected {dims + 2}-dimensional weight, but got {weight.ndim}-dimensional weight of size "
+            f"{list(weight.shape)}"
+        )
+    return weight
+
+
 def conv(dims: int, *arguments: Any) -> Tensor:
     input, weight, bias, stride, padding, dilation, groups = arguments
     input, is_batch = batched(f"conv{dims}d", dims, input)
-    weight = as_operand(f"conv{dims}d", "weight", weight)
+    weight = kernels(f"conv{dims}d", dims, weight)
     if isinstance(padding, str):
         stride, dilation = per_dim("stride", stride, dims), per_dim("dilation", dilation, dims)
         if padding not in ("same", "valid"):
@@ -161,6 +174,7 @@ def conv(dims: int, *arguments: Any) -> Tensor:
 def conv_transpose(dims: int, *arguments: Any) -> Tensor:
     input, weight, bias, stride, padding, output_padding, groups, dilation = arguments
     input, is_batch = batched(f"conv_transpose{dims}d", dims, input)
+    weight = kernels(f"conv_transpose{dims}d", dims, weight)
     out = convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
     return out if is_batch else squeeze(out, 0)
 

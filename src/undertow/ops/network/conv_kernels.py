@@ -34,7 +34,7 @@ from undertow.ops.network.sliding_windows import (
     window_counts,
 )
 
-#: from so many channels (of a group) on, products per place are faster
+#: from so many channels (of a group) on, products per place are faster, and so is the kernel for weights
 MANY = 32
 
 
@@ -97,7 +97,7 @@ def convolve_weight(
 ) -> Array:
     rest = (kernel_size, stride, padding, dilation, groups)
     found = None
-    if not _is_product(kernel_size, stride, padding):
+    if not _is_product(kernel_size, stride, padding) or input.shape[1] // groups >= MANY:
         found = kernels.convolve_weight(xp, *whole(xp, input, other), *rest)
     return _convolve_weight_by_products(xp, input, other, *rest) if found is None else found
 

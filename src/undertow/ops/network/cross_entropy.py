@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
 from undertow.modes import current
@@ -74,6 +75,7 @@ def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
+    target = read_once(target)  # it is looked at, and then used
     # as unsigned numbers, negative ones are large: one look finds both ends
     if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
         return target, None
@@ -441,6 +443,11 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if 0 < input.ndim == target.ndim and input.shape == target.shape:
+        if ignore_index >= 0:
+            raise RuntimeError(
+                f"ignore_index is not supported for floating point target, got {ignore_index}: give class numbers, or "
+                "leave it out"
+            )
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     _check_weight("nll_loss_forward", weight)
     if label_smoothing == 0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -137,8 +138,8 @@ def _smooth_error(xp: Namespace, input: Array, target: Array, *, reduction: str 
 
 def _smooth_slope(xp: Namespace, x: Array, beta: float) -> Array:
     if beta == 0:
-        return xp.sign(x)
-    return xp.where(xp.less(xp.abs(x), beta), x / beta, xp.sign(x))
+        return xp.sgn(x)
+    return xp.where(xp.greater_equal(xp.abs(x), beta), xp.sgn(x), x / beta)
 
 
 smooth_l1_loss = primitive(
@@ -179,7 +180,7 @@ def _huber_error(xp: Namespace, input: Array, target: Array, *, reduction: str =
 
 def _huber_slope(xp: Namespace, x: Array, delta: float) -> Array:
     # on the border both are the same, and the second derivative is that of the line, as in PyTorch
-    return xp.where(xp.less(xp.abs(x), delta), x, xp.sign(x) * delta)
+    return xp.where(xp.greater_equal(xp.abs(x), delta), xp.sgn(x) * delta, x)
 
 
 huber_loss = primitive(
@@ -375,7 +376,7 @@ def gaussian_nll_loss(
 
     Variances below `eps` count as eps; their gradient ignores that.
     """
-    if isinstance(var, int | float):
+    if isinstance(var, Real):
         if var < 0:
             raise ValueError(f"var has negative entry/entries: {var}")
         var = recorded.full_like(input, float(var))
@@ -388,12 +389,14 @@ def gaussian_nll_loss(
 
 
 def _aligned_variance(input: Array, var: Array) -> Array:
-    """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or with size one there."""
+    """`var` in a shape that broadcasts to the input's: the same, without the last dimension, or of size one in one."""
     shape, size = tuple(input.shape), tuple(var.shape)
-    if shape == size or (size and shape[:-1] == size[:-1] and size[-1] == 1):
+    if shape == size:
         return var
     if shape[:-1] == size:
         return recorded.expand_dims(var, -1)
+    if len(shape) == len(size) and [m for n, m in zip(shape, size, strict=True) if n != m] == [1]:
+        return var
     raise ValueError(f"var is of incorrect size: {list(size)} for an input of size {list(shape)}")
 
 

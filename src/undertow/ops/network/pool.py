@@ -9,6 +9,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite
 from undertow.ops.network.pool_kernels import (
     ADAPTIVE_AVG_POOLS,
@@ -205,7 +206,7 @@ def avg_pool1d(
     return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite
+@composite(out=True)
 def avg_pool2d(
     input: Array,
     kernel_size: int | Sequence[int],
@@ -227,7 +228,7 @@ def avg_pool2d(
     return avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@composite
+@composite(out=True)
 def avg_pool3d(
     input: Array,
     kernel_size: int | Sequence[int],
@@ -249,7 +250,8 @@ def _output_sizes(name: str, input: Array, output_size: int | Sequence[int | Non
     given = tuple(output_size) if isinstance(output_size, Iterable) else (output_size,) * dims
     if len(given) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims}, but got {len(given)}")
-    sizes = tuple([n if g is None else int(g) for g, n in zip(given, input.shape[input.ndim - dims :], strict=True)])
+    there = input.shape[input.ndim - dims :]
+    sizes = tuple([n if g is None else as_int(name, "output_size", g) for g, n in zip(given, there, strict=True)])
     if min(sizes) < 0:
         received = ", ".join(map(str, sizes))
         raise RuntimeError(

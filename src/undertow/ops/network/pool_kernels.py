@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes, kernels
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import LINEAR
@@ -351,15 +351,50 @@ AVG_POOLS = {
 }
 
 
-@functools.cache
-def _averaging(count: int, n: int) -> tuple[tuple[float, ...], ...]:
-    """The matrix that maps n elements to the means of `count` windows."""
-    return tuple(
-        [
-            tuple([1 / (end - start) if start <= k < end else 0.0 for k in range(n)])
-            for start, end in _adaptive_bounds(n, count)
-        ]
-    )
+#: how many elements a matrix of `_averaging` may have; beyond that, windows are added up one by one
+SMALL = 1 << 14
+
+
+@functools.lru_cache(256)
+def _averaging(count: int, n: int) -> Array:
+    """The matrix that maps n elements to the means of `count` windows; not to be written to."""
+    found = cpu.zeros((count, n))
+    for row, (start, end) in zip(found, _adaptive_bounds(n, count), strict=True):
+        row[start:end] = 1 / (end - start)
+    return found
+
+
+def _edges(n: int, count: int) -> tuple[Array, Array]:
+    """What `_adaptive_bounds` says, as arrays."""
+    windows = cpu.arange(count)
+    return windows * n // count, -((windows + 1) * n // -count)
+
+
+def _window_sums(xp: Namespace, x: Array, count: int) -> Array:
+    """The sums of `count` windows, as equal as possible, that cover the last dimension."""
+    starts, ends = _edges(x.shape[-1], count)
+    x = xp.concatenate([x, xp.zeros((*x.shape[:-1], 1), x.dtype)], axis=-1)  # what is after the end of the last window
+    return xp.add.reduceat(x, cpu.stack([starts, ends], axis=1).reshape(-1), axis=-1)[..., ::2]
+
+
+def _window_means(xp: Namespace, x: Array, count: int, n: int, turned: bool) -> Array:
+    """The last dimension, of n elements, as the means of `count` windows; `turned`: the gradient of that, from `count`.
+
+    The element j is in the windows from j * count // n on, up to and without ceil((j + 1) * count / n): those are
+    bounds as the windows themselves have them, so that the gradient is a sum of windows, too.
+    """
+    if count * n <= SMALL:
+        matrix = xp.asarray(_averaging(count, n).astype(x.dtype))
+        return xp.matmul(x, matrix if turned else matrix.T)
+    starts, ends = _edges(n, count)
+    lengths = xp.asarray((ends - starts).astype(x.dtype))
+    return _window_sums(xp, x / lengths, n) if turned else _window_sums(xp, x, count) / lengths
+
+
+def _along_all(xp: Namespace, x: Array, counts: Sizes, sizes: Sizes, turned: bool) -> Array:
+    for count, n in zip(counts, sizes, strict=True):  # as in `along_each`
+        x = _window_means(xp, xp.moveaxis(x, x.ndim - len(counts), -1), count, n, turned)
+    return x
 
 
 def along_each(xp: Namespace, x: Array, matrices: list[Any]) -> Array:
@@ -372,14 +407,12 @@ def along_each(xp: Namespace, x: Array, matrices: list[Any]) -> Array:
 
 def _adaptive_mean(xp: Namespace, input: Array, output_size: Sizes) -> Array:
     sizes = input.shape[input.ndim - len(output_size) :]
-    pairs = zip(output_size, sizes, strict=True)
-    return along_each(xp, input, [xp.asarray(_averaging(c, n), input.dtype).reshape(c, n) for c, n in pairs])
+    return _along_all(xp, input, output_size, sizes, turned=False)
 
 
 def _spread_adaptive_means(xp: Namespace, grad: Array, input_sizes: Sizes) -> Array:
     counts = grad.shape[grad.ndim - len(input_sizes) :]
-    pairs = zip(counts, input_sizes, strict=True)
-    return along_each(xp, grad, [xp.asarray(_averaging(c, n), grad.dtype).reshape(c, n).T for c, n in pairs])
+    return _along_all(xp, grad, counts, input_sizes, turned=True)
 
 
 adaptive_avg_pool_backward = primitive(

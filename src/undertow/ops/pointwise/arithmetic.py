@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
@@ -66,6 +67,7 @@ add = primitive(
     number="other",
     ufunc="add",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 sub = primitive(
@@ -83,6 +85,7 @@ sub = primitive(
     number="other",
     ufunc="subtract",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 rsub = primitive(
@@ -136,6 +139,7 @@ mul = primitive(
     promote="same",
     number="other",
     variants="function method in_place foreach",
+    numbers="any",
 )
 
 addcmul = primitive(
@@ -194,6 +198,7 @@ true_divide = primitive(
     promote="float",
     number="other",
     variants="function method in_place",
+    numbers="any",
 )
 
 
@@ -250,14 +255,11 @@ def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Arra
     return _div_rounded(input, other, rounding_mode)
 
 
-def not_implemented(name: str) -> Any:
+def not_implemented(name: str, fact: str = "It is zero wherever it exists") -> Any:
     """The rule of an operation that PyTorch records but does not differentiate."""
 
     def rule(xp: Namespace, g: Array) -> Any:
-        raise NotImplementedError(
-            f"the derivative for '{name}' is not implemented. It is zero wherever it exists: detach() the "
-            "inputs if that is what you want."
-        )
+        raise NotDifferentiableError(name, f"{fact}: detach() the inputs if no gradient is to flow to them.")
 
     return rule
 
@@ -273,6 +275,7 @@ floor_divide = primitive(
     number="other",
     ufunc="floor_divide",
     variants="function method in_place",
+    numbers="any",
 )
 
 
@@ -302,6 +305,7 @@ remainder = primitive(
     number_edge=False,
     ufunc="remainder",
     variants="function method in_place",
+    numbers="one",
 )
 
 fmod = primitive(

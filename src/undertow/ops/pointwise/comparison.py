@@ -60,18 +60,21 @@ bitwise_and = binary(
     lambda xp, input, other: xp.bitwise_and(input, other),
     promote="same",
     variants="function method in_place",
+    numbers="one",
 )
 bitwise_or = binary(
     "bitwise_or",
     lambda xp, input, other: xp.bitwise_or(input, other),
     promote="same",
     variants="function method in_place",
+    numbers="one",
 )
 bitwise_xor = binary(
     "bitwise_xor",
     lambda xp, input, other: xp.bitwise_xor(input, other),
     promote="same",
     variants="function method in_place",
+    numbers="one",
 )
 bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input), variants="function method in_place")
 bitwise_left_shift = binary(
@@ -79,12 +82,14 @@ bitwise_left_shift = binary(
     lambda xp, input, other: xp.left_shift(input, other),
     promote="same",
     variants="function method in_place",
+    numbers="one",
 )
 bitwise_right_shift = binary(
     "bitwise_right_shift",
     lambda xp, input, other: xp.right_shift(input, other),
     promote="same",
     variants="function method in_place",
+    numbers="one",
 )
 
 # ---- what kind of number
@@ -156,7 +161,7 @@ def among(
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
-isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same")
+isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same", numbers="one")
 
 
 # ---- other names

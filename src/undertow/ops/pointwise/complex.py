@@ -251,6 +251,10 @@ polar = primitive(
 )
 
 
+def _angle_of(xp: Namespace, input: Array) -> Array:
+    return xp.angle(input + 0.0 if input.dtype.kind == "f" else input)  # that of -0.0 is 0 without a sign
+
+
 def _angle_rule(xp: Namespace, g: Array, input: Array) -> Array:
     if input.dtype.kind != "c":
         return xp.zeros_like(g)
@@ -260,7 +264,7 @@ def _angle_rule(xp: Namespace, g: Array, input: Array) -> Array:
 
 angle = primitive(
     "angle",
-    forward=lambda xp, input: xp.angle(input),
+    forward=_angle_of,
     vjp={"input": _angle_rule},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,

@@ -123,6 +123,8 @@ log1p = unary(
 @twin
 def logistic(xp: Namespace, input: Array) -> Array:
     """1 / (1 + exp(-input)), as it stands unless exp overflows."""
+    if hasattr(xp, "logistic") and input.dtype in (dtypes.float32, dtypes.float64):
+        return xp.logistic(input)  # the compiled core's
     if input.dtype.kind != "f" or input.ndim == 0:
         return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
     _, one = ZERO_AND_ONE[input.dtype]
@@ -214,6 +216,9 @@ def _sgn_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
 
 
 def direction(xp: Namespace, input: Array) -> Array:
+    """NumPy's sign, but 0 for nan."""
+    if input.dtype.kind == "f":
+        return (xp.greater(input, 0).view(dtypes.int8) - xp.less(input, 0).view(dtypes.int8)).astype(input.dtype)
     return input.copy() if input.dtype.kind == "b" else xp.sign(input)
 
 

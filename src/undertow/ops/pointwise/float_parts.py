@@ -32,7 +32,7 @@ def _next_number(xp: Namespace, input: Array, other: Array) -> Array:
 nextafter = primitive(
     "nextafter",
     forward=_next_number,
-    bfloat16="as_is",
+    half_precision="as_is",
     vjp={
         "input": lambda xp, g, input, other: xp.where(xp.not_equal(input, other), g, 0),
         "other": lambda xp, g, other: xp.zeros_like(other),
@@ -103,7 +103,7 @@ nan_to_num = unary(
     forward=_made_finite,
     vjp=_finite_part,
     promote=None,
-    bfloat16="as_is",
+    half_precision="as_is",
     variants="function method in_place in_place_function",
 )
 

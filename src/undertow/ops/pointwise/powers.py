@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type
+from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type_of
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -52,8 +52,10 @@ def _integer_power(xp: Namespace, input: Array, exponent: Array) -> Array:
 
 def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Any) -> Array:
     if hasattr(exponent, "dtype"):
-        flat = xp.logical_and(xp.equal(exponent, 0), xp.equal(input, 0))
-        base = xp.where(flat, xp.ones_like(input), input)  # 0 * 0 ** -1 would be no number, nor its derivatives
+        # 0 * input ** -1 would be no number at 0, at numbers that have no reciprocal, and at nan; nor its derivatives
+        invertible = xp.greater_equal(xp.abs(input), dtypes.float_limits(g.dtype).tiny)
+        flat = xp.logical_and(xp.equal(exponent, 0), xp.logical_not(invertible))
+        base = xp.where(flat, xp.ones_like(input), input)
         return xp.where(flat, 0, g * xp.conj(exponent * base ** (exponent - 1)))
     if exponent == 2:
         return g * (xp.conj(input) * 2)
@@ -89,11 +91,12 @@ pow = primitive(
     number="exponent",
     number_edge=False,
     variants="function method in_place foreach",
+    numbers="one",
 )
 
 
 def _power_of_number(xp: Namespace, exponent: Array, self: Any) -> Array:
-    dtype = result_type(self, Tensor(exponent, xp))
+    dtype = result_type_of((self, Tensor(exponent, xp)))
     return power(xp, xp.asarray(self, dtype), exponent.astype(dtype, copy=False))
 
 
@@ -133,7 +136,8 @@ def float_power(input: Array, exponent: Any) -> Array:
     >>> ut.float_power(ut.tensor([2, 3]), -1).tolist()
     [0.5, 0.3333333333333333]
     """
-    complex_ = result_type(input, exponent).kind == "c"
+    operands = as_operand("float_power", "input", input), as_operand("float_power", "exponent", exponent)
+    complex_ = result_type_of(operands).kind == "c"
     dtype = dtypes.complex128 if complex_ else dtypes.float64
     return pow(_as_double(input, dtype), _as_double(exponent, dtype))
 
@@ -221,6 +225,7 @@ xlogy = primitive(
     promote="float",
     number="other",
     variants="function method in_place in_place_function",
+    numbers="one",
 )
 
 # ---- triangles

@@ -47,7 +47,7 @@ _where = primitive(
 )
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="part")
 def where(condition: Array, input: Array | None = None, other: Array | None = None) -> Array:
     """Elements of `input` where the condition holds, of `other` elsewhere; given that alone, its places.
 
@@ -278,7 +278,7 @@ _clamp = unary(
 )
 
 
-@composite(variants="function method in_place in_place_function", out=True)
+@composite(variants="function method in_place in_place_function", out=True, overlap="part")
 def clamp(input: Array, min: Any = None, max: Any = None) -> Array:
     """Every element, moved into [min, max]; each bound is a number, a tensor, or None.
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.backend.interface import Array
 from undertow.ops.random.mersenne_twister import STATE_BYTES, Mersenne
+from undertow.scopes import Scope, common_lock, held
 from undertow.tensor import Tensor
 
 #: what PyTorch seeds a new generator with
 DEFAULT_SEED = 67280421310721
+
+
+# common_lock guards the streams of all generators: a draw advances a state in several steps.
 
 
 class Generator:
@@ -33,8 +35,6 @@ class Generator:
 
     def __init__(self, device: Device | str | int = "cpu") -> None:
         self._xp = namespace_of(device)
-        # Guards `_stream`: a draw advances its state in several steps.
-        self._lock = threading.Lock()
         self._stream = Mersenne(DEFAULT_SEED)
 
     @property
@@ -48,7 +48,7 @@ class Generator:
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ValueError(f"Overflow when unpacking long long: a seed lies in [-2**63, 2**64), got {seed}")
-        with self._lock:
+        with held(common_lock):
             self._stream.restart(seed % 2**64)
         return self
 
@@ -64,12 +64,12 @@ class Generator:
 
     def draw(self, numbers: str, *args: Any) -> Array:
         """Random numbers from one of the methods of `Mersenne`."""
-        with self._lock:
+        with held(common_lock):
             return getattr(self._stream, numbers)(*args)
 
     def get_state(self) -> Tensor:
         """The state as a tensor of bytes: those that PyTorch writes."""
-        with self._lock:
+        with held(common_lock):
             packed = self._stream.pack()
         return Tensor(cpu.frombuffer(bytearray(packed), dtype=dtypes.uint8), cpu)
 
@@ -83,7 +83,7 @@ class Generator:
                 f"Expected a generator state of size {STATE_BYTES} but found the input RNG state size to be "
                 f"{new_state._array.size}"
             )
-        with self._lock:
+        with held(common_lock):
             self._stream.unpack(new_state._array.tobytes())
         return self
 
@@ -144,15 +144,30 @@ def set_rng_state(new_state: Tensor) -> None:
     _default_here().set_state(new_state)
 
 
-@contextmanager
-def fork_rng(devices: Any = (), enabled: bool = True) -> Iterator[None]:
-    """Put the default generator back into its present state at the end of the block."""
-    state = get_rng_state() if enabled else None
-    try:
-        yield
-    finally:
+class _DefaultState:
+    """The state of the default generator as a variable; see scopes.py."""
+
+    def get(self) -> Tensor:
+        return get_rng_state()
+
+    def set(self, state: Tensor | None) -> None:
         if state is not None:
             set_rng_state(state)
+
+
+class fork_rng(Scope, ContextDecorator):
+    """Put the default generator back into its present state at the end of the block."""
+
+    variable = _DefaultState()
+
+    def __init__(self, devices: Any = (), enabled: bool = True) -> None:
+        self.enabled = enabled
+
+    def inside(self, outer: Tensor) -> None:
+        return None  # as it is
+
+    def after(self, inner: Tensor, outer: Tensor) -> Tensor | None:
+        return outer if self.enabled else None
 
 
 def as_generator(function: str, generator: Generator | None) -> Generator:

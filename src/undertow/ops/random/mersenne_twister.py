@@ -52,6 +52,7 @@ class Mersenne:
     def bits(self) -> Any:
         made = cpu.module.random.MT19937(0)
         self._seed(made)
+        kernels.trust_twister(cpu, made.capsule)
         return made
 
     @cached_property
@@ -63,8 +64,20 @@ class Mersenne:
         """What kernels draw from."""
         return self.bits.capsule
 
-    def _place(self, key: Array, position: int) -> None:
-        self.bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
+    def _read(self) -> tuple[Array, int]:
+        """The words of the state, in 64 bits each, and how many of them are used."""
+        bits = self.bits
+        found = kernels.read_twister(cpu, self._capsule)  # NumPy's `state` moves the words one by one
+        if found is None:
+            state = bits.state["state"]
+            found = state["key"].astype(dtypes.uint64), int(state["pos"])
+        return found
+
+    def _place(self, words: Array, position: int) -> None:
+        bits = self.bits
+        if not kernels.place_twister(cpu, self._capsule, words, position):
+            key = words.astype(dtypes.uint32)
+            bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
 
     # ---- words
 
@@ -117,7 +130,10 @@ class Mersenne:
 
     def normals(self, count: int) -> Array:
         """float64, one after the other; an odd one out is kept for the next call."""
-        kept = [] if self.spare is None or count == 0 else [self.spare]
+        spare = self.spare if count else None
+        if spare is not None:
+            self.spare = None  # at once: a signal handler that draws meanwhile must not get the same number
+        kept = [] if spare is None else [spare]
         numbers = self.normal_pairs((count - len(kept) + 1) // 2)
         if count:
             self.spare = float(numbers[-1]) if len(numbers) + len(kept) > count else None
@@ -156,24 +172,27 @@ class Mersenne:
     # ---- states, as PyTorch writes them
 
     def pack(self) -> bytes:
-        state = self.bits.state["state"]
-        position, spare = int(state["pos"]), self.spare
+        words, position = self._read()
+        spare = self.spare
         head = HEAD.pack(self.seed, SIZE + 1 - position, 1, position)
         tail = TAIL.pack(0.0, spare or 0.0, 0.0, spare is not None, 0.0, False)
-        return head + bytes(state["key"].astype("<u8")) + tail
+        return head + words.astype("<u8", copy=False).tobytes() + tail
 
     def unpack(self, state: bytes) -> None:
         seed, left, seeded, position = HEAD.unpack_from(state)
         _, spare, _, has_spare, *_ = TAIL.unpack_from(state, HEAD.size + 8 * SIZE)
         if not seeded or not 0 < left <= SIZE or not 0 <= position <= SIZE:
             raise RuntimeError("Invalid mt19937 state: these bytes are no state of a generator")
-        self.seed, self.spare = seed, spare if has_spare else None
         words = cpu.frombuffer(state, "<u8", SIZE, HEAD.size)
-        self._place(words.astype(dtypes.uint32), SIZE if left == 1 else position)
+        self._place(words.astype(dtypes.uint64, copy=False), SIZE if left == 1 else position)
+        self.seed, self.spare = seed, spare if has_spare else None
 
 
 def _blocks_to_normal(drawn: Array) -> Array:
     """Box and Muller's transform of blocks: the first half gives radii, the second angles."""
+    found = kernels.blocks_to_normal(cpu, drawn)
+    if found is not None:
+        return found
     halves = drawn.reshape(-1, 2, BLOCK // 2)
     radius = cpu.sqrt(-2 * cpu.log(1 - halves[:, 0]))
     angle = halves[:, 1] * drawn.dtype.type(2 * math.pi)

@@ -18,6 +18,7 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
+from undertow.ops.pointwise.arithmetic import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge
@@ -44,6 +45,14 @@ def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 # ---- a shape
 
 
+def drawn_on(
+    device: Any, shape: tuple[int, ...], dtype: DType, requires_grad: bool, numbers: Callable[[], Array]
+) -> Tensor:
+    """A new tensor of random numbers; on the meta device nothing is drawn."""
+    xp = namespace_of(device)
+    return leaf(xp.empty(shape, dtype) if xp.device.type == "meta" else numbers(), xp, requires_grad)
+
+
 @composite(out=True, random="new")
 @_intercepted
 def rand(
@@ -63,8 +72,8 @@ def rand(
     undertow.Size([2, 3])
     """
     source, dtype = as_generator("rand", generator), float_dtype(dtype, "rand")
-    array = draw.unit_interval(source, as_shape("rand", shape, size), dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    sizes = as_shape("rand", shape, size)
+    return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.unit_interval(source, sizes, dtype))
 
 
 @composite(out=True, random="new")
@@ -86,8 +95,8 @@ def randn(
     True
     """
     source, dtype = as_generator("randn", generator), float_dtype(dtype, "randn")
-    array = draw.standard_normal(source, as_shape("randn", shape, size), dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    sizes = as_shape("randn", shape, size)
+    return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.standard_normal(source, sizes, dtype))
 
 
 def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[int, int]:
@@ -128,8 +137,8 @@ def randint(
     shape = sequence_shape("randint", size)
     lowest, end = bounds("randint", args, low, high)
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randint")
-    array = draw.integers(as_generator("randint", generator), shape, dtype, lowest, end)
-    return leaf(array, namespace_of(device), requires_grad)
+    source = as_generator("randint", generator)
+    return drawn_on(device, shape, dtype, requires_grad, lambda: draw.integers(source, shape, dtype, lowest, end))
 
 
 @composite(out=True, random="new")
@@ -149,8 +158,8 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randperm")
-    array = draw.permutation(as_generator("randperm", generator), n, dtype)
-    return leaf(array, namespace_of(device), requires_grad)
+    source = as_generator("randperm", generator)
+    return drawn_on(device, (n,), dtype, requires_grad, lambda: draw.permutation(source, n, dtype))
 
 
 # ---- the shape of another tensor
@@ -163,7 +172,7 @@ def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: 
 
 
 _draw_like = nondifferentiable(
-    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, bfloat16="as_is"
+    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, half_precision="as_is"
 )
 
 
@@ -273,14 +282,17 @@ poisson = primitive(
     random="given",
 )
 
+NOT_CONTINUOUS = "A count of successes is not continuous in what it is drawn from"
+
 binomial = primitive(
     "binomial",
     forward=lambda xp, count, prob, generator=None: xp.asarray(
         draw.binomial(as_generator("binomial", generator), *xp.broadcast_arrays(count, prob))
     ),
-    vjp={"count": _zero, "prob": _zero},
+    vjp={"count": not_implemented("binomial", NOT_CONTINUOUS), "prob": not_implemented("binomial", NOT_CONTINUOUS)},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
+    node="NotImplemented",
     random="given",
 )
 
@@ -304,7 +316,7 @@ _normal_of_mean = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward1",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -317,7 +329,7 @@ _normal_of_std = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward2",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -332,7 +344,7 @@ _normal_of_both = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="NormalBackward3",
-    bfloat16="as_is",
+    half_precision="as_is",
     random="given",
 )
 
@@ -366,8 +378,8 @@ def normal(
         )
     if not any(tensors):
         shape, dtype = sequence_shape("normal", size), float_dtype(dtype, "normal")
-        array = draw.normal(as_generator("normal", generator), shape, dtype, mean, std)
-        return leaf(array, namespace_of(device), requires_grad)
+        source = as_generator("normal", generator)
+        return drawn_on(device, shape, dtype, requires_grad, lambda: draw.normal(source, shape, dtype, mean, std))
     form = {(True, False): _normal_of_mean, (False, True): _normal_of_std, (True, True): _normal_of_both}[tensors]
     return form(mean, std, generator=generator)
 
@@ -379,7 +391,7 @@ def _filler(name: str, sample: Callable[..., Any], node: str | None = None) -> A
     """The operation whose in-place form is `name`: it draws into the shape and dtype of its input."""
     node = node or "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"
     rules: dict[str, Any] = {"vjp": {"input": _zero}, "jvp": ELEMENTWISE, "batch": ELEMENTWISE}
-    return primitive("_" + name.rstrip("_"), sample, node=node, bfloat16="as_is", random="like", **rules)
+    return primitive("_" + name.rstrip("_"), sample, node=node, half_precision="as_is", random="like", **rules)
 
 
 def _uniform(

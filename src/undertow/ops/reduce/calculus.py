@@ -15,7 +15,7 @@ from undertow.ops.pointwise.comparison import logical_xor
 from undertow.ops.reduce.cumulative import cumsum
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.shape.joining import cat
-from undertow.ops.views.clone import to_dtype
+from undertow.ops.views.clone import clone, to_dtype
 from undertow.ops.views.reshape import reshape
 from undertow.ops.views.slices import narrow
 from undertow.tensor import Tensor
@@ -26,10 +26,10 @@ EQUAL = ((-1.5, 2.0, -0.5), (-0.5, 0.0, 0.5), (0.5, -2.0, 1.5))
 
 @composite
 @numpy_spelling
-def gradient(input: Array, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+def gradient(input: Array, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """The slope along each of the dimensions `dim` (by default all), for values `spacing` apart.
 
-    spacing      a number, one for each dimension, or for each a tensor of coordinates
+    spacing      a number (1 unless given), one for each dimension, or for each a tensor of coordinates
     edge_order   1: differences of two values at the ends; 2: of three
 
     >>> import undertow as ut
@@ -40,12 +40,12 @@ def gradient(input: Array, *, spacing: Any = 1, dim: Any = None, edge_order: int
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     dims = wrap_dims(dim, input.ndim)
-    spacings = _for_each_dim(input, spacing, dims, dim is None)
+    spacings = _for_each_dim(input, 1 if spacing is None else spacing, dims, dim is None)
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     if not dtypes.is_differentiable(input.dtype):
-        input = to_dtype(input, dtypes.get_default_dtype())
-    return [slope(input, d, step, edge_order) for d, step in zip(dims, spacings, strict=True)]
+        input = to_dtype(input, dtypes.default_dtype())
+    return tuple([slope(input, d, step, edge_order) for d, step in zip(dims, spacings, strict=True)])
 
 
 def _for_each_dim(input: Array, spacing: Any, dims: Sequence[int], all_dims: bool) -> list[Any]:
@@ -124,7 +124,7 @@ def neighbours(input: Array, dim: int) -> tuple[Any, Any]:
     return narrow(input, dim, 1, n), narrow(input, dim, 0, n)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="any")
 @numpy_spelling
 def diff(
     input: Array, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
@@ -146,6 +146,8 @@ def diff(
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     if n and len(parts) > 1:
         input = cat(parts, dim)
+    if not n:
+        return clone(input)
     for _ in range(min(n, input.shape[dim])):
         later, earlier = neighbours(input, dim)
         input = logical_xor(later, earlier) if input.dtype.kind == "b" else later - earlier

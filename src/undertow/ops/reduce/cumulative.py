@@ -5,42 +5,55 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import require_kinds, require_order
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
-from undertow.ops.reduce.sums_and_products import ACCUMULATOR, in_dtype_of
+from undertow.ops.reduce.sums_and_products import ACCUMULATOR
+
+#: what running sums and products are accumulated in: after n steps the last of them would be off by n roundings
+EXACT = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
 
 
-def _scan(ufunc: Any, input: Array, dim: int, dtype: Any) -> Array:
+def _scan(ufunc: Any, input: Array, dim: int, dtype: Any = None) -> Array:
     """ufunc.accumulate, in the dtypes that PyTorch uses; a 0-d array is its own scan."""
-    if dtype is not None:
-        input = input.astype(dtype)
     axis = wrap_dim(dim, input.ndim)
-    accumulator = None if dtype is not None and dtype.kind != "f" else ACCUMULATOR.get(input.dtype)
-    if input.ndim == 0:
-        return in_dtype_of(input, input.astype(accumulator or input.dtype))
-    return in_dtype_of(input, ufunc.accumulate(input, axis, accumulator or input.dtype))
+    dtype = dtype or ACCUMULATOR.get(input.dtype, input.dtype)
+    input = input.astype(dtype)
+    return input if input.ndim == 0 else ufunc.accumulate(input, axis, EXACT.get(dtype)).astype(dtype, copy=False)
+
+
+def _running_sum(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
+    if dtype is None and input.ndim:
+        found = kernels.running_sums(xp, input, wrap_dim(dim, input.ndim), False)
+        if found is not None:
+            return found
+    return _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype))
 
 
 def _reversed_cumsum(xp: Namespace, g: Array, dim: int) -> Array:
     if not g.shape:
         return g
     axis = wrap_dim(dim, len(g.shape))
-    return xp.flip(xp.cumsum(xp.flip(g, axis), axis), axis)
+    found = kernels.running_sums(xp, g, axis, True)
+    if found is not None:
+        return found
+    backwards = xp.flip(g, axis)
+    return xp.flip(xp.cumsum(backwards, axis) if xp is recorded else _scan(xp.add, backwards, axis), axis)
 
 
 cumsum = primitive(
     "cumsum",
-    forward=lambda xp, input, dim, dtype=None: _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype)),
+    forward=_running_sum,
     vjp={"input": _reversed_cumsum},
     jvp=LINEAR,
     batch=REDUCTION,
     check_output=True,
     variants="function method in_place",
+    overlap="part",
     same_in_numpy=True,
 )
 
@@ -151,6 +164,7 @@ cumprod = primitive(
     batch=REDUCTION,
     check_output=True,
     variants="function method in_place",
+    overlap="part",
     same_in_numpy=True,
 )
 
@@ -161,7 +175,7 @@ def _logcumsumexp_forward(xp: Namespace, input: Array, dim: int) -> Array:
     if input.ndim == 0:
         return input.copy()
     if input.dtype.kind == "f":
-        return xp.logaddexp.accumulate(input, axis)
+        return xp.logaddexp.accumulate(input, axis, EXACT.get(input.dtype)).astype(input.dtype, copy=False)
     out = xp.moveaxis(input, axis, 0).copy()
     for k in range(1, len(out)):
         out[k] = _complex_logaddexp(xp, out[k - 1], out[k])

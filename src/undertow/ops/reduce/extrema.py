@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
@@ -194,7 +194,8 @@ def scatter_selected(
     if not keepdim:
         grad, indices = xp.expand_dims(grad, axis), xp.expand_dims(indices, axis)
     out = xp.zeros(shape, grad.dtype)
-    xp.put_along_axis(out, indices, grad, axis)
+    if not kernels.scatter(xp, out, axis, indices, xp.ascontiguousarray(grad)):
+        xp.put_along_axis(out, indices, grad, axis)
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from undertow.backend import dtypes
@@ -97,7 +98,7 @@ def histogramdd(
     if input.ndim < 2:
         raise RuntimeError(f"histogramdd(): input tensor should have at least 2 dimensions, but got {input.ndim}")
     count = input.shape[-1]
-    each = [bins] * count if isinstance(bins, int) else list(bins)
+    each = [bins] * count if isinstance(bins, Integral) else list(bins)
     if len(each) != count or (range is not None and len(range) != 2 * count):
         raise RuntimeError(
             f"histogramdd(): The size of bins must be equal to the innermost dimension of the input, {count}, and "

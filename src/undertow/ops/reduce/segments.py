@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
@@ -92,7 +93,7 @@ def _check_lengths(counts: Array, size: int, by_offsets: bool, unsafe: bool) -> 
 def _segment_of_each(xp: Namespace, counts: Array) -> Array:
     """The number of its segment, for every slice that belongs to one."""
     *lead, segments = counts.shape
-    rows = [xp.repeat(xp.arange(segments), row) for row in counts.reshape(-1, segments)]
+    rows = [xp.repeat(xp.arange(segments), row) for row in read_once(counts).reshape(-1, segments)]
     if len({len(row) for row in rows}) > 1:
         raise RuntimeError("segment_reduce(): the rows of lengths must all have the same sum")
     length = len(rows[0]) if rows else 0

@@ -12,6 +12,7 @@ from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, require_elements, select, with_values
+from undertow.ops.reduce.stable_order import order, take_in_order
 from undertow.tensor import Tensor
 
 #: the rules of what returns (values, indices) along `dim` without reducing it
@@ -34,14 +35,6 @@ def refuse(name: str, input: Array, kinds: str) -> None:
         raise RuntimeError(f"{name} does not support {kind} dtypes on CPU, got {type_name(input)}")
 
 
-def order(xp: Namespace, input: Array, axis: int, descending: bool) -> Array:
-    """The indices that sort, equal elements in the order they came in; NaN counts as the largest."""
-    if not descending:
-        return xp.argsort(input, axis, kind="stable")
-    backwards = xp.argsort(xp.flip(input, axis), axis, kind="stable")
-    return input.shape[axis] - 1 - xp.flip(backwards, axis)
-
-
 # ---- sort, topk, kthvalue
 
 
@@ -52,14 +45,14 @@ def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = 
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
     indices = order(xp, input, axis, descending)
-    return xp.take_along_axis(input, indices, axis), indices
+    return take_in_order(xp, input, indices, axis), indices
 
 
 sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REORDERING)
 stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="part")
 @numpy_spelling
 def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
@@ -107,14 +100,14 @@ def topk_forward(
         raise RuntimeError(f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
-    indices = xp.take(order(xp, input, axis, largest), xp.arange(k), axis)
-    return xp.take_along_axis(input, indices, axis), indices
+    indices = order(xp, input, axis, largest, k)
+    return take_in_order(xp, input, indices, axis), indices
 
 
 topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REORDERING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="part")
 @numpy_spelling
 def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
@@ -134,14 +127,14 @@ def _kthvalue_forward(xp: Namespace, input: Array, k: int, dim: int = -1, keepdi
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
-    indices = xp.take(order(xp, input, axis, False), xp.asarray([k - 1]), axis)
+    indices = xp.take(order(xp, input, axis, False, k), xp.asarray([k - 1]), axis)
     return with_values(xp, input, indices, axis, keepdim)
 
 
 kthvalue_dim = primitive("_kthvalue_dim", _kthvalue_forward, node="KthvalueBackward0", **SELECTING)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, overlap="any")
 @numpy_spelling
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the k-th smallest element along `dim`, counted from 1."""
@@ -223,6 +216,8 @@ def searchsorted(
 @composite(out=True)
 def bucketize(input: Array, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into."""
+    input = as_operand("bucketize", "input", input)
+    boundaries = as_operand("bucketize", "boundaries", boundaries)
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

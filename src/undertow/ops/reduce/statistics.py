@@ -19,6 +19,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
 from undertow.ops.reduce.sorting import sort
+from undertow.ops.reduce.stable_order import order, place_of_rank
 from undertow.ops.reduce.sums_and_products import reduced_size
 from undertow.tensor import Tensor
 
@@ -36,9 +37,8 @@ def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float
             UserWarning,
             stacklevel=6,
         )
-    exact = input.astype(dtypes.float32) if input.dtype == dtypes.float16 else input
-    mean = xp.add.reduce(exact, axes, keepdims=True) * (1 / n if n else xp.nan)
-    distance = exact - mean
+    mean = xp.add.reduce(input, axes, keepdims=True) * (1 / n if n else xp.nan)
+    distance = input - mean
     squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
     total = xp.add.reduce(squares, axes, keepdims=keepdim)
     return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)
@@ -230,13 +230,15 @@ std_mean = _spread(std_mean_dims, "std_mean", f"(standard deviation, mean) in on
 
 def _median_index(xp: Namespace, input: Array, ignore_nan: bool) -> Array:
     """Along the last axis, kept: where the lower median is; the first NaN unless they are ignored."""
-    order = xp.argsort(input, -1, kind="stable")
     missing = input != input
-    count = xp.sum(missing, -1, keepdims=True)
     n = input.shape[-1]
-    middle = xp.maximum(n - count - 1, 0) // 2 if ignore_nan else xp.full(count.shape, (n - 1) // 2)
-    index = xp.take_along_axis(order, middle, -1)
-    return index if ignore_nan else xp.where(count > 0, xp.argmax(missing, -1, keepdims=True), index)
+    if not missing.any():
+        return place_of_rank(xp, input, (n - 1) // 2)
+    count = xp.sum(missing, -1, keepdims=True)
+    if not ignore_nan:
+        index = place_of_rank(xp, input, (n - 1) // 2)
+        return xp.where(count > 0, xp.argmax(missing, -1, keepdims=True), index)
+    return xp.take_along_axis(order(xp, input, input.ndim - 1, False), xp.maximum(n - count - 1, 0) // 2, -1)
 
 
 def _median_along(name: str, ignore_nan: bool) -> Any:
@@ -258,7 +260,11 @@ def _median_of_all(ignore_nan: bool) -> Any:
         flat = xp.reshape(input, (-1,))
         if not flat.size:
             return xp.asarray(xp.nan).astype(input.dtype)
-        return flat[_median_index(xp, flat, ignore_nan)[0]]
+        missing = flat != flat
+        if missing.any():
+            flat = flat[missing if missing.all() or not ignore_nan else ~missing]
+        middle = (flat.size - 1) // 2
+        return xp.partition(flat, middle)[middle]
 
     return forward
 

@@ -25,18 +25,12 @@ from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
 #: what sums and products are accumulated in, where that is not the input's own dtype
-ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"} | {dtypes.float16: dtypes.float32}
+ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"}
 
 
 def accumulate(ufunc: Any, input: Array, axis: Any, keepdim: bool = False) -> Any:
-    """ufunc.reduce as PyTorch does it: integers in int64, half precision in float32."""
-    dtype = ACCUMULATOR.get(input.dtype)
-    return ufunc.reduce(input, axis, dtype, keepdims=keepdim)
-
-
-def in_dtype_of(input: Array, out: Array) -> Any:
-    """Round a half-precision result that was accumulated in float32."""
-    return out.astype(dtypes.float16) if input.dtype == dtypes.float16 else out
+    """ufunc.reduce as PyTorch does it: integers in int64."""
+    return ufunc.reduce(input, axis, ACCUMULATOR.get(input.dtype), keepdims=keepdim)
 
 
 def reduced_size(shape: tuple[int, ...], dim: Dims) -> int:
@@ -73,7 +67,7 @@ FEW_ONES = {
 def sum_all_forward(xp: Namespace, input: Array) -> Any:
     ones = FEW_ONES.get(input.dtype)
     if ones is None:
-        return in_dtype_of(input, accumulate(xp.add, input, None))
+        return accumulate(xp.add, input, None)
     if input.size <= 32 and xp is cpu:
         return (input if input.ndim == 1 else input.ravel()).dot(ones[input.size])
     return xp.add.reduce(input, axis=None)
@@ -81,10 +75,7 @@ def sum_all_forward(xp: Namespace, input: Array) -> Any:
 
 @twin
 def sum_dims_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    axes = reduced_axes(dim, input.ndim)
-    if input.dtype in ACCUMULATOR:
-        return in_dtype_of(input, accumulate(xp.add, input, axes, keepdim))
-    return xp.add.reduce(input, axes, keepdims=keepdim)
+    return accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
 
 
 sum_dims = primitive(
@@ -179,7 +170,7 @@ def mean_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = 
     _require_inexact("mean", input)
     total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
     n = reduced_size(input.shape, dim)
-    return in_dtype_of(input, total / n if n else total * xp.nan)
+    return total / n if n else total * xp.nan
 
 
 def _mean_all_forward(xp: Namespace, input: Array) -> Array:
@@ -244,7 +235,7 @@ def mean(
 
 def _nansum_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
-    return in_dtype_of(input, accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim))
+    return accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim)
 
 
 def _is_present(xp: Namespace, input: Array) -> Array:
@@ -324,8 +315,8 @@ def _prod_dim_tangent(xp: Namespace, t: Array, input: Array, dim: int, keepdim: 
 
 prod_dim = primitive(
     "_prod_dim",
-    forward=lambda xp, input, dim, keepdim=False: in_dtype_of(
-        input, accumulate(xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim)
+    forward=lambda xp, input, dim, keepdim=False: accumulate(
+        xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim
     ),
     vjp={"input": _prod_dim_gradient},
     jvp={"input": _prod_dim_tangent},
@@ -336,7 +327,7 @@ prod_dim = primitive(
 
 prod_all = primitive(
     "_prod_all",
-    forward=lambda xp, input: in_dtype_of(input, accumulate(xp.multiply, input, None)),
+    forward=lambda xp, input: accumulate(xp.multiply, input, None),
     vjp={
         "input": lambda xp, g, input, input_shape, out: xp.reshape(
             _prod_gradient(xp, g, flat(xp, input), out, 0), input_shape
@@ -387,6 +378,8 @@ def sum_to_size(input: Array, *size: Any) -> Tensor:
     """
     input = as_operand("sum_to_size", "input", input)
     wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if not wanted:
+        return sum(input)
     shape = tuple(input.shape)
     extra = len(shape) - len(wanted)
     if extra < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):

@@ -95,7 +95,7 @@ def _batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[An
 _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=_batch_join, promote="same")
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     """The tensors one behind the other along a dimension they have.
 
@@ -108,12 +108,12 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Arr
     return _cat(tensors, dim if axis is None else axis)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     return cat(tensors, dim, axis=axis)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     return cat(tensors, dim, axis=axis)
 
@@ -142,7 +142,7 @@ def _batch_pile(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence
 _stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_pile, promote="same")
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
     """Tensors of one shape, side by side along a new dimension."""
     if not len(tensors):
@@ -150,14 +150,14 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
     return _stack(tensors, dim if axis is None else axis)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def hstack(tensors: Sequence[Any]) -> Array:
     """`cat` along columns (dimension 1; 0 for vectors)."""
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def vstack(tensors: Sequence[Any]) -> Array:
     """`cat` along rows; vectors are rows."""
     return cat(atleast_2d(tuple(tensors)), 0)
@@ -166,13 +166,13 @@ def vstack(tensors: Sequence[Any]) -> Array:
 alias("row_stack", vstack, out=True)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def dstack(tensors: Sequence[Any]) -> Array:
     """`cat` along dimension 2."""
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
-@composite(out=True)
+@composite(out=True, overlap="any")
 def column_stack(tensors: Sequence[Any]) -> Array:
     """`cat` along columns; vectors are columns."""
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
+from undertow.ops.views.clone import clone
 from undertow.ops.views.dimensions import permute
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
@@ -26,7 +27,12 @@ def _rearranged(input: Array, inner: tuple[int, ...], order: tuple[int, ...], sh
     lead = tuple(input.shape[:-3])
     whole = reshape(input, (*lead, *inner))
     turned = permute(whole, (*range(len(lead)), *[len(lead) + k for k in order]))
-    return reshape(turned, (*lead, *shape))
+    return _in_memory_of_its_own(reshape(turned, (*lead, *shape)), input)
+
+
+def _in_memory_of_its_own(moved: Tensor, input: Tensor) -> Tensor:
+    """A copy where nothing had to be moved, as with a factor of 1."""
+    return clone(moved) if input._xp.may_share_memory(moved._array, input._array) else moved
 
 
 @composite
@@ -75,4 +81,5 @@ def channel_shuffle(input: Array, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     split = reshape(input, (examples, groups, channels // groups, *rest))
-    return reshape(permute(split, (0, 2, 1, *range(3, 3 + len(rest)))), tuple(input.shape))
+    moved = reshape(permute(split, (0, 2, 1, *range(3, 3 + len(rest)))), tuple(input.shape))
+    return _in_memory_of_its_own(moved, input)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from numbers import Integral
 from typing import Any
 
+from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import ints
+from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
@@ -63,6 +66,7 @@ def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
 
 
 @composite(variants="function method")
+@example_by_example
 def repeat_interleave(
     input: Array,
     repeats: Any = None,
@@ -82,8 +86,8 @@ def repeat_interleave(
     if dim is None:
         input, dim = flatten(input), 0
     dim = wrap_dim(dim, input.ndim)
-    if isinstance(repeats, int):
-        return interleave(input, repeats, dim)
+    if isinstance(repeats, Integral):
+        return interleave(input, int(repeats), dim)
     repeats = as_operand("repeat_interleave", "repeats", repeats)
     index = _repeated_indices(repeats, input.shape[dim] if input.ndim else 1)
     return index_select(input, dim, index_tensor(input, index))
@@ -98,7 +102,7 @@ def interleave(input: Array, repeats: int, dim: int) -> Array:
 
 
 def _repeated_indices(repeats: Array, length: int) -> Array:
-    counts = repeats._array
+    counts = read_once(repeats._array)
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if counts.dtype.kind not in "iu":

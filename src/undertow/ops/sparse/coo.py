@@ -153,7 +153,7 @@ def expect_cpu(tensor: Tensor) -> None:
 
 def _empty_sparse(size: Any, dtype: DType, device: Device | str | int, requires_grad: bool) -> Tensor:
     shape = check_shape("sparse_coo_tensor", size)
-    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
+    dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
     values: Tensor = as_tensor([], dtype=dtype, device=device)
     expect_cpu(values)
     indices = values._xp.zeros((len(shape), 0), dtypes.int64)

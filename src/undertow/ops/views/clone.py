@@ -22,7 +22,7 @@ clone = primitive(
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
-    bfloat16="as_is",
+    half_precision="as_is",
     variants="function method foreach",
 )
 

@@ -86,7 +86,7 @@ def _view_as_dtype(xp: Namespace, input: Array, dtype: DType) -> Array:
 
 
 _view_dtype = nondifferentiable(
-    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), bfloat16="as_is"
+    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), half_precision="as_is"
 )
 
 
@@ -132,7 +132,7 @@ def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DT
     """
     if size is None and dtype is None and _are_sizes(shape):
         return _view(input, shape)
-    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
+    if dtype is None and len(shape) == 1 and isinstance(shape[0], (dtypes.AnyDtype, type)):
         dtype = shape[0]
     if dtype is not None:
         return _read_as(input, dtype)

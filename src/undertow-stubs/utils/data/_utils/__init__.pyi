@@ -5,6 +5,7 @@ from undertow.data import ChainDataset as ChainDataset
 from undertow.data import ConcatDataset as ConcatDataset
 from undertow.data import DataLoader as DataLoader
 from undertow.data import Dataset as Dataset
+from undertow.data import DistributedSampler as DistributedSampler
 from undertow.data import IterableDataset as IterableDataset
 from undertow.data import Progress as Progress
 from undertow.data import RandomSampler as RandomSampler

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import Kernel, by_parts, horner, in_double
@@ -66,8 +67,8 @@ def function(name: str, order: int, scaled: bool, vjp: Callable[..., Any], node:
 
 
 def where_not_zero(xp: Namespace, input: Array, slope: Callable[[Any], Any]) -> Array:
-    """The slope of a function of order 1, which at 0 is one half."""
-    zero = xp.equal(input, 0)
+    """The slope of a function of order 1, which at 0, and at numbers that have no reciprocal, is one half."""
+    zero = xp.less(xp.abs(input), dtypes.float_limits(input.dtype).tiny)
     return xp.where(zero, 0.5, slope(xp.where(zero, 1.0, input)))
 
 

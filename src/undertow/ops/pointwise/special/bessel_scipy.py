@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -84,9 +85,9 @@ _bessel_kv = _of_order("_bessel_kv", "kv", -0.5, -0.5)
 
 
 def _plain_order(name: str, v: Any) -> float:
-    if not isinstance(v, int | float):
+    if not isinstance(v, Real):
         raise TypeError(f"{name}(): the order must be a number, not {type(v).__name__}: there is no derivative by it")
-    return v
+    return float(v)
 
 
 @composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite
@@ -198,7 +199,7 @@ def polygamma(n: int, input: Array) -> Array:
     >>> ut.polygamma(1, ut.tensor(1.0))  # pi ** 2 / 6
     tensor(1.6449)
     """
-    if not isinstance(n, int):
+    if not isinstance(n, Integral):
         raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}.")

@@ -119,4 +119,5 @@ special_xlog1py = primitive(
     batch=ELEMENTWISE,
     node="SpecialXlog1PyBackward0",
     promote="float",
+    numbers="one",
 )

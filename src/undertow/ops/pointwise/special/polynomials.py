@@ -44,7 +44,7 @@ def evaluate(name: str, x: Array, n: Any, shifted: bool = False) -> Array:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
     x = as_operand(name, "input", x)
     if not dtypes.is_differentiable(x.dtype):
-        x = recorded.astype(x, dtypes.get_default_dtype())
+        x = recorded.astype(x, dtypes.default_dtype())
     n = degrees(name, n)
     if shifted:
         x = x * 2 - 1

@@ -53,12 +53,13 @@ special_zeta = primitive(
     "special_zeta",
     forward=_zeta_array,
     vjp={
-        "input": not_implemented("zeta"),
+        "input": not_implemented("zeta", "By its first argument it is no elementary function"),
         "other": lambda xp, g, input, other: g * -input * xp.special_zeta(input + 1, other),
     },
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
+    numbers="one",
 )
 
 # ---- gamma and beta

@@ -8,6 +8,6 @@ from undertow.lazy_names import loaded_when_used
 from undertow.torch_names import module_aliases
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = loaded_when_used(__name__, modules="checkpoint data flop_counter tensorboard")
+    __getattr__, __dir__ = loaded_when_used(__name__, modules="_pytree checkpoint data flop_counter tensorboard")
 
 module_aliases.register(__name__)

@@ -1,0 +1,603 @@
+/* Program: the array functions of a formula, in their order, evaluated over large arrays a block at a time.
+ *
+ * A block of every intermediate result stays in the processor's nearest memory, and none exists as a whole; the last
+ * step writes into the result. The loops are those of NumPy's ufuncs (for elementary functions ours, functions.c), so the
+ * numbers are those that the ufuncs would give, one after the other. Blocks are divided among threads, which do not
+ * need Python's lock. What the processor notes is remembered for every step, and reported as NumPy does it.
+ *
+ * backend/blocks.py makes programs; None of what they refer to changes afterwards.
+ */
+#define PY_UFUNC_UNIQUE_SYMBOL UNDERTOW_BLOCKS_UFUNC_API
+#include "formula/blocks.h"
+
+#include "formula/functions.h"
+#include "formula/small_arrays.h"
+#include "kernels/kernels.h"
+#include "loops/compile.h"
+#include "loops/threads.h"
+
+#include <fenv.h>
+#include <stdatomic.h>
+
+/* ---- steps that are no ufuncs: a choice, and casts */
+
+#define CHOOSE(TYPE)                                                                                        \
+    CLONES static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
+    {                                                                                                       \
+        const char *test = args[0];                                                                         \
+        const npy_intp a = strides[1] / (npy_intp)sizeof(TYPE), b = strides[2] / (npy_intp)sizeof(TYPE);    \
+        const TYPE *x = (const TYPE *)args[1], *y = (const TYPE *)args[2];                                  \
+        TYPE *out = (TYPE *)args[3];                                                                        \
+        if (strides[0] == 1 && a == 1 && b == 1) {                                                          \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? x[k] : y[k]; }  \
+        }                                                                                                   \
+        else if (strides[0] == 1 && a == 1 && b == 0) {                                                     \
+            const TYPE v = *y;                                                                              \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? x[k] : v; }     \
+        }                                                                                                   \
+        else if (strides[0] == 1 && a == 0 && b == 1) {                                                     \
+            const TYPE v = *x;                                                                              \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : y[k]; }     \
+        }                                                                                                   \
+        else if (strides[0] == 1 && a == 0 && b == 0) {                                                     \
+            const TYPE v = *x, w = *y;                                                                      \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { out[k] = test[k] ? v : w; }        \
+        }                                                                                                   \
+        else {                                                                                              \
+            for (npy_intp k = 0; k < *count; k++) {                                                         \
+                out[k] = test[k * strides[0]] ? x[k * a] : y[k * b];                                        \
+            }                                                                                               \
+        }                                                                                                   \
+    }
+
+CHOOSE(npy_uint8)
+CHOOSE(npy_uint16)
+CHOOSE(npy_uint32)
+CHOOSE(npy_uint64)
+
+static PyUFuncGenericFunction
+choice_of(int size)
+{
+    return size == 1 ? choose_npy_uint8 : size == 2 ? choose_npy_uint16 : size == 4 ? choose_npy_uint32
+         : size == 8 ? choose_npy_uint64                                            : NULL;
+}
+
+#define CAST(FROM, TO)                                                                                      \
+    CLONES static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
+    {                                                                                                       \
+        if (strides[0] == sizeof(FROM) && strides[1] == sizeof(TO)) {                                       \
+            const FROM *from = (const FROM *)args[0];                                                       \
+            TO *to = (TO *)args[1];                                                                         \
+            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { to[k] = (TO)from[k]; }             \
+            return;                                                                                         \
+        }                                                                                                   \
+        for (npy_intp k = 0; k < *count; k++) {                                                             \
+            *(TO *)(args[1] + k * strides[1]) = (TO) * (const FROM *)(args[0] + k * strides[0]);            \
+        }                                                                                                   \
+    }
+
+#define CASTS(FROM) CAST(FROM, npy_float) CAST(FROM, npy_double)
+
+CASTS(npy_bool)
+CASTS(npy_ubyte)
+CASTS(npy_byte)
+CASTS(npy_short)
+CASTS(npy_int)
+CASTS(npy_long)
+CASTS(npy_float)
+CASTS(npy_double)
+
+static const struct {
+    int from;
+    PyUFuncGenericFunction to[2]; /* float, double */
+} casts[] = {{NPY_BOOL, {cast_npy_bool_npy_float, cast_npy_bool_npy_double}},
+             {NPY_UBYTE, {cast_npy_ubyte_npy_float, cast_npy_ubyte_npy_double}},
+             {NPY_BYTE, {cast_npy_byte_npy_float, cast_npy_byte_npy_double}},
+             {NPY_SHORT, {cast_npy_short_npy_float, cast_npy_short_npy_double}},
+             {NPY_INT, {cast_npy_int_npy_float, cast_npy_int_npy_double}},
+             {NPY_LONG, {cast_npy_long_npy_float, cast_npy_long_npy_double}},
+             {NPY_FLOAT, {cast_npy_float_npy_float, cast_npy_float_npy_double}},
+             {NPY_DOUBLE, {cast_npy_double_npy_float, cast_npy_double_npy_double}}};
+
+static PyUFuncGenericFunction
+cast_of(int from, int to)
+{
+    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
+        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
+            return casts[k].to[to == NPY_DOUBLE];
+        }
+    }
+    return NULL;
+}
+
+/* ---- making a program */
+
+/* The loop of a ufunc with that number; 0 with an exception if it is none that fits the operands. */
+static int
+find_loop(Program *self, Step *step, PyObject *function, int number)
+{
+    PyUFuncObject *ufunc = (PyUFuncObject *)function;
+    if (!PyObject_TypeCheck(function, &PyUFunc_Type) || ufunc->nin != step->inputs || ufunc->nout != 1 ||
+        ufunc->core_enabled || number < 0 || number >= ufunc->ntypes) {
+        PyErr_SetString(PyExc_ValueError, "a step of a program is a loop of a ufunc");
+        return 0;
+    }
+    const char *types = ufunc->types + number * ufunc->nargs;
+    for (int k = 0; k < step->inputs; k++) {
+        if (self->places[step->operands[k]].type != types[k]) {
+            PyErr_SetString(PyExc_ValueError, "a step of a program reads what its loop is not for");
+            return 0;
+        }
+    }
+    step->loop = ufunc->functions[number];
+    step->data = ufunc->data[number];
+    step->name = ufunc->name;
+    self->places[step->place].type = types[step->inputs];
+    return 1;
+}
+
+/* "where", or "cast" to a type; 0 with an exception if there is no such loop */
+static int
+find_other(Program *self, Step *step, PyObject *name, int number)
+{
+    const Place *places = self->places;
+    const int *operands = step->operands;
+    int type = number;
+    if (PyUnicode_CompareWithASCIIString(name, "cast") == 0 && step->inputs == 1) {
+        step->loop = cast_of(places[operands[0]].type, number);
+        step->name = "cast";
+    }
+    else if (PyUnicode_CompareWithASCIIString(name, "where") == 0 && step->inputs == 3 &&
+             places[operands[0]].type == NPY_BOOL && places[operands[1]].type == places[operands[2]].type) {
+        type = places[operands[1]].type;
+        step->loop = choice_of(places[operands[1]].size);
+        step->name = "where";
+    }
+    if (step->loop == NULL) {
+        PyErr_SetString(PyExc_ValueError, "a program has no such step");
+        return 0;
+    }
+    self->places[step->place].type = type;
+    return 1;
+}
+
+static int
+set_size(Program *self, Place *place)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(place->type);
+    if (descr == NULL) {
+        return 0;
+    }
+    place->size = (int)PyDataType_ELSIZE(descr);
+    place->buffer = -1;
+    if (self->buffer_size < (size_t)place->size * IN_BLOCK) {
+        self->buffer_size = (size_t)place->size * IN_BLOCK;
+    }
+    Py_DECREF(descr);
+    return 1;
+}
+
+/* (ufunc, number of its loop, operand, ...) or ("where" or "cast", type, operand, ...) */
+static int
+read_step(Program *self, PyObject *description, int number)
+{
+    Step *step = &self->steps[number];
+    step->place = self->input_count + self->constant_count + number;
+    step->inputs = PyTuple_Check(description) ? (int)PyTuple_GET_SIZE(description) - 2 : 0;
+    if (step->inputs < 1 || step->inputs > 3) {
+        PyErr_SetString(PyExc_ValueError, "a step of a program has one to three operands");
+        return 0;
+    }
+    for (int k = 0; k < step->inputs; k++) {
+        long operand = PyLong_AsLong(PyTuple_GET_ITEM(description, k + 2));
+        if (operand < 0 || operand >= step->place) {
+            PyErr_SetString(PyExc_ValueError, "a step of a program reads what is not there yet");
+            return 0;
+        }
+        step->operands[k] = (int)operand;
+    }
+    PyObject *function = PyTuple_GET_ITEM(description, 0);
+    long chosen = PyLong_AsLong(PyTuple_GET_ITEM(description, 1));
+    if (PyErr_Occurred() || !(PyUnicode_Check(function) ? find_other(self, step, function, (int)chosen)
+                                                        : find_loop(self, step, function, (int)chosen))) {
+        return 0;
+    }
+    Place *place = &self->places[step->place];
+    if (!set_size(self, place)) {
+        return 0;
+    }
+    self->nanoseconds += nanoseconds_of(step->name, place->type == NPY_DOUBLE);
+    return 1;
+}
+
+/* Buffers for the results of all steps but the last; one is used again when nobody reads it any more. */
+static void
+assign_buffers(Program *self)
+{
+    int free_buffers[MOST_STEPS], free_count = 0, last_use[MOST_PLACES] = {0};
+    for (int k = 0; k < self->step_count; k++) {
+        for (int j = 0; j < self->steps[k].inputs; j++) {
+            last_use[self->steps[k].operands[j]] = k;
+        }
+    }
+    for (int k = 0; k < self->step_count; k++) {
+        const Step *step = &self->steps[k];
+        if (k < self->step_count - 1) {
+            self->places[step->place].buffer = free_count > 0 ? free_buffers[--free_count] : self->buffer_count++;
+        }
+        for (int j = 0; j < step->inputs; j++) { /* afterwards: a loop may read what lies behind what it writes */
+            Place *operand = &self->places[step->operands[j]];
+            if (operand->buffer >= 0 && last_use[step->operands[j]] == k) {
+                free_buffers[free_count++] = operand->buffer;
+                last_use[step->operands[j]] = -1;
+            }
+        }
+    }
+}
+
+/* Program(types of the inputs, constants, steps) */
+static PyObject *program_call(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static PyObject *
+program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *types, *constants, *steps;
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &types, &PyTuple_Type, &constants, &PyTuple_Type, &steps) ||
+        _import_umath() < 0) {
+        return NULL;
+    }
+    Py_ssize_t inputs = PyTuple_GET_SIZE(types), numbers = PyTuple_GET_SIZE(constants), count = PyTuple_GET_SIZE(steps);
+    if (inputs < 1 || inputs > MOST_INPUTS || numbers > MOST_STEPS || count < 1 || count > MOST_STEPS) {
+        PyErr_SetString(PyExc_ValueError, "a program has too many parts");
+        return NULL;
+    }
+    Program *self = (Program *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = program_call;
+    self->kept = Py_NewRef(args);
+    self->input_count = (int)inputs;
+    self->constant_count = (int)numbers;
+    self->step_count = (int)count;
+    int is_fine = 1;
+    for (int k = 0; is_fine && k < inputs; k++) {
+        self->places[k].type = (int)PyLong_AsLong(PyTuple_GET_ITEM(types, k));
+        is_fine = !PyErr_Occurred() && set_size(self, &self->places[k]);
+    }
+    for (int k = 0; is_fine && k < numbers; k++) {
+        PyArrayObject *constant = (PyArrayObject *)PyTuple_GET_ITEM(constants, k);
+        is_fine = PyArray_CheckExact(constant) && PyArray_NDIM(constant) == 0 && PyArray_ISBEHAVED_RO(constant);
+        if (!is_fine) {
+            PyErr_SetString(PyExc_TypeError, "a constant of a program is an array of one number");
+            break;
+        }
+        self->constants[k] = PyArray_DATA(constant);
+        self->places[inputs + k].type = PyArray_TYPE(constant);
+        is_fine = set_size(self, &self->places[inputs + k]);
+    }
+    for (int k = 0; is_fine && k < count; k++) {
+        is_fine = read_step(self, PyTuple_GET_ITEM(steps, k), k);
+    }
+    if (!is_fine) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    assign_buffers(self);
+    return (PyObject *)self;
+}
+
+static void
+program_dealloc(Program *self)
+{
+    Py_XDECREF(self->kept);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* ---- running it */
+
+typedef struct {
+    const Program *program;
+    Walk walk;
+    npy_intp block_size;
+    char *out;
+    atomic_int noted[MOST_STEPS];
+    atomic_int is_short; /* of memory */
+} Run;
+
+static char *
+block_of_input(const Run *run, int number, npy_intp first, npy_intp count, char *buffer, npy_intp *stride)
+{
+    const Operand *operand = &run->walk.operands[number];
+    int size = run->program->places[number].size;
+    *stride = operand->kind == ONE_NUMBER ? 0 : size;
+    if (operand->kind != SCATTERED) {
+        return (char *)operand->data + (operand->kind == ONE_NUMBER ? 0 : first * size);
+    }
+    gather_elements(&run->walk, operand, first, count, size, buffer);
+    return buffer;
+}
+
+static void
+run_block(const Run *run, npy_intp first, npy_intp count, char *scratch, int *noted)
+{
+    const Program *program = run->program;
+    char *blocks[MOST_PLACES];
+    npy_intp strides[MOST_PLACES];
+    int constants = program->input_count, results = constants + program->constant_count;
+    for (int k = 0; k < program->input_count; k++) {
+        char *buffer = scratch + (program->buffer_count + k) * program->buffer_size;
+        blocks[k] = block_of_input(run, k, first, count, buffer, &strides[k]);
+    }
+    for (int k = 0; k < program->constant_count; k++) {
+        blocks[constants + k] = (char *)program->constants[k];
+        strides[constants + k] = 0;
+    }
+    for (int k = 0; k < program->step_count; k++) {
+        const Step *step = &program->steps[k];
+        const Place *place = &program->places[step->place];
+        char *args[4];
+        npy_intp steps[4];
+        for (int j = 0; j < step->inputs; j++) {
+            args[j] = blocks[step->operands[j]];
+            steps[j] = strides[step->operands[j]];
+        }
+        blocks[results + k] = k == program->step_count - 1 ? run->out + first * place->size
+                                                           : scratch + place->buffer * program->buffer_size;
+        strides[results + k] = place->size;
+        args[step->inputs] = blocks[results + k];
+        steps[step->inputs] = place->size;
+        step->loop(args, &count, steps, step->data);
+        int now = fetestexcept(NOTED); /* not exceptions_noted: NumPy's loops may note by another way */
+        if (now) {
+            noted[k] |= now;
+            feclearexcept(NOTED);
+        }
+    }
+}
+
+static void
+run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Run *run = context;
+    const Program *program = run->program;
+    npy_intp block_size = run->block_size;
+    int noted[MOST_STEPS] = {0};
+    char *memory = malloc((program->buffer_count + program->input_count) * program->buffer_size + 64);
+    if (memory == NULL) {
+        atomic_store(&run->is_short, 1);
+        return;
+    }
+    char *scratch = memory + (64 - (uintptr_t)memory % 64);
+    feclearexcept(NOTED);
+    for (Py_ssize_t block = first; block < last; block++) {
+        npy_intp start = block * block_size, left = run->walk.size - start;
+        run_block(run, start, left < block_size ? left : block_size, scratch, noted);
+    }
+    free(memory);
+    for (int k = 0; k < program->step_count; k++) {
+        if (noted[k]) {
+            atomic_fetch_or(&run->noted[k], noted[k]);
+        }
+    }
+}
+
+/* Warn, or raise, as np.errstate says; -1 with an exception. */
+static int
+give_errors(const char *name, int noted)
+{
+    int found = (noted & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) | (noted & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
+                (noted & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) | (noted & FE_INVALID ? NPY_FPE_INVALID : 0);
+    return PyUFunc_GiveFloatingpointErrors(name, found);
+}
+
+static int
+report(const Run *run)
+{
+    for (int k = 0; k < run->program->step_count; k++) {
+        int noted = atomic_load(&run->noted[k]);
+        if (noted && give_errors(run->program->steps[k].name, noted) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* A single step that copies nothing has no intermediate results to keep near. */
+static npy_intp
+find_block_size(const Run *run)
+{
+    int is_direct = run->program->step_count == 1;
+    for (int k = 0; k < run->program->input_count; k++) {
+        is_direct &= run->walk.operands[k].kind != SCATTERED;
+    }
+    return is_direct ? 8 * IN_BLOCK : IN_BLOCK;
+}
+
+/* Whether the program was made for such arrays. */
+static int
+fits_inputs(const Program *self, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != self->input_count) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (!PyArray_CheckExact(given[k]) || PyArray_TYPE((PyArrayObject *)given[k]) != self->places[k].type ||
+            !PyArray_ISBEHAVED_RO((PyArrayObject *)given[k])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* program(array, ...): the result; NotImplemented if it is not for such arrays */
+static PyObject *
+program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Program *self = (Program *)callable;
+    if (names != NULL || !fits_inputs(self, given, PyVectorcall_NARGS(flagged))) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    Run run;
+    memset(&run.noted, 0, sizeof(run.noted));
+    run.is_short = 0;
+    run.program = self;
+    const Place *last = &self->places[self->input_count + self->constant_count + self->step_count - 1];
+    PyObject *result = begin_walk(&run.walk, (PyArrayObject *const *)given, self->input_count, last->type);
+    if (result == NULL) {
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    run.out = PyArray_BYTES((PyArrayObject *)result);
+    run.block_size = find_block_size(&run);
+    npy_intp size = run.walk.size, count = (size + run.block_size - 1) / run.block_size;
+    WORK(size, divide(run_blocks, &run, count, self->nanoseconds * size));
+    if (run.is_short) {
+        PyErr_NoMemory();
+    }
+    if (run.is_short || report(&run) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+/* ---- a single function, in place */
+
+#define MANY (1 << 17) /* elements */
+#define PIECE 16384
+
+typedef struct {
+    PyUFuncGenericFunction loop;
+    void *data;
+    const char *first, *second;
+    char *out;
+    npy_intp count, size, step; /* of elements; of one; between two of the second operand */
+    atomic_int noted;
+} Change;
+
+static void
+change_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Change *change = context;
+    npy_intp start = first * PIECE, end = last * PIECE < change->count ? last * PIECE : change->count;
+    npy_intp count = end - start, strides[] = {change->size, change->step, change->size};
+    char *args[] = {(char *)change->first + start * change->size, (char *)change->second + start * change->step,
+                    change->out + start * change->size};
+    feclearexcept(NOTED);
+    change->loop(args, &count, strides, change->data);
+    int noted = fetestexcept(NOTED);
+    if (noted) {
+        atomic_fetch_or(&change->noted, noted);
+        feclearexcept(NOTED);
+    }
+}
+
+/* Whether `other` can be read while the target is written: it is the same, or all of it lies elsewhere. */
+static int
+lies_apart(PyArrayObject *target, PyArrayObject *other)
+{
+    const char *a = PyArray_BYTES(target), *b = PyArray_BYTES(other);
+    return a == b || a + PyArray_NBYTES(target) <= b || b + PyArray_NBYTES(other) <= a;
+}
+
+/* The loop of a ufunc of two numbers of one type that gives a third; 0 if it has none. */
+static int
+find_plain_loop(PyObject *function, int type, Change *change)
+{
+    if ((PyUFunc_API == NULL && _import_umath() < 0) || !PyObject_TypeCheck(function, &PyUFunc_Type)) {
+        PyErr_Clear();
+        return 0;
+    }
+    PyUFuncObject *ufunc = (PyUFuncObject *)function;
+    for (int k = 0; ufunc->nin == 2 && ufunc->nout == 1 && !ufunc->core_enabled && k < ufunc->ntypes; k++) {
+        const char *types = ufunc->types + 3 * k;
+        if (types[0] == type && types[1] == type && types[2] == type) {
+            change->loop = ufunc->functions[k];
+            change->data = ufunc->data == NULL ? NULL : ufunc->data[k];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether both operands are large and lie plainly: `change` says how to compute them. */
+static int
+read_change(PyObject *ufunc, PyObject *target, PyObject *other, Change *change, double *number)
+{
+    PyArrayObject *array = (PyArrayObject *)target, *second = (PyArrayObject *)other;
+    if (!is_plain(target) || PyArray_SIZE(array) < MANY) {
+        return 0;
+    }
+    int type = PyArray_TYPE(array);
+    *change = (Change){.first = PyArray_BYTES(array), .count = PyArray_SIZE(array), .size = PyArray_ITEMSIZE(array)};
+    if (PyArray_CheckExact(other)) {
+        if (!is_plain(other) || PyArray_TYPE(second) != type || !PyArray_SAMESHAPE(array, second)) {
+            return 0;
+        }
+        change->second = PyArray_BYTES(second);
+        change->step = change->size;
+    }
+    else {
+        if (!as_number(other, number)) {
+            return 0;
+        }
+        if (type == NPY_FLOAT) {
+            float single = (float)*number;
+            if (!(single - single == 0)) {
+                return 0; /* NumPy says what it thinks of it */
+            }
+            memcpy(number, &single, sizeof(single));
+        }
+        change->second = (const char *)number;
+    }
+    return find_plain_loop(ufunc, type, change);
+}
+
+static int
+run_change(PyObject *ufunc, Change *change)
+{
+    const char *name = ((PyUFuncObject *)ufunc)->name;
+    double nanoseconds = nanoseconds_of(name, change->size == sizeof(double)) * change->count;
+    WORK(change->count, divide(change_pieces, change, (change->count + PIECE - 1) / PIECE, nanoseconds));
+    return change->noted && give_errors(name, change->noted) < 0 ? -1 : 1;
+}
+
+int
+change_large(PyObject *ufunc, PyObject *target, PyObject *other)
+{
+    Change change;
+    double number;
+    if (!read_change(ufunc, target, other, &change, &number) || !PyArray_ISWRITEABLE((PyArrayObject *)target) ||
+        (change.step && !lies_apart((PyArrayObject *)target, (PyArrayObject *)other))) {
+        return 0;
+    }
+    change.out = (char *)change.first;
+    return run_change(ufunc, &change);
+}
+
+PyObject *
+large_result(PyObject *ufunc, PyObject *first, PyObject *second)
+{
+    Change change;
+    double number;
+    PyObject *out = read_change(ufunc, first, second, &change, &number) ? new_like((PyArrayObject *)first) : NULL;
+    if (out != NULL) {
+        change.out = PyArray_BYTES((PyArrayObject *)out);
+        if (run_change(ufunc, &change) < 0) {
+            Py_CLEAR(out);
+        }
+    }
+    return out;
+}
+
+PyTypeObject Program_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Program",
+    .tp_basicsize = sizeof(Program),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = program_new,
+    .tp_dealloc = (destructor)program_dealloc,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Program, vectorcall),
+};

@@ -1,0 +1,70 @@
+/* Programs: formulas over large arrays, evaluated in blocks that stay in the processor's nearest memory. See blocks.c. */
+#ifndef UNDERTOW_BLOCKS_H
+#define UNDERTOW_BLOCKS_H
+
+#include "core.h"
+
+#include <numpy/ufuncobject.h>
+
+#define MOST_INPUTS 12
+#define MOST_STEPS 48
+#define MOST_PLACES (MOST_INPUTS + 2 * MOST_STEPS) /* inputs, constants and results of steps */
+#define IN_BLOCK 2048 /* elements */
+
+/* One array function. */
+typedef struct {
+    PyUFuncGenericFunction loop;
+    void *data;
+    const char *name;
+    int inputs;
+    int operands[3]; /* places */
+    int place;       /* of the result */
+} Step;
+
+/* What a step reads or writes. */
+typedef struct {
+    int type, size;  /* of the elements: NumPy's number, bytes */
+    int buffer;      /* which piece of scratch memory has a block of it; -1 for inputs, constants and the last result */
+} Place;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *kept;      /* what loops and constants belong to */
+    int input_count, constant_count, step_count, buffer_count;
+    size_t buffer_size;
+    double nanoseconds;  /* for each element */
+    Place places[MOST_PLACES];
+    const void *constants[MOST_STEPS];
+    Step steps[MOST_STEPS];
+} Program;
+
+/* target (ufunc)= other, an array or a number, in place, if both are large and lie plainly: 1 if it is done, 0 if it is left
+ * to NumPy, -1 with an exception (as np.errstate says, after the change) */
+int change_large(PyObject *ufunc, PyObject *target, PyObject *other);
+
+/* The same in a new array; NULL without an exception: it is left to NumPy. */
+PyObject *large_result(PyObject *ufunc, PyObject *first, PyObject *second);
+
+/* ---- walk.c: operands of many shapes and strides as one sequence of elements */
+
+typedef struct {
+    const char *data;
+    npy_intp strides[NPY_MAXDIMS];
+    enum { IN_ORDER, ONE_NUMBER, SCATTERED } kind; /* elements follow each other; are all the same; are to be copied */
+} Operand;
+
+typedef struct {
+    int ndim, count;
+    npy_intp size, shape[NPY_MAXDIMS];
+    Operand operands[MOST_INPUTS];
+} Walk;
+
+/* Find the common shape, and the order in which the elements of a result lie, which is NumPy's; make the result. NULL
+ * without an exception: NumPy has to say what is wrong. */
+PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type);
+
+/* Copy `count` elements from the one with the number `first` on. */
+void gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to);
+
+#endif

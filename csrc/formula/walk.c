@@ -1,0 +1,229 @@
+/* See blocks.h. */
+#include "formula/blocks.h"
+#include "loops/memory.h"
+
+#include <string.h>
+
+/* The shape that all arrays are broadcast to; whether there is one. */
+static int
+common_shape(PyArrayObject *const *arrays, int count, int *ndim, npy_intp *shape)
+{
+    *ndim = 0;
+    for (int k = 0; k < count; k++) {
+        *ndim = PyArray_NDIM(arrays[k]) > *ndim ? PyArray_NDIM(arrays[k]) : *ndim;
+    }
+    for (int d = 0; d < *ndim; d++) {
+        shape[d] = 1;
+    }
+    for (int k = 0; k < count; k++) {
+        int lead = *ndim - PyArray_NDIM(arrays[k]);
+        for (int d = lead; d < *ndim; d++) {
+            npy_intp size = PyArray_DIM(arrays[k], d - lead);
+            if (size != 1 && shape[d] != 1 && shape[d] != size) {
+                return 0;
+            }
+            shape[d] = size == 1 ? shape[d] : size;
+        }
+    }
+    return 1;
+}
+
+/* Whether dimension `outer`, which now comes before `inner`, should come after it: if an operand has smaller steps
+ * there, and none has it the other way round. */
+static int
+is_swapped(const Walk *walk, int outer, int inner)
+{
+    int swapped = 0;
+    for (int k = 0; k < walk->count; k++) {
+        npy_intp first = walk->operands[k].strides[outer], second = walk->operands[k].strides[inner];
+        first = first < 0 ? -first : first;
+        second = second < 0 ? -second : second;
+        if (first != 0 && second != 0) {
+            if (first >= second) {
+                return 0;
+            }
+            swapped = 1;
+        }
+    }
+    return swapped;
+}
+
+/* Where no operand says anything of two dimensions, those further out decide (as in NumPy's iterators). */
+static int
+has_say(const Walk *walk, int outer, int inner)
+{
+    for (int k = 0; k < walk->count; k++) {
+        if (walk->operands[k].strides[outer] != 0 && walk->operands[k].strides[inner] != 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* order[d]: the dimension that is the d-th from outside. */
+static void
+find_order(const Walk *walk, int *order)
+{
+    for (int d = 0; d < walk->ndim; d++) {
+        order[d] = d;
+    }
+    for (int d = walk->ndim - 2; d >= 0; d--) { /* put the d-th among those inside of it, which are in order */
+        int place = d, moving = order[d];
+        for (int next = d + 1; next < walk->ndim; next++) {
+            if (!has_say(walk, moving, order[next])) {
+                continue;
+            }
+            if (!is_swapped(walk, moving, order[next])) {
+                break;
+            }
+            place = next;
+        }
+        memmove(order + d, order + d + 1, (place - d) * sizeof(int));
+        order[place] = moving;
+    }
+}
+
+static PyObject *
+new_result(const Walk *walk, const int *order, const npy_intp *shape, int type)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(type);
+    npy_intp strides[NPY_MAXDIMS], step = descr == NULL ? 0 : PyDataType_ELSIZE(descr);
+    for (int d = walk->ndim - 1; d >= 0; d--) {
+        strides[order[d]] = step;
+        step *= shape[order[d]];
+    }
+    return descr == NULL ? NULL : new_large(walk->ndim, shape, strides, descr);
+}
+
+/* Join dimensions that all operands pass through without a jump. */
+static void
+join_dimensions(Walk *walk)
+{
+    int last = 0;
+    for (int d = 1; d < walk->ndim; d++) {
+        int joins = 1;
+        for (int k = 0; k < walk->count; k++) {
+            const npy_intp *strides = walk->operands[k].strides;
+            joins &= strides[last] == strides[d] * walk->shape[d];
+        }
+        last += !joins;
+        walk->shape[last] = joins ? walk->shape[last] * walk->shape[d] : walk->shape[d];
+        for (int k = 0; k < walk->count; k++) {
+            walk->operands[k].strides[last] = walk->operands[k].strides[d];
+        }
+    }
+    walk->ndim = walk->ndim == 0 ? 0 : last + 1;
+}
+
+static void
+find_kind(const Walk *walk, Operand *operand, npy_intp size)
+{
+    int in_order = 1, one = 1;
+    for (int d = walk->ndim - 1; d >= 0; d--) {
+        in_order &= operand->strides[d] == size;
+        one &= operand->strides[d] == 0;
+        size *= walk->shape[d];
+    }
+    operand->kind = one ? ONE_NUMBER : in_order ? IN_ORDER : SCATTERED;
+}
+
+PyObject *
+begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type)
+{
+    npy_intp shape[NPY_MAXDIMS];
+    int order[NPY_MAXDIMS], kept = 0;
+    walk->count = count;
+    walk->size = 1;
+    if (!common_shape(arrays, count, &walk->ndim, shape)) {
+        return NULL;
+    }
+    for (int d = 0; d < walk->ndim; d++) {
+        walk->size *= shape[d];
+    }
+    for (int k = 0; k < count; k++) {
+        int lead = walk->ndim - PyArray_NDIM(arrays[k]);
+        walk->operands[k].data = PyArray_BYTES(arrays[k]);
+        for (int d = 0; d < walk->ndim; d++) {
+            int is_there = d >= lead && PyArray_DIM(arrays[k], d - lead) != 1;
+            walk->operands[k].strides[d] = is_there ? PyArray_STRIDE(arrays[k], d - lead) : 0;
+        }
+    }
+    if (walk->size == 0) {
+        return NULL;
+    }
+    find_order(walk, order);
+    PyObject *result = new_result(walk, order, shape, type);
+    npy_intp strides[NPY_MAXDIMS];
+    for (int d = 0; d < walk->ndim; d++) { /* dimensions of one element are left out */
+        if (shape[order[d]] != 1) {
+            walk->shape[kept++] = shape[order[d]];
+        }
+    }
+    for (int k = 0; k < count; k++) {
+        int place = 0;
+        for (int d = 0; d < walk->ndim; d++) {
+            if (shape[order[d]] != 1) {
+                strides[place++] = walk->operands[k].strides[order[d]];
+            }
+        }
+        memcpy(walk->operands[k].strides, strides, place * sizeof(npy_intp));
+    }
+    walk->ndim = kept;
+    join_dimensions(walk);
+    for (int k = 0; k < count; k++) {
+        find_kind(walk, &walk->operands[k], PyArray_ITEMSIZE(arrays[k]));
+    }
+    return result;
+}
+
+#define COPY(TYPE)                                                             \
+    for (npy_intp k = 0; k < count; k++) {                                     \
+        ((TYPE *)to)[k] = *(const TYPE *)(from + k * stride);                  \
+    }                                                                          \
+    break
+
+static void
+copy_run(char *to, const char *from, npy_intp stride, npy_intp count, int size)
+{
+    if (stride == size) {
+        memcpy(to, from, count * size);
+        return;
+    }
+    switch (size) {
+    case 1: COPY(npy_uint8);
+    case 2: COPY(npy_uint16);
+    case 4: COPY(npy_uint32);
+    case 8: COPY(npy_uint64);
+    default:
+        for (npy_intp k = 0; k < count; k++) {
+            memcpy(to + k * size, from + k * stride, size);
+        }
+    }
+}
+
+void
+gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
+{
+    npy_intp index[NPY_MAXDIMS];
+    const char *from = operand->data;
+    int inner = walk->ndim - 1;
+    for (int d = inner; d >= 0; d--) {
+        index[d] = first % walk->shape[d];
+        first /= walk->shape[d];
+        from += index[d] * operand->strides[d];
+    }
+    while (count > 0) {
+        npy_intp run = walk->shape[inner] - index[inner];
+        run = run < count ? run : count;
+        copy_run(to, from, operand->strides[inner], run, size);
+        to += run * size;
+        count -= run;
+        from += run * operand->strides[inner];
+        index[inner] += run;
+        for (int d = inner; d > 0 && index[d] == walk->shape[d]; d--) {
+            from += operand->strides[d - 1] - index[d] * operand->strides[d];
+            index[d] = 0;
+            index[d - 1]++;
+        }
+    }
+}

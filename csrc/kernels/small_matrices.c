@@ -1,0 +1,122 @@
+/* Triangular and general linear systems and Cholesky's factorisation of stacks of small matrices. LAPACK takes longer to
+ * begin than such a matrix takes, and NumPy casts float32 to double for it and back.
+ *
+ * All return None for what they leave to NumPy: matrices that are large, singular or not positive-definite, of which it
+ * says so; and stacks of different sizes.
+ */
+#include "kernels/kernels.h"
+#define FUSED_PRODUCTS
+#include "loops/compile.h"
+
+#define LARGEST 32 /* rows of a matrix */
+
+typedef struct {
+    Py_ssize_t count, n, columns;
+    int upper, unit;
+} Stack;
+
+#define REAL float
+#include "kernels/small_matrices_loops.h"
+#undef REAL
+#define REAL double
+#include "kernels/small_matrices_loops.h"
+#undef REAL
+
+/* Whether A holds small square matrices, and B (unless NULL) as many of as many rows. */
+static int
+read_stack(Stack *stack, PyObject *first, PyObject *second)
+{
+    PyArrayObject *a = (PyArrayObject *)first, *b = (PyArrayObject *)second;
+    if (!is_plain(first) || PyArray_NDIM(a) < 2) {
+        return 0;
+    }
+    int dims = PyArray_NDIM(a);
+    stack->n = PyArray_DIM(a, dims - 1);
+    stack->count = PyArray_SIZE(a) / (stack->n * stack->n);
+    if (PyArray_DIM(a, dims - 2) != stack->n || stack->n > LARGEST) {
+        return 0;
+    }
+    if (b == NULL) {
+        return 1;
+    }
+    if (!is_plain(second) || PyArray_NDIM(b) != dims || PyArray_TYPE(b) != PyArray_TYPE(a) ||
+        !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(b), dims - 1)) {
+        return 0;
+    }
+    stack->columns = PyArray_DIM(b, dims - 1);
+    return 1;
+}
+
+static int
+is_single(PyObject *array)
+{
+    return PyArray_TYPE((PyArrayObject *)array) == NPY_FLOAT;
+}
+
+/* The result (taken over), or None if it was not found. */
+static PyObject *
+found_or_none(PyObject *out, int done)
+{
+    if (!done) {
+        Py_SETREF(out, Py_NewRef(Py_None));
+    }
+    return out;
+}
+
+/* solve_triangles(A, B, upper, unitriangular) */
+PyObject *
+solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Stack stack;
+    if (count != 4 || !read_stack(&stack, arguments[0], arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    stack.upper = arguments[2] == Py_True;
+    stack.unit = arguments[3] == Py_True;
+    PyObject *out = PyArray_NewCopy((PyArrayObject *)arguments[1], NPY_CORDER);
+    if (out != NULL) {
+        const void *a = PyArray_DATA((PyArrayObject *)arguments[0]);
+        WORK(PyArray_SIZE((PyArrayObject *)out),
+             is_single(out) ? substitute_all_float(a, data_of(out), &stack)
+                            : substitute_all_double(a, data_of(out), &stack));
+    }
+    return out;
+}
+
+/* solve_small(A, B) */
+PyObject *
+solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Stack stack;
+    if (count != 2 || !read_stack(&stack, arguments[0], arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    PyObject *out = PyArray_NewCopy((PyArrayObject *)arguments[1], NPY_CORDER);
+    if (out == NULL) {
+        return NULL;
+    }
+    int done;
+    const void *a = PyArray_DATA((PyArrayObject *)arguments[0]);
+    WORK(PyArray_SIZE((PyArrayObject *)out), done = is_single(out) ? eliminate_all_float(a, data_of(out), &stack)
+                                                                   : eliminate_all_double(a, data_of(out), &stack));
+    return found_or_none(out, done);
+}
+
+/* cholesky_small(A) */
+PyObject *
+cholesky_small(PyObject *module, PyObject *matrices)
+{
+    Stack stack;
+    if (!read_stack(&stack, matrices, NULL)) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *a = (PyArrayObject *)matrices;
+    PyObject *out = new_array(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_TYPE(a));
+    if (out == NULL) {
+        return NULL;
+    }
+    int done;
+    WORK(PyArray_SIZE(a), done = is_single(out) ? factorise_all_float(PyArray_DATA(a), data_of(out), &stack)
+                                                : factorise_all_double(PyArray_DATA(a), data_of(out), &stack));
+    return found_or_none(out, done);
+}

@@ -1,0 +1,231 @@
+/* See sums.h. Every sum is made of the sums of fixed pieces: a piece is added up by one thread, in its own type for short
+ * stretches and in double beyond, and the sums of the pieces are added one after the other.
+ */
+#include "kernels/sums.h"
+
+#include "kernels/kernels.h"
+#include "loops/compile.h"
+#include "loops/threads.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#define PIECE 32768     /* elements of a row */
+#define ROWS 256        /* rows of a matrix whose columns are added up */
+#define COLUMNS 512
+#define SHORT 64        /* a row of fewer elements is one sum */
+#define AT_ONCE 8       /* short rows */
+
+#define REAL float
+#include "loops/max_and_sum.h"
+#undef REAL
+#define REAL double
+#include "loops/max_and_sum.h"
+#undef REAL
+
+typedef struct {
+    const void *x;
+    npy_intp outer, n, inner, pieces; /* pieces: of n */
+    const double *shift;              /* for every row: the squares of distances from this are added up; or NULL */
+    double *sums;                     /* of pieces */
+    atomic_int noted;
+} Sums;
+
+static void
+note(Sums *given)
+{
+    int noted = exceptions_noted() & ~UNDERFLOW_NOTED;
+    if (noted) {
+        atomic_fetch_or(&given->noted, noted);
+    }
+}
+
+#define LOOPS(REAL)                                                                                            \
+    /* rows of n elements, several at once, because one addition waits for the one before */                   \
+    static void short_rows_##REAL(const REAL *x, npy_intp rows, npy_intp n, double *sums)                      \
+    {                                                                                                          \
+        npy_intp row = 0;                                                                                      \
+        for (; row + AT_ONCE <= rows; row += AT_ONCE, x += AT_ONCE * n) {                                      \
+            REAL some[AT_ONCE] = {0};                                                                          \
+            for (npy_intp j = 0; j < n; j++) {                                                                 \
+                for (int k = 0; k < AT_ONCE; k++) {                                                            \
+                    some[k] += x[k * n + j];                                                                   \
+                }                                                                                              \
+            }                                                                                                  \
+            for (int k = 0; k < AT_ONCE; k++) {                                                                \
+                sums[row + k] = some[k];                                                                       \
+            }                                                                                                  \
+        }                                                                                                      \
+        for (; row < rows; row++, x += n) {                                                                    \
+            REAL sum = 0;                                                                                      \
+            for (npy_intp j = 0; j < n; j++) {                                                                 \
+                sum += x[j];                                                                                   \
+            }                                                                                                  \
+            sums[row] = sum;                                                                                   \
+        }                                                                                                      \
+    }                                                                                                          \
+    CLONES static double long_row_##REAL(const REAL *x, npy_intp n)                                            \
+    {                                                                                                          \
+        return sum_of_##REAL(x, NULL, n);                                                                      \
+    }                                                                                                          \
+    CLONES static double squares_##REAL(const REAL *x, npy_intp n, REAL shift)                                 \
+    {                                                                                                          \
+        REAL some[BLOCK];                                                                                      \
+        double sum = 0;                                                                                        \
+        for (npy_intp start = 0; start < n; start += BLOCK) {                                                  \
+            npy_intp count = n - start < BLOCK ? n - start : BLOCK;                                            \
+            for (npy_intp k = 0; k < count; k++) {                                                             \
+                some[k] = x[start + k] - shift;                                                                \
+            }                                                                                                  \
+            sum += sum_of_block_##REAL(some, some, count);                                                     \
+        }                                                                                                      \
+        return sum;                                                                                            \
+    }                                                                                                          \
+    static void row_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                            \
+    {                                                                                                          \
+        Sums *given = context;                                                                                 \
+        const REAL *x = given->x;                                                                              \
+        npy_intp n = given->n, pieces = given->pieces;                                                         \
+        forget_exceptions();                                                                                   \
+        if (n < SHORT && given->shift == NULL) {                                                               \
+            short_rows_##REAL(x + first * n, last - first, n, given->sums + first);                            \
+            first = last;                                                                                      \
+        }                                                                                                      \
+        for (Py_ssize_t piece = first; piece < last; piece++) {                                                \
+            npy_intp start = piece % pieces * PIECE, left = n - start, count = left < PIECE ? left : PIECE;    \
+            const REAL *from = x + piece / pieces * n + start;                                                 \
+            given->sums[piece] = given->shift == NULL                                                          \
+                                     ? long_row_##REAL(from, count)                                            \
+                                     : squares_##REAL(from, count, (REAL)given->shift[piece / pieces]);        \
+        }                                                                                                      \
+        note(given);                                                                                           \
+    }                                                                                                          \
+    /* sums[i] = the sum of `rows` rows, each of which lies `width` behind the one before */                   \
+    CLONES static void columns_##REAL(const REAL *x, npy_intp rows, npy_intp count, npy_intp width, double *sums) \
+    {                                                                                                          \
+        REAL some[COLUMNS];                                                                                    \
+        memset(sums, 0, count * sizeof(double));                                                               \
+        for (npy_intp start = 0; start < rows; start += FEW_ROWS) {                                            \
+            npy_intp end = start + FEW_ROWS < rows ? start + FEW_ROWS : rows;                                  \
+            memset(some, 0, count * sizeof(REAL));                                                             \
+            for (npy_intp row = start; row < end; row++) {                                                     \
+                const REAL *from = x + row * width;                                                            \
+                for (npy_intp k = 0; k < count; k++) {                                                         \
+                    some[k] += from[k];                                                                        \
+                }                                                                                              \
+            }                                                                                                  \
+            for (npy_intp k = 0; k < count; k++) {                                                             \
+                sums[k] += some[k];                                                                            \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void column_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                         \
+    {                                                                                                          \
+        Sums *given = context;                                                                                 \
+        npy_intp inner = given->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;                               \
+        forget_exceptions();                                                                                   \
+        for (Py_ssize_t piece = first; piece < last; piece++) {                                                \
+            npy_intp column = piece % blocks * COLUMNS, slice = piece / blocks;                                \
+            npy_intp row = slice % given->pieces * ROWS, o = slice / given->pieces;                            \
+            npy_intp rows = given->n - row < ROWS ? given->n - row : ROWS;                                     \
+            npy_intp count = inner - column < COLUMNS ? inner - column : COLUMNS;                              \
+            columns_##REAL((const REAL *)given->x + (o * given->n + row) * inner + column, rows, count, inner, \
+                           given->sums + slice * inner + column);                                              \
+        }                                                                                                      \
+        note(given);                                                                                           \
+    }                                                                                                          \
+    /* the sums of the pieces of every slice, as the type at hand before they are divided: it may overflow */  \
+    static void finish_##REAL(Sums *given, double divisor, int root, REAL *out)                                \
+    {                                                                                                          \
+        for (npy_intp o = 0; o < given->outer; o++) {                                                          \
+            for (npy_intp i = 0; i < given->inner; i++) {                                                      \
+                const double *sums = given->sums + o * given->pieces * given->inner + i;                       \
+                double sum = 0;                                                                                \
+                for (npy_intp piece = 0; piece < given->pieces; piece++) {                                     \
+                    sum += sums[piece * given->inner];                                                         \
+                }                                                                                              \
+                sum = (REAL)sum / divisor;                                                                     \
+                *out++ = (REAL)(root ? sqrt(sum) : sum);                                                       \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+
+LOOPS(float)
+LOOPS(double)
+
+static void
+finish(int type, Sums *given, double divisor, int root, void *out)
+{
+    forget_exceptions();
+    if (type == NPY_FLOAT) {
+        finish_float(given, divisor, root, out);
+    }
+    else {
+        finish_double(given, divisor, root, out);
+    }
+    note(given);
+}
+
+static void
+add_rows_up(int type, Sums *given)
+{
+    double nanoseconds = (given->n < SHORT ? 0.3 : 0.1) * (type == NPY_FLOAT ? 1 : 2) * given->outer * given->n;
+    divide(type == NPY_FLOAT ? row_pieces_float : row_pieces_double, given, given->outer * given->pieces, nanoseconds);
+}
+
+static void
+add_columns_up(int type, Sums *given)
+{
+    npy_intp blocks = (given->inner + COLUMNS - 1) / COLUMNS;
+    double nanoseconds = (type == NPY_FLOAT ? 0.15 : 0.3) * given->outer * given->n * given->inner;
+    divide(type == NPY_FLOAT ? column_pieces_float : column_pieces_double, given,
+           given->outer * given->pieces * blocks, nanoseconds);
+}
+
+int
+sum_slices(int type, const void *x, npy_intp outer, npy_intp n, npy_intp inner, double divisor, void *out)
+{
+    npy_intp piece = inner == 1 ? PIECE : ROWS;
+    Sums given = {x, outer, n, inner, (n + piece - 1) / piece};
+    given.sums = malloc(outer * given.pieces * inner * sizeof(double) + 1);
+    if (given.sums == NULL) {
+        return 0;
+    }
+    if (inner == 1) {
+        WORK(outer * n, add_rows_up(type, &given); finish(type, &given, divisor, 0, out));
+    }
+    else {
+        WORK(outer * n * inner, add_columns_up(type, &given); finish(type, &given, divisor, 0, out));
+    }
+    free(given.sums);
+    return !given.noted;
+}
+
+static void
+find_variances(int type, Sums *given, double *means, double divisor, int root, void *out)
+{
+    add_rows_up(type, given);
+    for (npy_intp o = 0; o < given->outer; o++) {
+        double sum = 0;
+        for (npy_intp piece = 0; piece < given->pieces; piece++) {
+            sum += given->sums[o * given->pieces + piece];
+        }
+        means[o] = sum / (double)given->n;
+    }
+    given->shift = means;
+    add_rows_up(type, given);
+    finish(type, given, divisor, root, out);
+}
+
+int
+variances_of_rows(int type, const void *x, npy_intp outer, npy_intp n, double divisor, int root, void *out)
+{
+    Sums given = {x, outer, n, 1, (n + PIECE - 1) / PIECE};
+    given.sums = malloc((outer * given.pieces + outer) * sizeof(double) + 1);
+    if (given.sums == NULL) {
+        return 0;
+    }
+    WORK(outer * n, find_variances(type, &given, given.sums + outer * given.pieces, divisor, root, out));
+    free(given.sums);
+    return !given.noted;
+}

@@ -1,0 +1,435 @@
+"""Exchanges in which every process of a group takes part, with the tensors' own memory."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.backend import cpu, dtypes
+from undertow.backend.interface import Array
+from undertow.distributed.errors import DistTimeoutError
+from undertow.distributed.process_group import ProcessGroup, resolve
+from undertow.distributed.reduce_op import MPI_NAMES, ReduceOp, all_reduce_steps, check_reducible, reduction
+from undertow.distributed.work import Work, seconds_of
+from undertow.tensor import Tensor, counter_of
+
+# ---- memory
+
+
+def memory_of(what: str, tensor: Any) -> Array:
+    """The array behind a tensor, which MPI reads and writes."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `tensor` of type Tensor, not {type(tensor).__name__} "
+            f"({what})"
+        )
+    array = tensor._array
+    if tensor._xp is not cpu or type(array) is not cpu.ndarray:
+        raise RuntimeError(
+            f"{what}: exchanges are between dense tensors on the CPU; this one is on {tensor.device}, {tensor.layout}"
+        )
+    if not array.flags.c_contiguous:
+        raise ValueError(
+            f"Tensors must be contiguous: {what} works on the tensor's own memory. Call .contiguous() first."
+        )
+    return array
+
+
+def to_write(what: str, tensor: Any) -> Array:
+    """The same, for an exchange that writes into it: one more version, as of any operation in place."""
+    array = memory_of(what, tensor)
+    if not array.flags.writeable:
+        raise RuntimeError(f"{what}: the tensor's memory is read-only, or several of its elements share it; clone() it")
+    counter_of(tensor).bump(what)
+    return array
+
+
+def as_bytes(array: Array) -> Array:
+    """The memory as MPI takes it whatever the dtype is."""
+    return array.reshape(-1).view(dtypes.uint8)
+
+
+def check_same(what: str, arrays: Sequence[Array], expected: int) -> None:
+    """Refuse a list that does not have one tensor for each process, all of one shape and dtype."""
+    if len(arrays) != expected:
+        raise ValueError(
+            f"{what}: the list must have one tensor for each of the {expected} processes, not {len(arrays)}"
+        )
+    if len({(a.shape, a.dtype) for a in arrays}) > 1:
+        raise ValueError(
+            f"{what}: the tensors must have one shape and dtype: {[(a.shape, str(a.dtype)) for a in arrays]}"
+        )
+
+
+def described(name: str, array: Array, *more: object) -> str:
+    return f"{name}({', '.join([f'{array.dtype}{list(array.shape)}', *map(str, more)])})"
+
+
+def root_of(what: str, group: ProcessGroup, among_all: int | None, in_group: int | None) -> int:
+    """The place in the group of the process that an exchange starts from or ends at."""
+    if among_all is not None and in_group is not None:
+        raise ValueError(f"{what}: give the rank among all processes or that in the group, not both")
+    if in_group is not None:
+        return in_group
+    return group.member(group.ranks[0] if among_all is None else among_all, what)
+
+
+def one(request: Any) -> Iterator[list[Any]]:
+    yield [request]
+
+
+# ---- reductions
+
+
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Let every process have the sum (or what `op` says) of the tensors of all, in the tensor itself."""
+    members = resolve(group, "all_reduce")
+    if members is None:
+        return None
+    if isinstance(tensor, Tensor) and tensor.is_sparse:
+        if op not in (ReduceOp.SUM, ReduceOp.AVG):
+            raise RuntimeError(f"all_reduce of sparse tensors adds them up: {op} is not possible")
+        what = f"all_reduce(sparse {tensor.dtype}{list(tensor.shape)}, {op.value})"
+        return members.start(what, all_reduce_sparse(tensor, op, members), [tensor], async_op)
+    check_reducible("all_reduce", memory_of("all_reduce", tensor), op)
+    array = to_write("all_reduce", tensor)
+    steps = all_reduce_steps(members, array.reshape(-1), op)
+    return members.start(described("all_reduce", array, op.value), steps, [tensor], async_op)
+
+
+def all_reduce_sparse(tensor: Tensor, op: ReduceOp, group: ProcessGroup) -> Iterator[Any]:
+    """The sum of sparse tensors: the places and values of all, which are added up where they coincide."""
+    mine = tensor.detach().coalesce()
+    counts = group.gathered(mine._nnz(), "all_reduce of sparse tensors")
+    found = []
+    for part in (mine.indices().t().contiguous(), mine.values().contiguous()):
+        array = part._array
+        whole = cpu.empty((sum(counts), *array.shape[1:]), dtype=array.dtype)
+        row = whole.nbytes // len(whole) if len(whole) else 0
+        yield [group.comm.Iallgatherv(as_bytes(array), [as_bytes(whole), [row * n for n in counts]])]
+        found.append(Tensor(whole, cpu))
+    total = ops.sparse_coo_tensor(found[0].t(), found[1], tensor.shape).coalesce()
+    tensor._array = (total / group.size() if op is ReduceOp.AVG else total)._array
+    counter_of(tensor).bump("all_reduce")
+
+
+def all_reduce_coalesced(
+    tensors: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """`all_reduce` of several tensors of one dtype as one message."""
+    members = resolve(group, "all_reduce_coalesced")
+    if members is None:
+        return None
+    arrays = [to_write("all_reduce_coalesced", t) for t in tensors]
+    if len({a.dtype for a in arrays}) != 1:
+        raise ValueError("all_reduce_coalesced: the tensors must have one dtype")
+    flat = cpu.concatenate([a.reshape(-1) for a in arrays])
+    check_reducible("all_reduce_coalesced", flat, op)
+
+    def steps() -> Iterator[Any]:
+        yield from all_reduce_steps(members, flat, op)
+        at = 0
+        for a in arrays:
+            a[...] = flat[at : at + a.size].reshape(a.shape)
+            at += a.size
+
+    return members.start(described("all_reduce_coalesced", flat, op.value), steps(), list(tensors), async_op)
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: ReduceOp = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Let the process `dst` have the sum (or what `op` says) of the tensors of all; the others' stay as they are."""
+    members = resolve(group, "reduce")
+    if members is None:
+        return None
+    root = root_of("reduce", members, dst, group_dst)
+    check_reducible("reduce", memory_of("reduce", tensor), op)
+    receives = members.rank() == root
+    array = to_write("reduce", tensor) if receives else memory_of("reduce", tensor)
+    sent = array if receives else array.copy()  # widening and dividing must not touch what stays as it is
+
+    def run(flat: Array, name: str) -> Iterator[Any]:
+        mpi_op = getattr(members.mpi, MPI_NAMES[name])
+        send = members.mpi.IN_PLACE if receives else flat
+        yield [members.comm.Ireduce(send, flat if receives else None, mpi_op, root)]
+
+    steps = reduction(members, sent.reshape(-1), op, run)
+    return members.start(described("reduce", array, op.value, f"dst={root}"), steps, [tensor], async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The sum of all inputs, cut into one part for each process: its part goes into `output`."""
+    members = resolve(group, "reduce_scatter_tensor")
+    if members is None:
+        return None
+    array = memory_of("reduce_scatter_tensor", input)
+    check_reducible("reduce_scatter_tensor", array, op)
+    out = to_write("reduce_scatter_tensor", output)
+    if array.size != out.size * members.size() or array.dtype != out.dtype:
+        raise ValueError(
+            f"reduce_scatter_tensor: the input must have the output's dtype and {members.size()} times its size: "
+            f"{array.dtype}{list(array.shape)} and {out.dtype}{list(out.shape)}"
+        )
+    whole = array.copy().reshape(-1)
+
+    def run(flat: Array, name: str) -> Iterator[Any]:
+        part = cpu.empty(out.size, dtype=flat.dtype)
+        yield [members.comm.Ireduce_scatter_block(flat, part, getattr(members.mpi, MPI_NAMES[name]))]
+        flat[: out.size] = part
+
+    def steps() -> Iterator[Any]:
+        yield from reduction(members, whole, op, run)
+        out[...] = whole[: out.size].reshape(out.shape)
+
+    return members.start(described("reduce_scatter", array, op.value), steps(), [output], async_op)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The same, with the parts as a list of tensors."""
+    members = resolve(group, "reduce_scatter")
+    if members is None:
+        return None
+    arrays = [memory_of("reduce_scatter", t) for t in input_list]
+    check_same("reduce_scatter", [*arrays, memory_of("reduce_scatter", output)], members.size() + 1)
+    return reduce_scatter_tensor(output, Tensor(cpu.stack(arrays), cpu), op, group, async_op)
+
+
+# ---- copies
+
+
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
+    """Let every process have what the tensor of the process `src` holds."""
+    members = resolve(group, "broadcast")
+    if members is None:
+        return None
+    root = root_of("broadcast", members, src, group_src)
+    array = memory_of("broadcast", tensor) if members.rank() == root else to_write("broadcast", tensor)
+    steps = one(members.comm.Ibcast(as_bytes(array), root))
+    return members.start(described("broadcast", array, f"src={root}"), steps, [tensor], async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all processes, one behind the other or stacked, as the shape of `output_tensor` says."""
+    members = resolve(group, "all_gather_into_tensor")
+    if members is None:
+        return None
+    array, out = memory_of("all_gather_into_tensor", input_tensor), to_write("all_gather_into_tensor", output_tensor)
+    if out.size != array.size * members.size() or out.dtype != array.dtype:
+        raise ValueError(
+            f"all_gather_into_tensor: the output must have the input's dtype and {members.size()} times its size: "
+            f"{out.dtype}{list(out.shape)} and {array.dtype}{list(array.shape)}"
+        )
+    steps = one(members.comm.Iallgather(as_bytes(array), as_bytes(out)))
+    return members.start(described("all_gather", array), steps, [output_tensor], async_op)
+
+
+def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
+    """The tensors of all processes, each in one of the list."""
+    members = resolve(group, "all_gather")
+    if members is None:
+        return None
+    array = memory_of("all_gather", tensor)
+    outs = [to_write("all_gather", t) for t in tensor_list]
+    check_same("all_gather", [*outs, array], members.size() + 1)
+    whole = cpu.empty((members.size(), *array.shape), dtype=array.dtype)
+
+    def steps() -> Iterator[Any]:
+        yield [members.comm.Iallgather(as_bytes(array), as_bytes(whole))]
+        for part, out in zip(whole, outs, strict=True):
+            out[...] = part
+
+    return members.start(described("all_gather", array), steps(), list(tensor_list), async_op)
+
+
+def gather(
+    tensor: Tensor,
+    gather_list: Sequence[Tensor] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """The tensors of all processes, in the list of the process `dst`; the others give none."""
+    members = resolve(group, "gather")
+    if members is None:
+        return None
+    root = root_of("gather", members, dst, group_dst)
+    array, receives = memory_of("gather", tensor), members.rank() == root
+    check_list("gather", "gather_list", "dst", gather_list, receives)
+    outs = [to_write("gather", t) for t in gather_list or ()]
+    if receives:
+        check_same("gather", [*outs, array], members.size() + 1)
+    whole = cpu.empty((members.size(), *array.shape), dtype=array.dtype) if receives else None
+
+    def steps() -> Iterator[Any]:
+        yield [members.comm.Igather(as_bytes(array), None if whole is None else as_bytes(whole), root)]
+        for out, part in zip(outs, () if whole is None else whole, strict=True):
+            out[...] = part
+
+    return members.start(described("gather", array, f"dst={root}"), steps(), [list(gather_list or ())], async_op)
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: Sequence[Tensor] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """One tensor of the list of the process `src` for each; the others give none."""
+    members = resolve(group, "scatter")
+    if members is None:
+        return None
+    root = root_of("scatter", members, src, group_src)
+    sends, out = members.rank() == root, to_write("scatter", tensor)
+    check_list("scatter", "scatter_list", "src", scatter_list, sends)
+    arrays = [memory_of("scatter", t) for t in scatter_list or ()]
+    if sends:
+        check_same("scatter", [*arrays, out], members.size() + 1)
+    whole = as_bytes(cpu.stack(arrays)) if sends else None
+    steps = one(members.comm.Iscatter(whole, as_bytes(out), root))
+    return members.start(described("scatter", out, f"src={root}"), steps, [tensor], async_op)
+
+
+def check_list(what: str, name: str, end: str, given: Sequence[Tensor] | None, is_end: bool) -> None:
+    if is_end and not given:
+        raise ValueError(
+            f"Argument ``{name}`` must be specified on {'destination' if end == 'dst' else 'source'} rank. ({what})"
+        )
+    if not is_end and given:
+        raise ValueError(f"Argument ``{name}`` must NOT be specified on other ranks than {end}. ({what})")
+
+
+# ---- everybody to everybody
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Cut `input` along its first dimension, a part for each process, and put the parts that come behind each other.
+
+    *_split_sizes  how many rows each part has; the same for all if not given
+    """
+    members = resolve(group, "all_to_all_single")
+    if members is None:
+        return None
+    array, out = memory_of("all_to_all_single", input), to_write("all_to_all_single", output)
+    if array.dtype != out.dtype:
+        raise ValueError(f"all_to_all_single: input and output must have one dtype, not {array.dtype} and {out.dtype}")
+    sent = part_bytes("input", array, input_split_sizes, members.size())
+    received = part_bytes("output", out, output_split_sizes, members.size())
+    steps = one(members.comm.Ialltoallv([as_bytes(array), sent], [as_bytes(out), received]))
+    return members.start(f"all_to_all({array.dtype})", steps, [output], async_op)
+
+
+def part_bytes(name: str, array: Array, sizes: Sequence[int] | None, count: int) -> list[int]:
+    """How many bytes each part has."""
+    rows = array.shape[0] if array.ndim else 1
+    if sizes is None or not len(sizes):
+        if rows % count:
+            raise RuntimeError(
+                f"Tensor's dim 0 does not divide equally across group size: {name} has {rows} rows, and {count} "
+                f"processes are to have a part each. Give {name}_split_sizes."
+            )
+        sizes = [rows // count] * count
+    if len(sizes) != count or sum(sizes) != rows:
+        raise RuntimeError(
+            f"Split sizes doesn't match total dim 0 size: {name}_split_sizes {list(sizes)} of {rows} rows for {count} "
+            "processes"
+        )
+    row = array.nbytes // rows if rows else 0
+    return [n * row for n in sizes]
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Give each process one tensor of the list, and put what comes into those of the other; sizes may differ."""
+    members = resolve(group, "all_to_all")
+    if members is None:
+        return None
+    arrays = [memory_of("all_to_all", t) for t in input_tensor_list]
+    outs = [to_write("all_to_all", t) for t in output_tensor_list]
+    for name, found in (("input", arrays), ("output", outs)):
+        if len(found) != members.size():
+            raise ValueError(
+                f"all_to_all: {name}_tensor_list must have one tensor for each of the {members.size()} processes, not "
+                f"{len(found)}"
+            )
+    if len({a.dtype for a in (*arrays, *outs)}) != 1:
+        raise ValueError("all_to_all: the tensors must have one dtype")
+    sent = cpu.concatenate([as_bytes(a) for a in arrays])
+    received = cpu.empty(sum([o.nbytes for o in outs]), dtype=dtypes.uint8)
+
+    def steps() -> Iterator[Any]:
+        sizes = [[a.nbytes for a in arrays], [o.nbytes for o in outs]]
+        yield [members.comm.Ialltoallv([sent, sizes[0]], [received, sizes[1]])]
+        at = 0
+        for out in outs:
+            as_bytes(out)[...] = received[at : at + out.nbytes]
+            at += out.nbytes
+
+    return members.start(f"all_to_all({arrays[0].dtype})", steps(), list(output_tensor_list), async_op)
+
+
+# ---- waiting for each other
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Wait until all processes of the group have come here."""
+    members = resolve(group, "barrier")
+    if members is None:
+        return None
+    return members.start("barrier()", one(members.comm.Ibarrier()), None, async_op)
+
+
+def monitored_barrier(
+    group: Any = None, timeout: datetime.timedelta | float | None = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier that says which processes have not come within the limit of time."""
+    members = resolve(group, "monitored_barrier")
+    if members is None:
+        return
+    limit = members.timeout if timeout is None else seconds_of(timeout)
+    until = time.monotonic() + limit
+    calls = [members.check.Irecv(bytearray(1), k, MONITORED) for k in range(members.size()) if k != members.rank()]
+    others = [r for r in members.ranks if r != members.ranks[members.rank()]]
+    sends = [members.check.Isend(b"x", members.ranks.index(r), MONITORED) for r in others]
+    missing = dict(zip(others, calls, strict=True))
+    while missing:
+        missing = {rank: call for rank, call in missing.items() if not call.Test()}
+        if missing and time.monotonic() > until:
+            known = "" if members.board is None else f"\n{members.board.roll_call(members.number + 1)}"
+            raise DistTimeoutError(
+                f"Rank {members.ranks[members.rank()]}: Ranks {', '.join(map(str, missing))} failed to pass "
+                f"monitoredBarrier in {limit * 1000:.0f} ms{known}"
+            )
+        time.sleep(1e-4)
+    members.mpi.Request.Waitall(sends)
+
+
+#: the tag of monitored_barrier's messages
+MONITORED = 31000

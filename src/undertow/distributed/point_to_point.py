@@ -1,0 +1,140 @@
+"""Messages from one process to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from undertow.distributed.collectives import as_bytes, memory_of, to_write
+from undertow.distributed.errors import DistTimeoutError
+from undertow.distributed.process_group import ProcessGroup, resolve
+from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, seconds_of
+from undertow.tensor import Tensor
+
+#: tags of messages are behind those of exchanges
+FIRST_TAG, TAGS = 16384, 8192
+
+
+class Message:
+    """A message that is under way; what `isend` and `irecv` return."""
+
+    def __init__(self, group: ProcessGroup, request: Any, what: str) -> None:
+        self.group, self.request, self.what = group, request, what
+        self.status = group.mpi.Status()
+
+    def is_completed(self) -> bool:
+        return bool(self.request.Test(self.status))
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Wait until it has been received, or is safe to be changed; DistTimeoutError after the limit of time."""
+        limit = self.group.timeout if timeout is None else seconds_of(timeout)
+        started, asked = time.monotonic(), 0
+        while not self.is_completed():
+            asked += 1
+            waited = time.monotonic() - started
+            if asked > PATIENT_ASKS:
+                time.sleep(SLEEP if waited > SLEEPS_AFTER else 0)
+            if waited > limit:
+                known = "" if self.group.board is None else f"\n{self.group.board.roll_call(0)}"
+                raise DistTimeoutError(
+                    f"rank {self.group.rank()}: {self.what} was not finished after {waited:.1f} s{known}"
+                )
+        return True
+
+
+def tag_of(tag: int) -> int:
+    if not 0 <= tag < TAGS:
+        raise ValueError(f"the tag of a message is a number from 0 to {TAGS - 1}, not {tag}")
+    return FIRST_TAG + tag
+
+
+def other(what: str, group: ProcessGroup, rank: int | None, group_rank: int | None) -> int:
+    if (rank is None) == (group_rank is None):
+        raise ValueError(f"{what}: give the rank of the other process, among all or in the group")
+    found = group.member(rank, what) if rank is not None else group_rank
+    if found == group.rank():
+        raise ValueError(
+            f"Invalid {'destination' if 'send' in what else 'source'} rank: {what} from a process to itself"
+        )
+    return found  # type: ignore[return-value]
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+) -> Message | None:
+    """Send a tensor; it must not be changed before the message has been waited for."""
+    members = resolve(group, "isend")
+    if members is None:
+        return None
+    place = other("isend", members, dst, group_dst)
+    request = members.comm.Isend(as_bytes(memory_of("isend", tensor)), place, tag_of(tag))
+    return Message(members, request, f"a message to rank {members.ranks[place]}")
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+) -> Message | None:
+    """Receive a tensor, from any process if none is named."""
+    members = resolve(group, "irecv")
+    if members is None:
+        return None
+    anybody = src is None and group_src is None
+    place = members.mpi.ANY_SOURCE if anybody else other("irecv", members, src, group_src)
+    request = members.comm.Irecv(as_bytes(to_write("irecv", tensor)), place, tag_of(tag))
+    return Message(members, request, f"a message from {'any rank' if anybody else f'rank {members.ranks[place]}'}")
+
+
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
+    """Send a tensor, and wait until it may be changed again."""
+    message = isend(tensor, dst, group, tag, group_dst)
+    if message is not None:
+        message.wait()
+
+
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
+    """Receive a tensor, and wait for it; the rank that sent it, or -1 where this process is not in the group."""
+    message = irecv(tensor, src, group, tag, group_src)
+    if message is None:
+        return -1
+    message.wait()
+    return message.group.ranks[message.status.Get_source()]
+
+
+class P2POp:
+    """One of the messages that `batch_isend_irecv` starts together.
+
+    op  isend or irecv
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        tensor: Tensor,
+        peer: int | None = None,
+        group: Any = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``isend`` or ``irecv``.")
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = (
+            op,
+            tensor,
+            peer,
+            group,
+            tag,
+            group_peer,
+        )
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Message]:
+    """Start messages together: those to receive first, so that none has to wait for memory."""
+    if not p2p_op_list or not all([isinstance(p, P2POp) for p in p2p_op_list]):
+        raise ValueError("batch_isend_irecv takes a list of P2POp, and not an empty one")
+    started: dict[int, Message] = {}
+    for receives in (True, False):
+        for k, p in enumerate(p2p_op_list):
+            if (p.op is irecv) == receives:
+                started[k] = p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer)
+    return [started[k] for k in sorted(started)]

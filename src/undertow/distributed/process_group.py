@@ -1,0 +1,366 @@
+"""Groups of processes over MPI, which is imported when the first group is made and not before.
+
+The processes are started by `python -m undertow.distributed.run`, `mpiexec` or `srun`; `init_process_group` joins them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
+from undertow.distributed.status_board import Board, keep_line_current, line_of
+from undertow.distributed.work import Work, finish_in_background, seconds_of
+
+#: PyTorch's default, in seconds
+DEFAULT_TIMEOUT = 1800.0
+#: how long a process that ends waits for the others to end, at most
+ENDING = 30.0
+INSTALL = "pip install 'undertow[mpi]' installs mpi4py and MPICH; mpi4py over another MPI works, too"
+START = "python -m undertow.distributed.run -n 2 program.py"
+
+
+class ProcessGroup:
+    """Some processes, in an order: what collectives are called with.
+
+    comm   MPI's communicator; `check` is another one of the same processes, for what must not meet the exchanges
+    ranks  the ranks of its members among all processes
+    """
+
+    def __init__(self, mpi: Any, comm: Any, ranks: list[int], timeout: float, name: str, board: Board | None) -> None:
+        self.mpi, self.comm, self.check, self.ranks = mpi, comm, comm.Dup(), ranks
+        self.timeout, self.group_name, self.board = timeout, name, board
+        self.number = 0
+        self.spare: dict[Any, list[Any]] = {}  # scratch memory of exchanges, which is used again
+        self.compares = os.environ.get("UNDERTOW_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
+        self.lock = threading.Lock()
+
+    def rank(self) -> int:
+        return int(self.comm.rank)
+
+    def size(self) -> int:
+        return int(self.comm.size)
+
+    def name(self) -> str:
+        return "mpi"
+
+    def __repr__(self) -> str:
+        return f"<group {self.group_name!r} of {self.size()} processes, rank {self.rank()}>"
+
+    def member(self, rank: int, what: str) -> int:
+        """The place in the group of a rank among all processes."""
+        if rank not in self.ranks:
+            raise ValueError(
+                f"{what}: global rank {rank} is not part of group {self.group_name!r}, which has {self.ranks}"
+            )
+        return self.ranks.index(rank)
+
+    # ---- exchanges
+
+    def start(self, what: str, steps: Iterator[Any], result: Any, async_op: bool) -> Work | None:
+        work = Work(self, what, steps, result)
+        if not async_op:
+            work.wait()
+            return None
+        if not work.is_completed() and self.mpi.Query_thread() == self.mpi.THREAD_MULTIPLE:
+            finish_in_background(work)
+        return work
+
+    def enter(self, what: str) -> tuple[int, int]:
+        """Count an exchange, and let the others see it: its number and its fingerprint."""
+        mark = fingerprint(what)
+        with self.lock:
+            self.number = number = self.number + 1
+        if self.board is not None:
+            self.board.start(number, mark, what)
+        if self.compares:
+            self.compare(number, mark, what)
+        return number, mark
+
+    def leave(self, work: Work) -> None:
+        if self.board is not None:
+            self.look(work, 0, 1)  # it may have "worked", on what does not fit
+            self.board.finish(work.number)
+
+    def look(self, work: Work, waited: float, limit: float) -> None:
+        """Raise if the others are in another exchange, or if it has taken too long."""
+        if self.board is not None:
+            others = self.board.differing(work.number, work.fingerprint)
+            if others:
+                time.sleep(0.7)  # until the lines on the board are those of now
+                raise DistMismatchError(
+                    f"the ranks disagree on exchange #{work.number}: rank {self.rank()} is in {work.what}, "
+                    f"{named(others)} in another one. All ranks must start the same exchanges in the same order, with "
+                    f"tensors of the same shape and dtype:\n{self.board.lines()}"
+                )
+        if waited > limit:
+            known = "" if self.board is None else f"\n{self.board.roll_call(work.number)}"
+            raise DistTimeoutError(
+                f"rank {self.rank()}: exchange #{work.number} {work.what} of group {self.group_name!r} was not "
+                f"finished after {waited:.1f} s (timeout {limit:g} s){known}"
+            )
+
+    def compare(self, number: int, mark: int, what: str) -> None:
+        """UNDERTOW_DISTRIBUTED_DEBUG=DETAIL: a small exchange before each says whether all are about to do the same."""
+        where = line_of(sys._getframe())
+        marks = self.gathered(mark, f"the comparison before {what}")
+        if len(set(marks)) > 1:
+            found = self.gathered((what, where), f"the comparison before {what}")
+            lines = "\n".join([f"  rank {r}: {w} at {line}" for r, (w, line) in zip(self.ranks, found, strict=True)])
+            raise DistMismatchError(f"the ranks disagree on exchange #{number} of group {self.group_name!r}:\n{lines}")
+
+    def gathered(self, value: Any, what: str) -> list[Any]:
+        """Everybody's value: small plain ones of our own, apart from the exchanges, within the limit of time."""
+        started = time.monotonic()
+        barrier = self.check.Ibarrier()
+        while not barrier.Test():
+            if time.monotonic() - started > self.timeout:
+                known = "" if self.board is None else f"\n{self.board.roll_call(self.number)}"
+                raise DistTimeoutError(f"rank {self.rank()}: {what} was not finished after {self.timeout:g} s{known}")
+            time.sleep(1e-4)
+        return list(self.check.allgather(value))
+
+
+@functools.lru_cache(4096)
+def fingerprint(what: str) -> int:
+    return zlib.crc32(what.encode())
+
+
+def named(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} are"
+
+
+# ---- the group of all processes
+
+_world: ProcessGroup | None = None
+_end_arranged = False
+
+
+class GroupMember:
+    """Stands for a group in what `new_group` returns to processes that do not belong to it."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER = -100
+
+
+group = GroupMember
+
+
+def is_available() -> bool:
+    """Whether processes can be joined: mpi4py is installed."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+def is_initialized() -> bool:
+    """Whether this process belongs to a group."""
+    return _world is not None
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: datetime.timedelta | float | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the processes that were started together.
+
+    backend           "mpi", or None for it; "gloo" is taken as it
+    timeout           how long an exchange may take: a timedelta, or seconds; half an hour if it is not given
+    world_size, rank  only compared with what MPI says, as WORLD_SIZE and RANK of the environment are
+    """
+    global _world
+    if _world is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if backend not in (None, "mpi", "gloo", "cpu:gloo", "cpu:mpi"):
+        raise ValueError(f"init_process_group: the backend is 'mpi', not {backend!r}: exchanges are between CPUs")
+    mpi = import_mpi()
+    comm = mpi.COMM_WORLD
+    for name, given, found in (("WORLD_SIZE", world_size, comm.size), ("RANK", rank, comm.rank)):
+        given = given if given >= 0 else int(os.environ.get(name, -1))
+        if given not in (-1, found):
+            raise ValueError(
+                f"init_process_group: {name.lower()} is {given}, but MPI started {comm.size} process(es), and this is "
+                f"rank {comm.rank}. Start the program as: {START}"
+            )
+    chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
+    limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
+    _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", make_board(mpi))
+    arrange_the_end()
+
+
+def import_mpi() -> Any:
+    """mpi4py's MPI, ready for several threads, and ended by us: MPI's own end waits for ranks that have died."""
+    try:
+        settings = importlib.import_module("mpi4py")
+        if "mpi4py.MPI" not in sys.modules:
+            settings.rc.thread_level, settings.rc.finalize = "multiple", False
+        return importlib.import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(f"init_process_group needs MPI: {error}. {INSTALL}.") from error
+
+
+def make_board(mpi: Any) -> Board:
+    """The board of this machine, in a file that has no name any more once all have opened it."""
+    local = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    path = local.bcast(os.path.join(folder, f"undertow-{os.getpid()}-{time.time_ns()}"), 0)
+    board = Board(path, local.rank, local.allgather(mpi.COMM_WORLD.rank))
+    local.Barrier()
+    if local.rank == 0:
+        os.unlink(path)
+    local.Free()
+    return board
+
+
+def arrange_the_end() -> None:
+    """Tell the others when this process ends: by an error at once, and else by waiting for them, within a limit."""
+    global _end_arranged
+    if _end_arranged:
+        return
+    _end_arranged = True
+    board: Any = world().board
+    ended = keep_line_current(board)
+    shown = sys.excepthook
+
+    def report_and_abort(kind: Any, error: Any, trace: Any) -> None:
+        shown(kind, error, trace)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+
+    sys.excepthook = report_and_abort
+    atexit.register(end, board, ended)
+
+
+def end(board: Board, ended: threading.Event) -> None:
+    """Wait until all processes end, and end MPI; stop all if some do not."""
+    mpi = sys.modules["mpi4py.MPI"]
+    if mpi.Is_finalized():
+        return
+    barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
+    while not barrier.Test():
+        time.sleep(1e-3)
+        if time.monotonic() > until:
+            print(
+                f"rank {mpi.COMM_WORLD.rank} has ended, and the others have not within {ENDING:g} s: all are stopped\n"
+                f"{board.roll_call(2**31)}",
+                file=sys.stderr,
+                flush=True,
+            )
+            mpi.COMM_WORLD.Abort(1)
+    ended.set()
+    mpi.Finalize()
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Leave a group; that of all processes if none is given. `init_process_group` may be called again."""
+    global _world
+    if group is None or group is _world:
+        world()
+        _world = GroupMember.WORLD = None
+
+
+def world() -> ProcessGroup:
+    if _world is None:
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call init_process_group. (A program "
+            f"of several processes is started as: {START})"
+        )
+    return _world
+
+
+def resolve(group: Any, what: str) -> ProcessGroup | None:
+    """The group that is meant; None, with a warning, where this process does not belong to it."""
+    if group is None:
+        return world()
+    if group == GroupMember.NON_GROUP_MEMBER:
+        from undertow.graph.user_lines import warn_user
+
+        warn_user(f"Running {what} on global rank {world().rank()} which does not belong to the given group.")
+        return None
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"{what}: group must be what new_group returned, not {type(group).__name__}")
+    return group
+
+
+# ---- questions
+
+
+def get_rank(group: Any = None) -> int:
+    """The place of this process in a group, or -1."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return (world() if group is None else group).rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many processes a group has, or -1 if this one is not among them."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return (world() if group is None else group).size()
+
+
+def get_backend(group: Any = None) -> str:
+    """What exchanges go by: "mpi"."""
+    return (world() if group is None else group).name()
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """The ranks of a group's members among all processes."""
+    return list((world() if group is None else group).ranks)
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The place in the group of a rank among all processes."""
+    return group.member(global_rank, "get_group_rank")
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The rank among all processes of a place in the group."""
+    if not 0 <= group_rank < group.size():
+        raise ValueError(f"get_global_rank: group rank {group_rank} is not part of group {group.group_name!r}")
+    return group.ranks[group_rank]
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: datetime.timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+) -> Any:
+    """A group of some of the processes. All processes call it, in the same order, also those that will not be in it.
+
+    ranks  its members among all processes; all of them if it is not given
+    """
+    whole = world()
+    chosen = list(range(whole.size())) if ranks is None else sorted(ranks)
+    if len(set(chosen)) != len(chosen) or any([not 0 <= r < whole.size() for r in chosen]):
+        raise ValueError(
+            f"new_group: ranks must be different numbers from 0 to {whole.size() - 1}, not {list(ranks or [])}"
+        )
+    if len({tuple(found) for found in whole.gathered(tuple(chosen), "new_group")}) > 1:
+        raise DistError(f"new_group: the ranks ask for different groups; rank {whole.rank()} for {chosen}")
+    inside = whole.rank() in chosen
+    comm = whole.check.Split(0 if inside else whole.mpi.UNDEFINED, whole.rank())
+    if not inside:
+        return GroupMember.NON_GROUP_MEMBER
+    limit = whole.timeout if timeout is None else seconds_of(timeout)
+    return ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", None)

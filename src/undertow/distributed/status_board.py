@@ -1,0 +1,142 @@
+"""The status board: what every process of a machine is doing, in memory that they share and MPI knows nothing of.
+
+A process that waits too long reads here where the others are, and one that starts another exchange than its peers is
+found here before anything hangs; neither costs a message. One record for each process: its pid, the exchanges it has
+started and finished, and when; the last of them in words; the line of the user's program that it is at, renewed twice a
+second by a thread; and a ring with the fingerprints of its last exchanges.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+from undertow.own_files import OWN_FILES
+
+#: how many fingerprints are kept, and bytes of a text
+RING, TEXT = 64, 200
+HEAD = struct.Struct("=qqqd")  # pid, started, finished, when
+WORD = struct.Struct("=q")
+FIRST = HEAD.size + 2 * TEXT
+RECORD = FIRST + RING * WORD.size
+#: which text is where
+EXCHANGE, LINE = 0, 1
+
+
+class Board:
+    """The records of the processes on this machine, of which one is our own."""
+
+    def __init__(self, path: str, place: int, ranks: list[int]) -> None:
+        self.place, self.ranks, self.pid = place, ranks, os.getpid()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, RECORD * len(ranks))
+            self.memory = mmap.mmap(descriptor, RECORD * len(ranks))
+        finally:
+            os.close(descriptor)
+        self.base = place * RECORD
+        self.finished = 0
+        HEAD.pack_into(self.memory, self.base, self.pid, 0, 0, time.time())
+
+    # ---- what this process does
+
+    def start(self, number: int, fingerprint: int, text: str) -> None:
+        self.write(EXCHANGE, text)
+        # number and fingerprint in one word, stored at once: a reader must never see the one without the other
+        WORD.pack_into(self.memory, self.base + self.word(number), packed(number, fingerprint))
+        HEAD.pack_into(self.memory, self.base, self.pid, number, self.finished, time.time())
+
+    def finish(self, number: int) -> None:
+        self.finished = max(number, self.finished)
+        WORD.pack_into(self.memory, self.base + 16, self.finished)
+
+    def write(self, which: int, text: str) -> None:
+        at = self.base + HEAD.size + which * TEXT
+        raw = text.encode()[: TEXT - 1]
+        self.memory[at : at + TEXT] = raw + bytes(TEXT - len(raw))
+
+    # ---- what the others do
+
+    def word(self, number: int) -> int:
+        return FIRST + number % RING * WORD.size
+
+    def text(self, place: int, which: int) -> str:
+        at = place * RECORD + HEAD.size + which * TEXT
+        return self.memory[at : at + TEXT].split(b"\0")[0].decode(errors="replace")
+
+    def differing(self, number: int, fingerprint: int) -> list[int]:
+        """The ranks that started another exchange under this number; those that have not come there do not count."""
+        mine, found = packed(number, fingerprint), []
+        for place, rank in enumerate(self.ranks):
+            (word,) = WORD.unpack_from(self.memory, place * RECORD + self.word(number))
+            if word != mine and word >> 32 == mine >> 32:
+                found.append(rank)
+        return found
+
+    def lines(self) -> str:
+        """Each rank's exchange, and where its program is."""
+        return "\n".join([
+            f"  rank {rank}: {self.text(place, EXCHANGE) or 'nothing yet'}; now at {self.text(place, LINE) or '?'}"
+            for place, rank in enumerate(self.ranks)
+        ])  # fmt: skip
+
+    def roll_call(self, number: int) -> str:
+        """Who has not come to the exchange of this number, and what became of everybody."""
+        return "\n".join([f"  rank {rank}: {self.state(place, number)}" for place, rank in enumerate(self.ranks)])
+
+    def state(self, place: int, number: int) -> str:
+        pid, started, finished, when = HEAD.unpack_from(self.memory, place * RECORD)
+        exchange = f"#{started} {self.text(place, EXCHANGE)}" if started else "no exchange yet"
+        if not is_alive(pid):
+            return f"HAS DIED (process {pid}); its last was {exchange}"
+        where = f"{'waits in' if started > finished else 'has finished'} {exchange} for {time.time() - when:.1f} s"
+        where = f"HAS NOT COME: it {where}" if started < number else where
+        return f"{where}; its program is at {self.text(place, LINE) or '?'}"
+
+
+def packed(number: int, fingerprint: int) -> int:
+    return number % 2**31 << 32 | fingerprint
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return not os.path.isdir("/proc/self")
+
+
+# ---- where the program is
+
+
+def line_of(frame: Any) -> str:
+    """The innermost line that is the user's, as text."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (OWN_FILES[file] or "site-packages" in file or file.startswith("<frozen") or "/lib/python" in file):
+            return f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "?"
+
+
+def keep_line_current(board: Board, seconds: float = 0.5) -> threading.Event:
+    """Write the main thread's line on the board, again and again, until the event is set."""
+    ended, main = threading.Event(), threading.main_thread().ident
+
+    def renew() -> None:
+        while not ended.wait(seconds):
+            board.write(LINE, line_of(sys._current_frames().get(main)))  # type: ignore[arg-type]
+
+    threading.Thread(target=renew, name="status board", daemon=True).start()
+    return ended

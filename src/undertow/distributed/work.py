@@ -1,0 +1,187 @@
+"""Exchanges that are under way: every one is started without blocking, and waited for with a limit.
+
+The steps of an exchange are a generator of MPI's requests: each is to be finished before the next is asked for. The
+first is made at once, on the thread that starts the exchange, so that all processes start theirs in the order of the
+program.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from undertow.distributed.errors import DistError
+
+if TYPE_CHECKING:
+    from undertow.distributed.process_group import ProcessGroup
+
+#: how often a waiting process asks before it lets others have the core, and seconds until it sleeps between asking
+PATIENT_ASKS, SLEEPS_AFTER, SLEEP = 40, 0.5, 2e-4
+#: seconds between two looks at what the others do
+LOOKS_EVERY = 0.02
+
+
+class Work:
+    """An exchange that is under way; what a call with `async_op=True` returns."""
+
+    def __init__(self, group: ProcessGroup, what: str, steps: Iterator[Any], result: Any) -> None:
+        self.group, self.what, self.steps, self._result = group, what, steps, result
+        self.number, self.fingerprint = group.enter(what)
+        self.done = False
+        self.error: BaseException | None = None
+        self.driven: threading.Event | None = None
+        self.requests: Any = None
+        self.advance()
+
+    def advance(self) -> None:
+        """Go to the next step, which has to be waited for in its turn."""
+        try:
+            self.requests = next(self.steps)
+        except StopIteration:
+            self.requests, self.done = None, True
+            self.group.leave(self)
+
+    # ---- waiting
+
+    def is_completed(self) -> bool:
+        """Whether it is done; goes as far as it can without waiting."""
+        if self.driven is not None:
+            return self.driven.is_set() and self.finish_driven()
+        while not self.done and self.ask():
+            self.advance()
+        return self.done
+
+    def ask(self) -> bool:
+        """Whether the requests of this step are finished."""
+        try:
+            return all([request.Test() for request in self.requests])
+        except self.group.mpi.Exception as error:
+            raise self.failure(error) from error
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Wait until it is done: True, or DistTimeoutError that says who has not come.
+
+        timeout  seconds, or a timedelta; the group's if it is not given
+        """
+        limit = self.group.timeout if timeout is None else seconds_of(timeout)
+        started, asked, looks = time.monotonic(), 0, 0.0
+        while not self.is_completed():
+            asked += 1
+            if self.driven is not None:
+                self.driven.wait(LOOKS_EVERY)
+            elif asked > PATIENT_ASKS:
+                os.sched_yield()
+            waited = time.monotonic() - started
+            if waited > looks:
+                self.group.look(self, waited, limit)
+                looks = waited + LOOKS_EVERY
+            if waited > SLEEPS_AFTER and self.driven is None:
+                time.sleep(SLEEP)
+        return True
+
+    def result(self) -> Any:
+        """The tensors that the exchange wrote into."""
+        self.wait()
+        return self._result
+
+    def is_success(self) -> bool:
+        return self.done and self.error is None
+
+    def exception(self) -> BaseException | None:
+        return self.error
+
+    def get_future(self) -> Future:
+        return Future(self, self._result)
+
+    # ---- on a thread of its own
+
+    def drive(self) -> None:
+        """All steps, blocked inside MPI, which lets Python's other threads compute meanwhile."""
+        try:
+            while self.requests is not None:
+                self.group.mpi.Request.Waitall(self.requests)
+                self.requests = next(self.steps, None)
+        except BaseException as error:
+            self.error = error
+        self.driven.set()  # type: ignore[union-attr]
+
+    def finish_driven(self) -> bool:
+        if self.error is not None:
+            raise self.failure(self.error) from self.error
+        if not self.done:
+            self.done = True
+            self.group.leave(self)
+        return True
+
+    def failure(self, error: BaseException) -> BaseException:
+        self.group.look(self, 0, 1)
+        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}")
+
+
+def seconds_of(limit: Any) -> float:
+    """A limit of time, given in seconds or as a timedelta."""
+    return float(limit.total_seconds() if hasattr(limit, "total_seconds") else limit)
+
+
+class Future:
+    """The result of an exchange that is under way, and what is to be made of it."""
+
+    def __init__(self, work: Work | None, value: Any) -> None:
+        self._work, self._value = work, value
+        self._steps: list[Callable[[Future], Any]] = []
+
+    def done(self) -> bool:
+        return self._work is None or self._work.is_completed()
+
+    def wait(self) -> Any:
+        """The result, after everything that `then` was told."""
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+        while self._steps:
+            self._value = self._steps.pop(0)(self)
+        return self._value
+
+    def value(self) -> Any:
+        return self._value
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """Put `callback(future)` in the place of the result, once that is there."""
+        self._steps.append(callback)
+        return self
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        def keep(future: Future) -> Any:
+            callback(future)
+            return future.value()
+
+        self.then(keep)
+
+    def set_result(self, result: Any) -> None:
+        self._value = result
+
+
+# ---- the thread
+
+_waiting: queue.SimpleQueue[Work] | None = None
+_lock = threading.Lock()
+
+
+def finish_in_background(work: Work) -> None:
+    """Let one thread of this process go through the steps of exchanges, in the order in which they were started."""
+    global _waiting
+    with _lock:
+        if _waiting is None:
+            _waiting = queue.SimpleQueue()
+            threading.Thread(target=_drive_all, args=(_waiting,), name="exchanges", daemon=True).start()
+    work.driven = threading.Event()
+    _waiting.put(work)
+
+
+def _drive_all(waiting: queue.SimpleQueue[Work]) -> None:
+    while True:
+        waiting.get().drive()

@@ -1,0 +1,167 @@
+"""Changes that end with a block or a call, whatever interrupts it.
+
+An interrupt (Ctrl-C), or any exception that a signal handler raises, comes between two instructions of Python: also
+between `acquire()` and the `with` that would release, or on the first instruction of an `__exit__`. What was changed
+then stays changed, and the program goes on without grad mode, or waits for a lock for ever. So nothing in undertow
+changes what outlives a call but by one of these, which are C (csrc/scopes.c), where nothing can come in between:
+
+    with held(lock): ...                      a lock
+    class mode(Scope): ...; with mode(): ...  a mode, or whatever else is a value that is put back at the end of a block
+    call_with(variable, value, function)      the same for the time of a call
+
+Without the compiled core they are the Python below: the same as far as it goes, but for an interrupt that comes on the
+first instruction of an `__exit__`.
+
+Note [One lock]: a signal handler or a destructor runs wherever Python happens to be, and may use all that undertow has:
+also while its thread holds a lock that another thread waits for while it holds a second one, which the handler needs.
+So there is one lock for all that is changed in short steps, and it is re-entrant; what it guards is consistent between
+two statements. The only others are those of a device pass (engine/), under which this one may be taken, never the other
+way round; while a thread holds any, passes that it starts wait for no other thread. A fork takes the lock, so that a
+child finds nothing half-changed, and nothing held by a thread that it does not have.
+
+A variable is a ContextVar, or any object with `get()` and `set(value)`. `set` must be such that a second call with the
+same value completes what a first one began: it is called again if it was interrupted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from undertow.compiled import core
+
+
+class _PythonScope:
+    """What core.Scope is."""
+
+    _entered: list[tuple[Any, Any]]
+    variable: Any
+    given: Any
+    at_once: bool
+    ended: Any
+    prepare: Any
+    inside: Any
+    after: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        scope = super().__new__(cls)
+        scope._entered = []
+        return scope
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if self.at_once:
+            self.prepare(*args, **kwargs)
+            self.__enter__()
+        elif args or kwargs:
+            raise TypeError(f"{type(self).__name__}() takes no arguments")
+
+    def __enter__(self) -> Any:
+        variable, entered = self.variable, self._entered
+        if self.at_once and entered and entered[-1][1] is not None:  # since it was made, if no mode was switched since
+            is_mode = isinstance(variable, ContextVar)
+            if not is_mode or variable.get() is entered[-1][1]:
+                return self.given
+        outer = variable.get()
+        inner, given, depth = self.inside(outer), self.given, len(entered)
+        try:
+            if self.at_once and entered:
+                entered[-1] = entered[-1][0], inner
+            else:
+                entered.append((outer, inner))
+            variable.set(inner)
+        except BaseException:
+            variable.set(outer)
+            del entered[depth:]
+            raise
+        return given
+
+    def __exit__(self, *exc: object) -> None:
+        variable, entered = self.variable, self._entered
+        value = outer = entered[-1][0] if entered else variable.get()
+        try:
+            value = self.after(variable.get(), outer)
+        finally:
+            variable.set(value)
+            if entered and self.at_once:
+                entered[-1] = outer, None
+            elif entered:
+                entered.pop()
+        if self.ended is not None:
+            self.ended()
+
+
+class Scope(_PythonScope if core is None else core.Scope):  # type: ignore[misc]
+    """A context manager that sets a variable, and sets it back.
+
+    variable  what is set; belongs to the class
+    given     what `with ... as` gives
+    at_once   whether it is entered when it is made, so that it also works as a call; the end of a block then ends it.
+              Such a class has `prepare` in the place of `__init__`
+    ended     None, or what is called when all has been put back
+    """
+
+    variable: Any
+    given: Any = None
+    at_once = False
+    ended: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "prepare" in vars(cls):
+            signature = inspect.signature(cls.prepare)
+            parameters = list(signature.parameters.values())[1:]
+            cls.__signature__ = signature.replace(parameters=parameters)  # what help() and editors show
+
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Take the arguments of one that acts at once; it is entered next."""
+
+    def inside(self, outer: Any) -> Any:
+        """The value inside, if it is `outer` outside. Nothing has been changed yet: this may raise."""
+        raise NotImplementedError("a Scope says what its variable is inside")
+
+    def after(self, inner: Any, outer: Any) -> Any:
+        """The value after the block, at whose end it is `inner`: by default what it was before.
+
+        (If somebody calls `__exit__` more often than `__enter__`, both are what it is.)
+        """
+        return outer
+
+
+def _call_with(variable: Any, value: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What the function returns, called while the variable has that value."""
+    outer = variable.get()
+    try:
+        variable.set(value)
+        return function(*args, **kwargs)
+    finally:
+        variable.set(outer)
+
+
+def _held(lock: Any) -> Any:
+    """A context manager that holds a lock. Python's own is C already."""
+    return lock
+
+
+def _calls_left() -> int:
+    """How many calls may still be nested in this thread; Python counts its own, and calls of C inside them."""
+    frame: Any = sys._getframe()
+    depth = 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return sys.getrecursionlimit() - depth
+
+
+#: Guards the gradients of leaves and the making of their nodes (graph/accumulate.py), the states of random generators
+#: (ops/random/generator.py), and all histories of simulated devices (backend/simulated/clocks.py). See Note [One lock].
+common_lock = threading.RLock()
+os.register_at_fork(before=common_lock.acquire, after_in_parent=common_lock.release, after_in_child=common_lock.release)
+
+
+call_with: Callable[..., Any] = _call_with if core is None else core.call_with
+held: Callable[[Any], Any] = _held if core is None else core.held
+calls_left: Callable[[], int] = _calls_left if core is None else core.calls_left

@@ -1,0 +1,83 @@
+"""`torch.ops`: operations by the names of PyTorch's dispatcher, `torch.ops.aten.add.Tensor`.
+
+An overload is the operation itself, which finds out by its arguments what is meant.
+
+>>> import undertow as ut
+>>> with ut.as_torch():
+...     import torch
+...
+...     torch.ops.aten.mul.Tensor(torch.ones(2), torch.ones(2))
+tensor([1., 1.])
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Overloads:
+    """`torch.ops.aten.add`: called itself, or by the name of an overload."""
+
+    def __init__(self, namespace: str, name: str, function: Any) -> None:
+        self._qualified_op_name = f"{namespace}::{name}"
+        self.__name__ = name
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> Overloads:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return self
+
+    def overloads(self) -> list[str]:
+        return ["default"]
+
+    def __repr__(self) -> str:
+        return f"<operation {self._qualified_op_name}>"
+
+
+class Operators:
+    """`torch.ops.aten`, or the operations that a program has defined under a name of its own (`torch.library`)."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, name: str) -> Overloads:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        function = find(name) if self._namespace in ("aten", "prims") else None
+        if function is None:
+            raise AttributeError(f"'_OpNamespace' {self._namespace!r} object has no attribute {name!r}")
+        made = Overloads(self._namespace, name, function)
+        setattr(self, name, made)
+        return made
+
+
+def find(name: str) -> Any:
+    """undertow's function of that name, wherever it is."""
+    for place in ("undertow", "undertow.nn.functional", "undertow.special", "undertow.linalg", "undertow.fft"):
+        for spelling in (name, name.removeprefix("special_").removeprefix("linalg_").removeprefix("fft_")):
+            function = getattr(importlib.import_module(place), spelling, None)
+            if callable(function):
+                return function
+    method = getattr(importlib.import_module("undertow").Tensor, name, None)
+    return method if callable(method) else None
+
+
+def load_library(path: str) -> None:
+    raise OSError(
+        f"torch.ops.load_library({path!r}): undertow, which stands for PyTorch here, cannot use operators compiled for "
+        "PyTorch. Write them as an autograd.Function."
+    )
+
+
+_namespaces: dict[str, Operators] = {}
+
+
+def __getattr__(name: str) -> Operators:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _namespaces.setdefault(name, Operators(name))

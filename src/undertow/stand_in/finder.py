@@ -1,0 +1,139 @@
+"""How `import torch` finds undertow: a finder at the front of Python's list of them.
+
+`torch` is a module of its own (torch_module.py). Every module below it is undertow's own module, under a second name:
+`torch.nn` is `undertow.nn`, so there is one `Linear` and one `Tensor`, whoever asks. Modules that PyTorch has and
+undertow has not are found, too, and say so when they are used (torch_names/absent.py). What PyTorch has not is not
+found.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from importlib.resources import files
+from types import ModuleType
+from typing import Any
+
+from undertow.backend.public_dtypes import PREFIX
+from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
+from undertow.torch_names.absent import AbsentModule
+
+
+def modules_of_torch() -> set[str]:
+    """The names of the modules of PyTorch, from the file `modules.txt`."""
+    found: set[str] = {"torch"}
+    package = ""
+    for line in files(__package__).joinpath("modules.txt").read_text().splitlines():
+        if not line.startswith(" "):
+            package, _, line = line.partition(": ")
+            found.add(package)
+        found.update([f"{package}.{name}" for name in line.split()])
+    return found
+
+
+class Metadata(Distribution):
+    """What `importlib.metadata.version("torch")` reads."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename in ("METADATA", "PKG-INFO"):
+            return f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\nSummary: undertow, as torch\n"
+        return None
+
+    def locate_file(self, path: Any) -> Any:
+        return files(__package__).joinpath(str(path))
+
+
+class TorchFinder(MetaPathFinder, Loader):
+    """Finds `torch` and the modules below it, and nothing else."""
+
+    def __init__(self) -> None:
+        self.modules = modules_of_torch()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in self.modules:
+            return ModuleSpec(fullname, self, is_package=True, origin="undertow")
+        return None
+
+    def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterator[Distribution]:
+        if context is None or context.name in (None, "torch"):
+            yield Metadata()
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module that is meant into the place of the one that Python made for the import."""
+        sys.modules[module.__name__] = found(module.__name__)
+
+
+def found(name: str) -> ModuleType:
+    """The module that `import name` gives."""
+    if name == "torch":
+        module: ModuleType = torch_module()
+        module.__spec__ = ModuleSpec(TORCH, None, origin="undertow", is_package=True)
+        return module
+    below = name.removeprefix("torch.")
+    place = ELSEWHERE.get(below, f"undertow.{below}")
+    try:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is not None and not place.startswith(error.name):
+            raise  # something that the module itself imports
+        return AbsentModule(name)
+    if not hasattr(module, "__path__"):
+        module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
+    return module
+
+
+def install() -> TorchFinder:
+    """Let `import torch` find undertow in this process, from now on."""
+    for finder in sys.meta_path:
+        if isinstance(finder, TorchFinder):
+            return finder
+    real = sys.modules.get("torch")
+    if real is not None:
+        raise ImportError(
+            f"torch was imported before undertow could stand for it, from {getattr(real, '__file__', 'somewhere')}: "
+            "call undertow.as_torch() before the first import of torch, or use python -m undertow run."
+        )
+    finder = TorchFinder()
+    sys.meta_path.insert(0, finder)
+    PREFIX[0] = TORCH
+    return finder
+
+
+@contextmanager
+def as_torch() -> Iterator[Any]:
+    """While this is entered, `import torch` finds undertow; a PyTorch that was imported before is set aside meanwhile.
+
+    >>> import undertow as ut
+    >>> with ut.as_torch():
+    ...     import torch
+    ...
+    ...     print(torch.nn.Linear is ut.nn.Linear)
+    True
+
+    Libraries that were imported before keep the torch they know, and those that are imported inside keep undertow.
+    """
+    aside = {name: module for name, module in sys.modules.items() if name == "torch" or name.startswith("torch.")}
+    nested = any([isinstance(finder, TorchFinder) for finder in sys.meta_path])
+    if not nested:
+        for name in aside:
+            del sys.modules[name]
+    finder = install()
+    try:
+        yield importlib.import_module(TORCH)
+    finally:
+        if not nested:
+            sys.meta_path.remove(finder)
+            PREFIX[0] = "undertow"
+            for name in [name for name in sys.modules if name == "torch" or name.startswith("torch.")]:
+                del sys.modules[name]
+            sys.modules.update(aside)

@@ -1,0 +1,268 @@
+"""Functions and values at the top of PyTorch that programs mention, and that mean little or nothing here."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from undertow.autograd.interceptors.autocast import get_autocast_dtype, is_autocast_enabled
+from undertow.backend import Device
+from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from undertow.tensor import Tensor
+from undertow.tensor.memory import Storage
+from undertow.torch_names.missing import refusal
+from undertow.torch_names.top_level.compiler import compile as compile
+
+SymInt, SymFloat, SymBool = builtins.int, builtins.float, builtins.bool
+UntypedStorage = TypedStorage = Storage
+legacy_contiguous_format = None
+
+
+class OutOfMemoryError(RuntimeError):
+    """A GPU has no memory left: there is none."""
+
+
+class AcceleratorError(RuntimeError):
+    """A GPU has failed: there is none."""
+
+
+class Stream:
+    """An order of work on a device. The CPU does everything at once."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        self.device = Device("cpu")
+
+    def synchronize(self) -> None:
+        """Everything is done."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Everything is done."""
+
+    def wait_event(self, event: Any) -> None:
+        """Everything is done."""
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or Event()
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *args: Any) -> None: ...
+
+
+class Event:
+    """A place in the work of a device. The CPU has done what came before."""
+
+    def __init__(self, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> None:
+        self._time = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        import time
+
+        self._time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Everything is done."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Everything is done."""
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this one to another."""
+        return (end_event._time - self._time) * 1000
+
+
+def typename(obj: Any, /) -> str:
+    """The type of an object, as PyTorch writes it: of a tensor its dtype's, of others the class with its module."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    kind = obj if isinstance(obj, type) or callable(obj) else type(obj)
+    module = getattr(kind, "__module__", "") or ""
+    name = getattr(kind, "__qualname__", getattr(kind, "__name__", type(obj).__name__))
+    return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+def is_storage(obj: Any, /) -> bool:
+    return isinstance(obj, Storage)
+
+
+# ---- conditions
+
+
+def _check(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise a RuntimeError unless the condition holds."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_with(error: type[Exception], cond: Any, message: Any = None) -> None:
+    if not cond:
+        raise error(str(message() if callable(message) else message or "Expected cond to be True, but got False."))
+
+
+def _check_index(cond: Any, message: Any = None) -> None:
+    _check_with(IndexError, cond, message)
+
+
+def _check_value(cond: Any, message: Any = None) -> None:
+    _check_with(ValueError, cond, message)
+
+
+def _check_type(cond: Any, message: Any = None) -> None:
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: Any, message: Any = None) -> None:
+    _check_with(NotImplementedError, cond, message)
+
+
+def _check_tensor_all(cond: Tensor, message: Any = None) -> None:
+    _check_with(RuntimeError, bool(cond.all()), message)
+
+
+def _check_is_size(i: int, message: Any = None, *, max: int | None = None) -> None:
+    _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
+def _assert(condition: Any, message: str) -> None:
+    assert condition, message
+
+
+def _assert_async(condition: Tensor, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    _check_with(RuntimeError, bool(condition), message)
+
+
+def _is_functional_tensor(t: Any) -> bool:
+    return False
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    from undertow import ops
+
+    return ops.tensor(list(input.shape))
+
+
+# ---- sizes, which are numbers here
+
+
+def sym_int(a: Any) -> int:
+    return math.floor(a) if a >= 0 else math.ceil(a)
+
+
+def sym_float(a: Any) -> float:
+    return builtins.float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    return max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    return min(a, b)
+
+
+def sym_not(a: Any) -> bool:
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    return sum(args)
+
+
+def sym_sqrt(a: Any) -> float:
+    return math.sqrt(a)
+
+
+# ---- autocast, by the older names
+
+
+def get_autocast_cpu_dtype() -> Any:
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> Any:
+    return get_autocast_dtype("cuda")
+
+
+def is_autocast_cpu_enabled() -> bool:
+    return is_autocast_enabled("cpu")
+
+
+def is_autocast_cache_enabled() -> bool:
+    return False
+
+
+def clear_autocast_cache() -> None:
+    """Nothing is kept."""
+
+
+# ---- settings without effect
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    return False
+
+
+def get_deterministic_debug_mode() -> int:
+    return 2 if are_deterministic_algorithms_enabled() else 0
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    use_deterministic_algorithms(debug_mode in (1, 2, "warn", "error"))
+
+
+def get_num_interop_threads() -> int:
+    return 1
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Operations run one after the other."""
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether numbers near zero can be made zero: no."""
+    return False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    return True
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module with the functions of a device."""
+    kind = str(device or "cpu").partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise RuntimeError(f"Invalid device string: {kind!r}, which has no module")
+    return import_module(f"undertow.{kind}")
+
+
+# ---- control flow that PyTorch can export
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """One of two functions, called with the operands."""
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """A function called with its own results as long as another says so."""
+    values = tuple(carried_inputs)
+    while cond_fn(*values):
+        values = tuple(body_fn(*values))
+    return values
+
+
+def from_file(filename: str, **kwargs: Any) -> Any:
+    refusal("torch.from_file", "map the file with numpy.memmap, and share it by torch.from_numpy.")

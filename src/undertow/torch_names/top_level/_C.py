@@ -1,0 +1,137 @@
+"""Names of PyTorch's compiled module that libraries use, for what they use them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from undertow.backend import Device
+from undertow.backend.dtypes import as_dtype, public
+from undertow.backend.dtypes import dtype as dtype
+from undertow.errors import LinAlgError as _LinAlgError
+from undertow.modes import is_grad_enabled as is_grad_enabled
+from undertow.modes import set_grad_enabled as _set_grad_enabled
+from undertow.ops.random.generator import Generator as Generator
+from undertow.tensor import Size as Size
+from undertow.tensor import Tensor
+from undertow.tensor.facts import memory_format as memory_format
+from undertow.tensor.layouts import layout as layout
+from undertow.tensor.memory import Storage
+
+_TensorMeta = type(Tensor)
+TensorBase = _TensorBase = Tensor
+StorageBase = Storage
+device = Device
+_has_mkldnn = has_mkl = _has_cuda = _has_mps = False
+
+
+class ScriptFunction:
+    """The class of functions that PyTorch has compiled: nothing is one of it."""
+
+
+class ScriptObject:
+    """The class of objects of PyTorch's C++ classes: nothing is one of it."""
+
+
+Graph = Node = Value = ScriptObject
+ScriptModule = ScriptMethod = ScriptObject
+Future = ScriptObject
+
+
+class Keys:
+    """What PyTorch's dispatcher sorts operations by: here they are not sorted."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+DispatchKey = Keys()
+
+
+class DispatchKeySet:
+    """A set of such keys."""
+
+    def __init__(self, *keys: Any) -> None: ...
+
+
+class OutOfMemoryError(RuntimeError):
+    """A GPU has no memory left: there is none."""
+
+
+def _get_tracing_state() -> None:
+    """The state of `jit.trace`: nothing is traced."""
+
+
+def _log_api_usage_once(name: str) -> None:
+    """Nobody counts."""
+
+
+def _is_tracing() -> bool:
+    return False
+
+
+def _are_functorch_transforms_active() -> bool:
+    from undertow.modes import current
+
+    return current().intercept is not None
+
+
+def _jit_set_profiling_executor(enabled: bool) -> bool:
+    return False
+
+
+_jit_set_profiling_mode = _jit_override_can_fuse_on_gpu = _jit_override_can_fuse_on_cpu = _jit_set_profiling_executor
+_jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_executor
+
+
+def _get_default_device() -> str:
+    return "cpu"
+
+
+def _cuda_clearCublasWorkspaces() -> None:
+    """There are none."""
+
+
+def _get_accelerator(check: Any = None) -> Device:
+    return Device("cpu")
+
+
+def _functorch_is_batched(tensor: Any) -> bool:
+    return hasattr(tensor, "_level")
+
+
+@contextlib.contextmanager
+def _ExcludeDispatchKeyGuard(keys: Any) -> Any:
+    yield
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> Any:
+    """What the arguments of `x.to(...)` mean: device, dtype, non_blocking, memory format."""
+    wanted, kind, blocking = kwargs.get("device"), kwargs.get("dtype"), kwargs.get("non_blocking", False)
+    for value in args:
+        if isinstance(value, Tensor):
+            wanted, kind = value.device, value.dtype
+        elif isinstance(value, bool):
+            blocking = value
+        elif isinstance(value, (str, int, Device)):
+            wanted = value
+        elif value is not None:
+            kind = value
+    found = None if wanted is None else wanted if isinstance(wanted, Device) else Device(wanted)
+    return found, None if kind is None else public(as_dtype(kind)), blocking, kwargs.get("memory_format")
+
+
+_nn = ModuleType(f"{__name__}._nn", "Names of PyTorch's compiled functions for layers.")
+_nn._parse_to = _parse_to  # type: ignore[attr-defined]
+sys.modules[_nn.__name__] = _nn
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Type") and not name.startswith("_"):  # of PyTorch's compiler
+        return ScriptObject
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["_LinAlgError", "_set_grad_enabled"]

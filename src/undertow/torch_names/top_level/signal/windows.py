@@ -1,0 +1,128 @@
+"""Windows for the analysis of signals.
+
+>>> import undertow as ut
+>>> ut.signal.windows.hann(5)
+tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from undertow import ops
+from undertow.backend import dtypes
+from undertow.tensor import Tensor
+
+
+def _positions(m: int, sym: bool, dtype: Any, low: float, high: float) -> Any:
+    """`m` places from low to high; without symmetry the last one is left out, as the first of the next period."""
+    if m < 0:
+        raise ValueError(f"requires non-negative window length, got M={m}")
+    wanted = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if not dtypes.is_floating(wanted):
+        raise ValueError(f"Windows are of floating-point dtypes, got: {wanted}")
+    if m == 0:
+        return ops.zeros(0, dtype=wanted)
+    steps = (m - 1 if sym else m) or 1
+    return ops.arange(m, dtype=wanted) * ((high - low) / steps) + low if m > 1 else None
+
+
+def _finish(window: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    if window is None:  # of one place
+        window = ops.ones(1, dtype=dtypes.default_dtype() if dtype is None else dtype)
+    return window.requires_grad_(requires_grad)
+
+
+def general_cosine(
+    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """A sum of cosines with these weights."""
+    weights = list(a)
+    if not weights:
+        raise ValueError("Coefficients cannot be empty")
+    t = _positions(M, sym, dtype, 0.0, 2 * math.pi)
+    if t is not None and M:
+        t = sum([(-1) ** k * weight * ops.cos(k * t) for k, weight in enumerate(weights)])
+    return _finish(t, dtype, requires_grad)
+
+
+def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Tensor:
+    return general_cosine(M, a=[alpha, 1.0 - alpha], **options)
+
+
+def hamming(M: int, **options: Any) -> Tensor:
+    return general_hamming(M, **options)
+
+
+def hann(M: int, **options: Any) -> Tensor:
+    return general_hamming(M, alpha=0.5, **options)
+
+
+def blackman(M: int, **options: Any) -> Tensor:
+    return general_cosine(M, a=[0.42, 0.5, 0.08], **options)
+
+
+def nuttall(M: int, **options: Any) -> Tensor:
+    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], **options)
+
+
+def bartlett(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    t = _positions(M, sym, dtype, -1.0, 1.0)
+    return _finish(t if t is None or not M else 1 - ops.abs(t), dtype, requires_grad)
+
+
+def cosine(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    steps = M if sym else M + 1
+    t = _positions(M, True, dtype, 0.5, M - 0.5)
+    return _finish(t if t is None or not M else ops.sin(t * (math.pi / steps)), dtype, requires_grad)
+
+
+def exponential(
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """exp(-|n - center| / tau)."""
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+    middle = (M - 1 if sym else M) / 2 if center is None else center
+    t = _positions(M, True, dtype, -middle, M - 1 - middle)
+    return _finish(t if t is None or not M else ops.exp(-ops.abs(t) / tau), dtype, requires_grad)
+
+
+def gaussian(
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    middle = (M - 1 if sym else M) / 2
+    t = _positions(M, True, dtype, -middle, M - 1 - middle)
+    return _finish(t if t is None or not M else ops.exp(-((t / (std * math.sqrt(2))) ** 2)), dtype, requires_grad)
+
+
+def kaiser(
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+    t = _positions(M, sym, dtype, -1.0, 1.0)
+    if t is not None and M:
+        root = ops.sqrt(ops.clamp(1 - t * t, min=0.0))
+        t = ops.i0(beta * root) / ops.i0(ops.tensor(beta, dtype=t.dtype))
+    return _finish(t, dtype, requires_grad)
+
+
+__all__ = [
+    "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",
+    "kaiser", "nuttall",
+]  # fmt: skip

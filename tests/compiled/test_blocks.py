@@ -1,0 +1,298 @@
+"""Formulas over large arrays: evaluated in blocks they give what the functions themselves give."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.ops.systems import Case, all_cases
+from undertow import ops
+from undertow.backend import blocks, cpu
+from undertow.backend.blocks import InBlocks
+from undertow.compiled import core
+from undertow.ops.declare.rules import ELEMENTWISE
+
+pytestmark = [
+    pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler"),
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(blocks, "MANY", 0)  # not even one quick function is left to NumPy
+    yield
+    ut.set_num_threads(ut.get_num_threads())
+
+
+def normal(seed: int, *shape: int, dtype: str = "f") -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def slope(xp: Any, g: Any, x: Any) -> Any:
+    return g * (1 - xp.tanh(x) * xp.tanh(x))
+
+
+def check(function: Callable[..., Any], *arguments: Any) -> None:
+    found, expected = InBlocks(function, ())(*arguments), function(cpu, *arguments)
+    assert found is not NotImplemented
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+# ---- operands of all kinds
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "e"])
+@pytest.mark.parametrize("size", [1, 31, 2047, 2048, 2049, 70_001])
+def test_sizes(size: int, dtype: str) -> None:
+    check(slope, normal(1, size, dtype=dtype), normal(2, size, dtype=dtype))
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda x: x,
+    "transposed": lambda x: x.T,
+    "backwards": lambda x: x[::-1],
+    "both backwards": lambda x: x[::-1, ::-1],
+    "every second": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "one row": lambda x: x[:1],
+    "one column": lambda x: x[:, :1],
+    "a vector": lambda x: x[0],
+    "a number": lambda x: x[0, 0, ...],
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+
+
+@pytest.mark.parametrize("second", VIEWS)
+@pytest.mark.parametrize("first", VIEWS)
+def test_strides(first: str, second: str) -> None:
+    a, b = VIEWS[first](normal(1, 130, 130)), VIEWS[second](normal(2, 130, 130))
+    check(slope, np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_results_lie_as_their_operands(order: tuple[int, ...]) -> None:
+    a = normal(1, 20, 30, 40).transpose(order)
+    for b in (a, a[:, :1], a[:1, :, :1], a[..., :1], np.float32(2) * a[:, :, :1]):
+        found = InBlocks(lambda xp, a, b: a + b, ())(a, b)
+        program_free = np.add(a, b)
+        np.testing.assert_array_equal(found, program_free)
+        assert found.strides == program_free.strides
+
+
+def test_operands_of_several_dtypes() -> None:
+    x, mask, whole = normal(1, 300, 300), normal(2, 300, 300) > 0, np.arange(300)
+    check(lambda xp, x, mask: x * mask, x, mask)
+    check(lambda xp, x, whole: x + whole, x, whole)
+    check(lambda xp, x, y: xp.where(x > y, x, 0), x, x.astype("d"))
+    check(lambda xp, mask, x: xp.where(mask, x, 1.5) - 2, mask, x)
+    check(lambda xp, x: (x > 0) & ~(x > 1), x)
+    check(lambda xp, whole: whole * 2 + whole, np.arange(100_000))
+    check(lambda xp, z: z + xp.conj(z) * 2, (normal(3, 200, 200) + 1j * normal(4, 200, 200)).astype("F"))
+
+
+def test_shapes_that_do_not_fit_are_left_to_numpy() -> None:
+    assert InBlocks(slope, ())(normal(1, 400, 100), normal(2, 100, 400)) is NotImplemented
+    with pytest.raises(RuntimeError, match="must match"):
+        ut.ones(400, 100) * ut.ones(100, 400)
+    assert InBlocks(slope, ())(np.zeros((0, 3), "f"), np.zeros((0, 3), "f")) is NotImplemented
+
+
+def test_unusual_memory_is_left_to_numpy() -> None:
+    swapped = normal(1, 50_000).astype(">f4")
+    assert InBlocks(lambda xp, x: x + x * x, ())(swapped) is NotImplemented
+    unaligned = np.zeros(200_001, "u1")[1:].view("f4")
+    assert InBlocks(lambda xp, x: x + x * x, ())(unaligned) is NotImplemented
+
+
+# ---- functions
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda xp, x: x if x[0] > 0 else -x,
+        lambda xp, x: xp.sum(x) + x,
+        lambda xp, x: x.reshape(-1) * 2,
+        lambda xp, x: x * x.shape[0],
+        lambda xp, x: xp.exp(x, x),
+        lambda xp, x: (x, x * 2),
+        lambda xp, x: np.ones(50_000, "f") * x,
+        lambda xp, x: 3,
+    ],
+)
+def test_what_is_not_elementwise_is_called(function: Any) -> None:
+    assert InBlocks(function, ())(normal(1, 50_000)) is NotImplemented
+
+
+def test_a_value_that_is_returned_as_it_came_stays_itself() -> None:
+    x, y = normal(1, 50_000), normal(2, 50_000)
+    assert InBlocks(lambda xp, x, y: y, ())(x, y) is y
+
+
+def test_programs_are_kept_by_dtypes_and_numbers() -> None:
+    calls = []
+
+    def scaled(xp: Any, x: Any, factor: float) -> Any:
+        calls.append(factor)
+        return x * factor + x if factor != 1 else x + x
+
+    function, x = InBlocks(scaled, ()), normal(1, 40_000)
+    for factor in (2.0, 1, 2.0, 1, 1.0, True):
+        np.testing.assert_array_equal(function(x, factor), scaled(cpu, x, factor))
+    assert len(calls) == 6 + 4  # True, 1 and 1.0 are equal, but not of one type
+    for factor in range(3 * blocks.MOST_PROGRAMS):
+        function(x, factor)
+    assert len(function.programs) <= blocks.MOST_PROGRAMS
+
+
+def test_many_intermediate_results() -> None:
+    def polynomial(xp: Any, x: Any) -> Any:
+        total, power = x, x
+        for k in range(2, 16):
+            power = power * x
+            total = total + power / k
+        return total
+
+    check(polynomial, normal(1, 33_000) * 0.5)
+
+
+def test_numbers_do_not_depend_on_threads() -> None:
+    function, x, y = InBlocks(slope, ()), normal(1, 700, 701), normal(2, 701)
+    core.set_threads(1)
+    expected = function(x, y).tobytes()
+    for number in (2, 3, 7):
+        core.set_threads(number)
+        assert function(x, y).tobytes() == expected
+
+
+# ---- what the processor notes
+
+
+def test_warnings_are_those_of_the_functions() -> None:
+    def risky(xp: Any, x: Any) -> Any:
+        return xp.log(x) * (1 / x)
+
+    x = np.ones(100_000, "f")
+    x[77_777] = 0
+    function = InBlocks(risky, ())
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        function(x)
+    assert [str(w.message) for w in found] == [f"divide by zero encountered in {name}" for name in ("log", "divide")]
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero encountered in log"):
+        function(x)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(function(x), risky(cpu, x))
+    x[77_777] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(x)
+
+
+# ---- operations
+
+
+def outcome(case: Case) -> list[Any]:
+    """What an operation gives for the arrays of a row, and the gradients."""
+    fresh = Case(case.sample, case.complex, case.id)
+    with np.errstate(all="ignore"):
+        return [*fresh.forward(fresh.arrays), *(fresh.gradient if fresh.has_gradient() else [])]
+
+
+ROWS = [case for case in all_cases() if getattr(ops.REGISTRY.get(case.sample.op), "batch", None) is ELEMENTWISE]
+
+
+@pytest.mark.parametrize("case", ROWS, ids=repr)
+def test_operations(case: Case) -> None:
+    """Every row of an elementwise operation, with everything taken for large."""
+    before = core.set_large(1 << 60)
+    try:
+        expected = outcome(case)
+        core.set_large(1)
+        found = outcome(case)
+    finally:
+        core.set_large(before)
+    assert len(found) == len(expected)
+    for got, wanted in zip(found, expected, strict=True):
+        if wanted is None or not isinstance(wanted, np.ndarray):
+            assert got is None if wanted is None else got == wanted
+        else:
+            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_allclose(got, wanted, rtol=3e-15 if wanted.dtype.char in "dD" else 1e-6, atol=1e-300)
+
+
+@pytest.mark.parametrize("shape", [(700, 111), (111, 700), (77_777,)])
+def test_a_program_of_large_tensors(shape: tuple[int, ...]) -> None:
+    def program(x: Any, y: Any) -> Any:
+        z = ut.tanh(x * y + 1) * ut.sigmoid(-x) + ut.nn.functional.softplus(y).log1p()
+        return (z.clamp(-1, 1) * ut.where(x > 0, x, y * 0.5)).relu()
+
+    def gradients() -> list[Any]:
+        x = ut.tensor(normal(1, *shape), requires_grad=True)
+        y = ut.tensor(normal(2, *shape[-1:]), requires_grad=True)
+        out = program(x, y)
+        out.sum().backward()
+        return [out.detach().numpy(), x.grad.numpy(), y.grad.numpy()]
+
+    before = core.set_large(1 << 60)
+    try:
+        expected = gradients()
+    finally:
+        core.set_large(before)
+    for found, wanted in zip(gradients(), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-5)
+
+
+# ---- in place
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_changes_in_place(name: str, dtype: str) -> None:
+    x, y = normal(1, 300_001, dtype=dtype), normal(2, 300_001, dtype=dtype)
+    ufunc = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}[name]
+    for other in (y, 0.3, 2):
+        for threads in (1, 3):
+            core.set_threads(threads)
+            tensor = ut.tensor(x)
+            assert getattr(tensor, name)(ut.tensor(other) if other is y else other) is tensor
+            np.testing.assert_array_equal(tensor.numpy(), ufunc(x, other))
+            assert tensor._version == 1
+    itself = ut.tensor(x)
+    getattr(itself, name)(itself)
+    np.testing.assert_array_equal(itself.numpy(), ufunc(x, x))
+
+
+def test_operands_that_overlap_in_place() -> None:
+    x = normal(1, 400_000)
+    for shown in (slice(None, None, -1), slice(1, None), slice(None, -1)):
+        base = ut.tensor(x)
+        array = base.numpy()
+        target, other = array[: len(array[shown])], array[shown]
+        expected = target + other
+        ut.from_numpy(target).add_(ut.from_numpy(other))
+        np.testing.assert_array_equal(target, expected)
+
+
+def test_changes_in_place_warn_as_numpy_does() -> None:
+    x = ut.ones(200_000)
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+        x.div_(ut.zeros(200_000))
+    x = ut.ones(200_000)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        x.div_(ut.zeros(200_000))
+    assert x._version == 1
+
+
+def test_sums_of_large_gradients() -> None:
+    x = ut.tensor(normal(1, 500, 500), requires_grad=True)
+    y = x * 1.5
+    (y * 2 + y * 3 + y.exp() * 0 + y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full((500, 500), 9), rtol=1e-6)

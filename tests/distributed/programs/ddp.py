@@ -1,0 +1,185 @@
+"""DistributedDataParallel gives the gradients that one process gives on the whole batch."""
+
+from __future__ import annotations
+
+import undertow as ut
+import undertow.distributed as dist
+from undertow import nn
+from undertow.autograd.checkpoint import checkpoint
+from undertow.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from undertow.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("mpi", timeout=60)
+rank, size = dist.get_rank(), dist.get_world_size()
+EACH = 6
+ut.manual_seed(0)
+examples, labels = ut.randn(EACH * size, 32), ut.randint(0, 10, (EACH * size,))
+part = slice(rank * EACH, (rank + 1) * EACH)
+loss_of = nn.CrossEntropyLoss()
+
+
+def network(seed):
+    ut.manual_seed(seed)
+    return nn.Sequential(nn.Linear(32, 150), nn.ReLU(), nn.Linear(150, 150), nn.ReLU(), nn.Linear(150, 10))
+
+
+def close(found, expected, tolerance=1e-6):
+    for name, p in expected.named_parameters():
+        got = found.get_parameter(name)
+        assert (got.grad is None) == (p.grad is None), name
+        if p.grad is not None:
+            assert (got.grad - p.grad).abs().max() <= tolerance, (
+                f"rank {rank}, {name}: {(got.grad - p.grad).abs().max()}"
+            )
+
+
+def same_everywhere(tensors):
+    flat = ut.cat([t.detach().reshape(-1) for t in tensors])
+    highest, lowest = flat.clone(), flat.clone()
+    dist.all_reduce(highest, dist.ReduceOp.MAX)
+    dist.all_reduce(lowest, dist.ReduceOp.MIN)
+    assert highest.tolist() == lowest.tolist()  # to the last bit
+
+
+# ---- training, with buckets of several sizes; rank 0's parameters are everybody's
+
+for options in (
+    {},
+    {"gradient_as_bucket_view": True},
+    {"bucket_cap_mb": 0.05},
+    {"bucket_cap_mb": 0.05, "gradient_as_bucket_view": True},
+    {"find_unused_parameters": True, "broadcast_buffers": False},
+    {"static_graph": True},
+):
+    alone, joined = network(0), DistributedDataParallel(network(rank), **options)
+    optimizers = [ut.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (alone, joined)]
+    for step in range(4):
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
+        loss_of(alone(examples), labels).backward()
+        loss_of(joined(examples[part]), labels[part]).backward()
+        close(joined.module, alone)
+        for optimizer in optimizers:
+            optimizer.step()
+    same_everywhere(joined.parameters())
+    assert sorted(joined.state_dict()) == [f"module.{name}" for name in sorted(alone.state_dict())]
+
+# ---- several passes before one that sends
+
+alone, joined = network(0), DistributedDataParallel(network(0))
+with joined.no_sync():
+    loss_of(joined(examples[part][:3]), labels[part][:3]).backward()
+    before = joined.module[0].weight.grad.clone()
+loss_of(joined(examples[part][3:]), labels[part][3:]).backward()
+(loss_of(alone(examples), labels) * 2).backward()
+close(joined.module, alone)
+assert size == 1 or not ut.equal(before, joined.module[0].weight.grad)
+
+# two forward passes, one backward pass
+joined = DistributedDataParallel(network(0))
+(
+    loss_of(joined(examples[part][:3]), labels[part][:3]) + loss_of(joined(examples[part][3:]), labels[part][3:])
+).backward()
+close(joined.module, alone)
+
+
+# ---- parameters that are not used
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        ut.manual_seed(1)
+        self.left, self.right, self.never = nn.Linear(4, 1), nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x, which):
+        return self.left(x) if which == 0 else self.right(x)
+
+
+for as_view in (False, True):
+    joined = DistributedDataParallel(Branches(), find_unused_parameters=True, gradient_as_bucket_view=as_view)
+    for _ in range(2):
+        joined.zero_grad()
+        joined(ut.ones(2, 4), 0 if rank == 0 else 1).sum().backward()
+        assert ut.allclose(joined.module.left.weight.grad, ut.tensor(2 / size))
+        if size > 1:
+            assert ut.allclose(joined.module.right.weight.grad, ut.tensor(2 * (size - 1) / size))
+        assert joined.module.never.weight.grad is None
+
+# ---- an error in one pass does not spoil the next
+
+joined = DistributedDataParallel(Branches())
+if size > 1:
+    try:
+        joined(ut.ones(2, 4), 0).sum().backward()
+    except dist.DistError as error:
+        assert "right.weight, right.bias, never.weight, never.bias" in str(error)
+    else:
+        raise AssertionError("unused parameters were not noticed")
+
+# ---- checkpoints, hooks, buffers
+
+for use_reentrant in (False, True):
+    alone, inner = network(0), network(0)
+    joined = DistributedDataParallel(inner)
+    inner[2].register_forward_hook(lambda module, args, result: None)
+    first, *others = inner
+    inner.forward = lambda x, f=first, o=others, r=use_reentrant: nn.Sequential(*o)(checkpoint(f, x, use_reentrant=r))
+    x = examples[part].clone().requires_grad_()
+    loss_of(joined(x), labels[part]).backward()
+    loss_of(alone(examples), labels).backward()
+    close(joined.module, alone)
+
+norm = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 2)))
+for _ in range(2):
+    norm(examples[part] * (rank + 1)).sum().backward()
+norm(examples[part])  # the statistics are sent before a pass
+norm.eval()
+norm.train()
+norm.forward(examples[part])
+dist.barrier()
+
+# ---- other ways to send
+
+for hook, state, tolerance in (
+    (default_hooks.allreduce_hook, None, 1e-6),
+    (default_hooks.fp16_compress_hook, None, 2e-3),
+    (default_hooks.bf16_compress_hook, None, 1e-2),
+    (powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(start_powerSGD_iter=10), 1e-6),
+):
+    alone, joined = network(0), DistributedDataParallel(network(0), bucket_cap_mb=0.05)
+    joined.register_comm_hook(state, hook)
+    for _ in range(2):
+        alone.zero_grad()
+        joined.zero_grad()
+        loss_of(alone(examples), labels).backward()
+        loss_of(joined(examples[part]), labels[part]).backward()
+        close(joined.module, alone, tolerance)
+    same_everywhere([p.grad for p in joined.parameters()])
+
+alone, joined = network(0), DistributedDataParallel(network(0))
+joined.register_comm_hook(powerSGD_hook.PowerSGDState(None, 4, 2), powerSGD_hook.powerSGD_hook)
+optimizers = [ut.optim.SGD(m.parameters(), lr=0.1) for m in (alone, joined)]
+for _ in range(20):
+    for optimizer, model, chosen in zip(optimizers, (alone, joined), (slice(None), part), strict=True):
+        optimizer.zero_grad()
+        loss_of(model(examples[chosen]), labels[chosen]).backward()
+        optimizer.step()
+reached = [loss_of(m(examples), labels).item() for m in (alone, joined.module)]
+assert abs(reached[0] - reached[1]) < 0.2, reached
+same_everywhere(joined.parameters())
+
+# ---- what is refused
+
+for make, text in (
+    (lambda: DistributedDataParallel(nn.ReLU()), "doesn't have any parameter"),
+    (lambda: joined.register_comm_hook(None, print), "only be called once"),
+    (lambda: DistributedDataParallel(network(0)).register_comm_hook(None, 3), "must be callable"),
+):
+    try:
+        make()
+    except (RuntimeError, TypeError) as error:
+        assert text in str(error)
+    else:
+        raise AssertionError(text)
+print(f"rank {rank} is done", flush=True)

@@ -1,0 +1,87 @@
+"""One thing that goes wrong, in rank 1; the first argument says which."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import undertow as ut
+import undertow.distributed as dist
+from undertow import nn
+from undertow.nn.parallel import DistributedDataParallel
+
+case, limit = sys.argv[1], float(sys.argv[2])
+dist.init_process_group("mpi", timeout=limit)
+rank = dist.get_rank()
+
+
+def reduce_ones(count=4, dtype=ut.float32):
+    dist.all_reduce(ut.ones(count, dtype=dtype))
+
+
+reduce_ones()
+if case == "raise in backward":
+
+    class Bad(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            if rank == 1:
+                raise ValueError("a bad gradient")
+            return grad
+
+    net = DistributedDataParallel(nn.Linear(2, 2))
+    Bad.apply(net(ut.ones(1, 2))).sum().backward()
+elif case == "killed":
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    reduce_ones()
+elif case == "other order":
+    if rank == 0:
+        reduce_ones()
+        dist.broadcast(ut.ones(4), 0)
+    else:
+        dist.broadcast(ut.ones(4), 0)
+        reduce_ones()
+elif case == "other shape":
+    reduce_ones(4 if rank == 0 else 6)
+elif case == "other large shape":
+    reduce_ones(400_000 if rank == 0 else 600_000)
+elif case == "other dtype":
+    reduce_ones(dtype=ut.float32 if rank == 0 else ut.float64)
+elif case == "a batch less":
+    for _ in range(3 - rank):
+        reduce_ones()
+elif case == "early exit":
+    if rank == 1:
+        sys.exit(0)
+    reduce_ones()
+elif case == "slow":
+    if rank == 1:
+        time.sleep(3 * limit)
+    reduce_ones()
+elif case == "interrupt":
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.5)
+    reduce_ones()
+elif case == "nobody receives":
+    if rank == 0:
+        dist.recv(ut.ones(3), 1)
+    else:
+        time.sleep(3 * limit)
+elif case == "unused":
+    net = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+    (net.module[0] if rank else net.module)(ut.ones(1, 2)).sum().backward()
+elif case == "other models":
+    DistributedDataParallel(nn.Linear(2, 2 + rank))
+elif case == "monitored":
+    if rank == 1:
+        time.sleep(3 * limit)
+    dist.monitored_barrier(timeout=limit)
+print(f"rank {rank} has finished")

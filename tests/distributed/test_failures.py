@@ -1,0 +1,72 @@
+"""Nothing hangs in silence: whatever one rank does, all end within the limit of time, and say who did what where."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.distributed.conftest import Run
+
+#: case -> the limit of time, and what is said
+MISMATCH = ["DistMismatchError", "rank 0", "rank 1", "the ranks disagree on exchange #2"]
+CASES = {
+    "raise in backward": (60, ["a bad gradient", "failures.py"]),
+    "killed": (60, ["SIGKILL", "all 2 were stopped"]),
+    "other order": (60, [*MISMATCH, "broadcast(float32[4], src=0)", "all_reduce(float32[4], SUM)"]),
+    "other shape": (60, [*MISMATCH, "all_reduce(float32[4], SUM)", "all_reduce(float32[6], SUM)"]),
+    "other large shape": (60, [*MISMATCH, "all_reduce(float32[400000], SUM)", "all_reduce(float32[600000], SUM)"]),
+    "other dtype": (60, [*MISMATCH, "all_reduce(float32[4], SUM)", "all_reduce(float64[4], SUM)"]),
+    "a batch less": (3, ["DistTimeoutError", "rank 1: HAS NOT COME", "failures.py"]),
+    "early exit": (3, ["DistTimeoutError", "rank 1: HAS NOT COME", "exchange #2 all_reduce(float32[4], SUM)"]),
+    "slow": (3, ["DistTimeoutError", "rank 1: HAS NOT COME", "failures.py"]),
+    "interrupt": (60, ["KeyboardInterrupt"]),
+    "nobody receives": (3, ["DistTimeoutError", "a message from rank 1", "failures.py"]),
+    "unused": (60, ["Expected to have finished reduction", "rank 0: none", "rank 1: 1.weight, 1.bias"]),
+    "other models": (60, ["DDP expects same model across all ranks", "weight float32[3, 2]"]),
+    "monitored": (3, ["Rank 0: Ranks 1 failed to pass monitoredBarrier in 3000 ms"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_rank_that_goes_wrong(run: Run, case: str) -> None:
+    limit, expected = CASES[case]
+    done = run("failures.py", case, str(limit))
+    assert done.returncode != 0
+    for text in expected:
+        assert text in done.stderr, done.stderr
+
+
+def test_restarts_count(run: Run) -> None:
+    done = run("restarts.py", options=("--max-restarts", "2"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("went on at start 1") == 2
+    assert "a process ended with code 3; all 2 were stopped; start 2 of 3" in done.stderr
+
+
+def test_an_interrupt_leaves_nothing_behind(run: Run, tmp_path) -> None:
+    """Ctrl-C at the launcher: the processes end, too."""
+    import os
+    import subprocess
+    import sys
+
+    from tests.distributed.conftest import PATIENCE, PROGRAMS
+
+    notes = tmp_path / "pids"
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "undertow.distributed.run", "-n", "2", str(PROGRAMS / "waits.py"), str(notes)],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    until = time.monotonic() + PATIENCE
+    while len(found := list(tmp_path.glob("pids*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(found) == 2
+    os.killpg(launcher.pid, signal.SIGINT)  # a terminal interrupts the whole group
+    launcher.wait(PATIENCE)
+    for note in found:
+        while os.path.isdir(f"/proc/{note.read_text()}") and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not os.path.isdir(f"/proc/{note.read_text()}")

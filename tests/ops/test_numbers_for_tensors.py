@@ -1,0 +1,69 @@
+"""Python numbers in the place of tensors: taken by the functions that take them in PyTorch, and by no other."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import undertow as ut
+from undertow.ops.declare import REGISTRY
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+#: PyTorch refuses a number as the second argument of these; or it is refused because it is no matrix
+LENIENT = {"isclose", "logical_and", "logical_or", "logical_xor", "linalg_matrix_exp"}
+SPACES = ("linalg", "special", "fft")
+
+
+def function_of(library: Any, name: str) -> Any:
+    found = getattr(library, name, None)
+    space, _, rest = name.partition("_")
+    return getattr(getattr(library, space), rest, None) if found is None and space in SPACES else found
+
+
+def is_comparable(torch: Any, name: str) -> bool:
+    """Whether it is a declared operation whose first arguments are its tensors, and that both libraries have."""
+    op = REGISTRY[name]
+    if name != op.name or name[0] == "_" or op.kind not in ("primitive", "nondifferentiable") or op.optional:
+        return False
+    inputs_alone = op.inputs == op.ordered[: len(op.inputs)] and set(op.params) <= set(op.defaults)
+    return inputs_alone and None not in (function_of(torch, name), function_of(ut, name))
+
+
+def is_refused(function: Any, args: list[Any]) -> bool:
+    """Whether the kinds of the arguments are; what their values lead to does not matter."""
+    try:
+        function(*args)
+    except TypeError as error:
+        return "must be Tensor" in str(error) or "invalid combination" in str(error)
+    except Exception:
+        return False
+    return False
+
+
+def calls(library: Any, count: int, integers: bool) -> list[list[Any]]:
+    values = [1, 2] if integers else [0.5, 0.25]
+    return [[2 if number else library.tensor(values) for number in row] for row in product([False, True], repeat=count)]
+
+
+def test_numbers_are_taken_where_pytorch_takes_them(torch: ModuleType) -> None:
+    compared = [name for name in REGISTRY if is_comparable(torch, name)]
+    assert len(compared) > 150
+    wrong = []
+    for name in compared:
+        count, integers = len(REGISTRY[name].inputs), name.startswith(("bitwise", "gcd", "lcm"))
+        pairs = zip(calls(ut, count, integers), calls(torch, count, integers), strict=True)
+        for ours, theirs in pairs:
+            if is_refused(function_of(ut, name), ours) != is_refused(function_of(torch, name), theirs):
+                wrong.append((name, [type(a).__name__ for a in ours]))
+    assert {name for name, _ in wrong} <= LENIENT, wrong
+
+
+def test_the_error_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"exp\(\): argument 'input' \(position 1\) must be Tensor, not float. Make it"):
+        ut.exp(1.5)
+    assert ut.exp(ut.tensor([0.0])).tolist() == [1.0]
+    assert ut.add(1, 2).item() == 3

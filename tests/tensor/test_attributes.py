@@ -1,0 +1,59 @@
+"""Attributes that a program puts on a tensor."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+
+import undertow as ut
+
+
+def tensors() -> list[Any]:
+    x = ut.ones(2, requires_grad=True)
+    return [ut.ones(2), x, x * 2, x[0], ut.nn.Parameter(ut.ones(2)), ut.zeros(0)]
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_any_tensor_takes_attributes(k: int) -> None:
+    x = tensors()[k]
+    x.tag = "first"
+    x.more = [x.shape]
+    assert (x.tag, x.more) == ("first", [x.shape])
+    del x.tag
+    with pytest.raises(AttributeError, match="tag"):
+        _ = x.tag
+
+
+def test_they_stay_with_the_tensor() -> None:
+    x = ut.ones(2)
+    x.tag = 1
+    assert not hasattr(x * 2, "tag") and not hasattr(x.clone(), "tag") and not hasattr(x.detach(), "tag")
+    x.add_(1)
+    assert x.tag == 1
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_have_them(again: Any) -> None:
+    x = ut.ones(2)
+    x.tag = {"name": "weights"}
+    assert again(x).tag == {"name": "weights"}
+    assert again(x).tolist() == [1, 1]
+
+
+def test_a_tensor_that_holds_itself_is_collected() -> None:
+    x = ut.ones(2)
+    x.itself = x
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_misspelt_attribute_is_still_an_error_to_read() -> None:
+    with pytest.raises(AttributeError):
+        _ = ut.ones(2).requires_gard

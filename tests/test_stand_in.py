@@ -1,0 +1,215 @@
+"""`python -m undertow run`: programs written for PyTorch, unchanged, in processes of their own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import undertow as ut
+from undertow.stand_in.finder import modules_of_torch
+from undertow.stand_in.torch_module import TORCH_VERSION, TorchVersion
+
+SOURCE = str(Path(ut.__file__).parents[1])
+
+
+def undertow(*arguments: str, folder: Path, expect: int = 0) -> str:
+    """What `python -m undertow` prints."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    done = subprocess.run(
+        [sys.executable, "-m", "undertow", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env=environment,
+    )
+    assert done.returncode == expect, done.stderr
+    return done.stdout if expect == 0 else done.stderr
+
+
+PROGRAM = """
+    import sys
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def train():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        data = TensorDataset(torch.randn(8, 3), torch.randn(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(data, batch_size=4):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    if __name__ == "__main__":
+        print(f"{train():.5f}", sys.argv[1:], __name__)
+"""
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    folder.joinpath(name).write_text(textwrap.dedent(text))
+    return name
+
+
+def test_a_program_a_module_and_a_command_run_as_they_are(tmp_path: Path) -> None:
+    written(tmp_path, "program.py", PROGRAM)
+    as_file = undertow("run", "program.py", "--lr", "-m", folder=tmp_path)
+    as_module = undertow("run", "-m", "program", "--lr", "-m", folder=tmp_path)
+    as_command = undertow("run", "-c", "import program; print(f'{program.train():.5f}')", folder=tmp_path)
+    assert as_file == as_module and as_file.endswith("['--lr', '-m'] __main__\n")
+    assert as_file.split()[0] == as_command.strip()
+
+
+@pytest.mark.torch
+def test_its_numbers_are_those_of_pytorch(torch, tmp_path: Path) -> None:
+    written(tmp_path, "program.py", PROGRAM)
+    theirs = subprocess.run(
+        [sys.executable, "program.py"], capture_output=True, text=True, timeout=300, cwd=tmp_path, check=True
+    ).stdout
+    assert undertow("run", "program.py", folder=tmp_path) == theirs
+
+
+def test_an_exit_status_an_error_and_wrong_arguments(tmp_path: Path) -> None:
+    written(tmp_path, "ends.py", "import sys, torch; sys.exit(3)")
+    undertow("run", "ends.py", folder=tmp_path, expect=3)
+    written(tmp_path, "fails.py", "import torch\ntorch.ones(2) + torch.ones(3)")
+    assert 'File "fails.py", line 2' in undertow("run", "fails.py", folder=tmp_path, expect=1)
+    assert "expected a program, -m MODULE or -c COMMAND" in undertow("run", "-x", folder=tmp_path, expect=2)
+    assert "No such file" in undertow("run", "nowhere.py", folder=tmp_path, expect=1)
+
+
+def test_processes_that_a_program_starts_find_it_too(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, subprocess, sys
+        import torch
+
+        def work(number):
+            return torch.full((2,), float(number)).sum().item()
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(work, [1, 2]))
+            code = "import importlib.metadata as m; v = m.version('torch'); import torch; print(torch.__version__ == v)"
+            print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
+    """
+    assert undertow("run", written(tmp_path, "starts.py", program), folder=tmp_path).split("\n")[:2] == [
+        "[2.0, 4.0]",
+        "True",
+    ]
+
+
+def test_the_version_is_that_of_the_pytorch_we_follow(tmp_path: Path) -> None:
+    code = """
+        import importlib.metadata, importlib.util
+        import torch
+        assert torch.__version__ == importlib.metadata.version("torch") == torch.version.__version__
+        assert (2, 1) < torch.__version__ < "3" and torch.__version__ >= "2.13.0", torch.__version__
+        assert importlib.util.find_spec("torch.nn") and not importlib.util.find_spec("torch.backend")
+        assert not hasattr(torch, "engine") and torch.version.cuda is None
+        print(torch.__version__)
+    """
+    assert undertow("run", "-c", textwrap.dedent(code), folder=tmp_path) == f"{TORCH_VERSION}\n"
+    assert f"2.13.0+undertow{ut.__version__}" == TORCH_VERSION
+    for_children = Path(ut.__file__).parent / "stand_in" / "for_child_processes"
+    (found,) = importlib.metadata.distributions(path=[str(for_children)])
+    assert found.version == TORCH_VERSION
+
+
+def test_versions_compare_by_their_numbers() -> None:
+    version = TorchVersion("2.13.0+undertow0.1.0")
+    assert version > "2.9" and version >= "2.13" and version < "2.14.0.dev1" and version == "2.13.0"
+    assert version != "2.13.1" and version > (2, 4) and version.split("+")[0] == "2.13.0"
+    assert hash(version) == hash("2.13.0+undertow0.1.0") and version != "2.13.0+cpu"
+
+
+def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+        from torch.onnx import symbolic_helper
+
+        class Own(FullyShardedDataParallel):
+            def strategy(self, kind=ShardingStrategy.FULL_SHARD) -> FullyShardedDataParallel | None: ...
+
+        assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel) and issubclass(Own, Own)
+        for use in (lambda: Own(3), lambda: torch.onnx.export(1, 2), lambda: list(ShardingStrategy)):
+            try:
+                use()
+            except NotImplementedError as error:
+                print(error)
+        try:
+            import torch._six
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    lines = undertow("run", written(tmp_path, "absent.py", program), folder=tmp_path).splitlines()
+    assert lines[0].startswith("undertow, which stands for PyTorch here, does not have torch.distributed.fsdp.Fully")
+    assert "torch.onnx.export: models are not exported: save the state_dict()" in lines[1]
+    assert "ShardingStrategy" in lines[2] and lines[3] == "No module named 'torch._six'"
+
+
+def test_a_part_of_a_program(tmp_path: Path) -> None:
+    program = """
+        import sys
+        import undertow as ut
+        assert "torch" not in sys.modules
+        before = list(sys.meta_path)
+        with ut.as_torch() as torch:
+            import torch.nn.functional as F
+            from torch import nn
+            assert nn is ut.nn and F is ut.nn.functional and torch.Tensor is ut.Tensor
+            with ut.as_torch():
+                import torch.autograd
+        assert "torch" not in sys.modules and "torch.nn" not in sys.modules and sys.meta_path == before
+        sys.modules["torch"] = real = type(sys)("torch")
+        with ut.as_torch():
+            import torch
+            assert torch is not real
+        assert sys.modules["torch"] is real
+    """
+    written(tmp_path, "part.py", program)
+    subprocess.run(
+        [sys.executable, "part.py"], cwd=tmp_path, check=True, timeout=300, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
+
+
+def test_doctor_lists_what_is_missing(tmp_path: Path) -> None:
+    program = """
+        import torch
+        import torch.nn.functional as F
+        from torch.onnx import export as write
+
+        F.relu(torch.ones(2)); F.no_such_function(1); torch.Tensor.backward
+        write(1)
+    """
+    written(tmp_path, "asks.py", program)
+    done = subprocess.run(
+        [sys.executable, "-m", "undertow", "doctor", "asks.py"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300, env={**os.environ, "PYTHONPATH": SOURCE},
+    )  # fmt: skip
+    assert done.returncode == 1 and "torch.nn.functional.no_such_function  (1 x, first at asks.py:6)" in done.stdout
+    assert "torch.onnx.export" in done.stdout and "F.relu" not in done.stdout and "functional.relu" not in done.stdout
+    assert "5 are here" in done.stdout and "2 are not" in done.stdout, done.stdout
+    written(tmp_path, "asks.py", "import torch\ntorch.ones(2)")
+    assert "0 are not" in undertow("doctor", "asks.py", folder=tmp_path)
+    assert "no Python files" in undertow("doctor", "nowhere", folder=tmp_path, expect=2)
+
+
+@pytest.mark.torch
+def test_the_list_of_modules_is_pytorchs(torch) -> None:
+    names = modules_of_torch()
+    assert len(names) > 900 and {"torch.nn.functional", "torch.utils.data", "torch._C"} <= names
+    folder = Path(torch.__file__).parent
+    files = {f"torch.{file.stem}" for file in folder.glob("*.py")} - {"torch.__init__", "torch.__config__"}
+    assert {name for name in files if not name.endswith("__")} <= names
