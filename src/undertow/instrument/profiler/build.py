@@ -64,7 +64,7 @@ def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> Fu
         id=number, name=name, thread=thread,
         start_us=(row.begin - begin) / 1000, end_us=(row.end - begin) / 1000,
         input_shapes=row.shapes, concrete_inputs=more.get("given"), stack=stack,
-        cpu_memory_usage=more.get("bytes", 0),
+        cpu_memory_usage=more.get("bytes", 0), saved_bytes=more.get("saved", 0),
         sequence_nr=row.sequence_nr if row.sequence_nr is not None and row.sequence_nr < 2**63 else -1,
         is_user_annotation=row.kind == SPAN, line=line, category=CATEGORY[row.kind],
         module=row.what if row.kind == MODULE else "", leads_to=more.get("leads_to", ()),
