@@ -6,13 +6,11 @@ from types import CodeType
 from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
-from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.user_lines import Site
 from undertow.instrument.flops import flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
 from undertow.instrument.profiler.recorder import MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
-LEAF_NAME = "undertow::autograd::AccumulateGrad"
 CATEGORY = {OPERATION: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
 
 
@@ -48,7 +46,7 @@ def explicit(row: Row) -> Row:
     """A row of the compiled core as Python writes it."""
     if row.kind != NODE or isinstance(row.what, str):
         return row
-    name = LEAF_NAME if row.what is AccumulateGrad else row.what.__name__
+    name = f"undertow::autograd::{row.what.__name__}" if row.what.is_internal else row.what.__name__
     shapes = None if row.shapes is None else [list(row.shapes)]
     return row._replace(what=name, shapes=shapes, more={"leads_to": row.more or ()})
 
