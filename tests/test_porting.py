@@ -93,7 +93,7 @@ def test_imports_that_programs_begin_with(line: str) -> None:
     assert [name for name in names if name not in ("__builtins__",)]
 
 
-@pytest.mark.parametrize("name", ["onnx", "quantization", "utils.cpp_extension"])
+@pytest.mark.parametrize("name", ["quantization", "utils.cpp_extension"])
 def test_modules_that_are_not_here_say_what_to_use(name: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=rf"No module named 'undertow.{name}': \w"):
         importlib.import_module(f"undertow.{name}")

@@ -144,6 +144,8 @@ else:
             "undertow.interop.files": "load save",
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.functions": (
+                "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "
+                "uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4 int5 int6 int7 "
                 "compile SymInt SymFloat SymBool UntypedStorage TypedStorage OutOfMemoryError AcceleratorError Stream "
                 "Event typename is_storage sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt "
                 "get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled is_autocast_cache_enabled "

@@ -197,8 +197,21 @@ _BFLOAT16_LIMITS = SimpleNamespace(
 
 
 def float_limits(d: DType) -> Any:
-    """NumPy's finfo, also of bfloat16."""
-    return _BFLOAT16_LIMITS if any([d is own for own in _BFLOAT16]) else np.finfo(d)
+    """NumPy's finfo, also of bfloat16 and its like."""
+    if any([d is own for own in _BFLOAT16]):
+        return _BFLOAT16_LIMITS
+    if np.dtype(d).kind == "V":
+        import ml_dtypes
+
+        return ml_dtypes.finfo(d)  # type: ignore[no-untyped-call]
+    return np.finfo(d)
+
+
+def of_limits(d: DType) -> np.dtype[Any]:
+    """NumPy's of a dtype whose limits are asked for: also one that numbers can only be kept in."""
+    plainly = plain(d)
+    is_kept = isinstance(plainly, np.dtype) and plainly.kind == "V" and plainly.type.__name__ in FROM_ML_DTYPES[1:]
+    return plainly if is_kept else as_dtype(d, "finfo")
 
 
 def as_dtype(d: DType, function: str = "dtype") -> np.dtype[Any]:

@@ -19,7 +19,7 @@ class finfo:
     """
 
     def __init__(self, type: DType | None = None) -> None:
-        dtype = dtypes.default_dtype() if type is None else dtypes.as_dtype(type, "finfo")
+        dtype = dtypes.default_dtype() if type is None else dtypes.of_limits(type)
         if not dtypes.is_differentiable(dtype):
             raise TypeError(
                 f"undertow.finfo() requires a floating point input type. Use undertow.iinfo to handle '{dtype}'"

@@ -114,6 +114,18 @@ def public(numpy_dtype: np.dtype[Any]) -> dtype:
     return found
 
 
+def unavailable(name: str, itemsize: int) -> dtype:
+    """A dtype of PyTorch that nobody computes with here: it can be mentioned and compared, and no tensor has it."""
+    made = object.__new__(dtype)
+    numpy_dtype = np.dtype((np.void, itemsize), metadata={"name": name})
+    facts = {"dtype": numpy_dtype, "_hash": hash(name), "name": name, "itemsize": itemsize, "kind": "V",
+             "type": np.void, "is_floating_point": name.startswith("float"), "is_complex": name.startswith("complex"),
+             "is_signed": not name.startswith(("quint", "uint", "bit"))}  # fmt: skip
+    for fact, value in facts.items():
+        object.__setattr__(made, fact, value)
+    return made
+
+
 def plain(given: Any) -> Any:
     """NumPy's dtype of a public one; anything else as it is."""
     return given.dtype if type(given) is dtype else given

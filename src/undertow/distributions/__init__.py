@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from undertow.distributions import constraints as constraints
 from undertow.distributions import transforms as transforms
+from undertow.distributions.constraint_registry import biject_to, transform_to
 from undertow.distributions.continuous import (
     Cauchy,
     Exponential,
@@ -25,18 +26,47 @@ from undertow.distributions.discrete import (
 )
 from undertow.distributions.distribution import Distribution
 from undertow.distributions.divergence import kl_divergence, register_kl
+from undertow.distributions.exponential_family import ExponentialFamily
 from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma, StudentT
 from undertow.distributions.joint import Independent, MultivariateNormal
 from undertow.distributions.mixtures import MixtureSameFamily, Multinomial, NegativeBinomial
 from undertow.distributions.power_laws import HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from undertow.distributions.rarer import (
+    FisherSnedecor,
+    GeneralizedPareto,
+    LKJCholesky,
+    LowRankMultivariateNormal,
+    VonMises,
+    Wishart,
+)
+from undertow.distributions.relaxed import (
+    ContinuousBernoulli,
+    LogisticNormal,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+)
 from undertow.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
+    CatTransform,
     ComposeTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
     ExpTransform,
+    IndependentTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    PowerTransform,
+    ReshapeTransform,
     SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    StackTransform,
+    StickBreakingTransform,
     TanhTransform,
     Transform,
     TransformedDistribution,
+    identity_transform,
 )
 from undertow.torch_names import missing as _absent
 from undertow.torch_names import module_aliases as _module_aliases
@@ -45,15 +75,20 @@ __all__ = [
     # of numbers
     "Normal", "LogNormal", "HalfNormal", "Laplace", "Cauchy", "Gumbel", "StudentT", "Uniform", "Exponential", "Gamma",
     "Chi2", "Beta", "InverseGamma", "Kumaraswamy", "Pareto", "Weibull", "HalfCauchy", "MixtureSameFamily",
+    "ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "RelaxedBernoulli", "VonMises",
     # of whole numbers
     "Bernoulli", "Binomial", "NegativeBinomial", "Geometric", "Categorical", "Multinomial", "Poisson",
     # of vectors
     "Independent", "MultivariateNormal", "Dirichlet", "OneHotCategorical", "OneHotCategoricalStraightThrough",
+    "LogisticNormal", "LowRankMultivariateNormal", "RelaxedOneHotCategorical", "LKJCholesky", "Wishart",
     # functions of random values
     "TransformedDistribution", "Transform", "AffineTransform", "ComposeTransform", "ExpTransform", "SigmoidTransform",
-    "TanhTransform",
+    "TanhTransform", "AbsTransform", "CatTransform", "CorrCholeskyTransform", "CumulativeDistributionTransform",
+    "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform",
+    "ReshapeTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
+    "identity_transform", "biject_to", "transform_to",
     # in common
-    "Distribution", "kl_divergence", "register_kl", "constraints", "transforms",
+    "Distribution", "ExponentialFamily", "kl_divergence", "register_kl", "constraints", "transforms",
 ]  # fmt: skip
 
 _module_aliases.register(__name__)

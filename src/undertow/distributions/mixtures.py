@@ -155,10 +155,7 @@ class Multinomial(Distribution):
 
     @property
     def support(self) -> Constraint:
-        total = self.total_count
-        return Constraint(
-            "Multinomial()", lambda x: ((x >= 0) & (x % 1 == 0)).all(-1) & (x.sum(-1) <= total), 1, is_discrete=True
-        )
+        return constraints.multinomial(self.total_count)
 
     @property
     def mean(self) -> Tensor:

@@ -37,12 +37,14 @@ def with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def hooked(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
         self.has_stepped = True
-        if _before_any_step or self._step_pre_hooks:
-            hooks = [*_before_any_step.values(), *self._step_pre_hooks.values()]
+        if "_optimizer_step_pre_hooks" not in vars(self):  # a wrapper of another optimizer, never initialized
+            return step(*args, **kwargs)
+        if _before_any_step or self._optimizer_step_pre_hooks:
+            hooks = [*_before_any_step.values(), *self._optimizer_step_pre_hooks.values()]
             args, kwargs = replaced(hooks, self, args, kwargs)
         result = step(*args, **kwargs)
-        if _after_any_step or self._step_post_hooks:
-            for hook in [*self._step_post_hooks.values(), *_after_any_step.values()]:
+        if _after_any_step or self._optimizer_step_post_hooks:
+            for hook in [*self._optimizer_step_post_hooks.values(), *_after_any_step.values()]:
                 hook(self, args, kwargs)
         return result
 
@@ -65,24 +67,24 @@ def replaced(hooks: list[Hook], optimizer: Optimizer, args: Any, kwargs: Any) ->
 
 
 HOOKS = (
-    "_step_pre_hooks",
-    "_step_post_hooks",
-    "_state_dict_pre_hooks",
-    "_state_dict_post_hooks",
-    "_load_pre_hooks",
-    "_load_post_hooks",
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
 )
 
 
 class HookedOptimizer:
     """The hooks of one optimizer, around its steps and its state_dict."""
 
-    _step_pre_hooks: Hooks
-    _step_post_hooks: Hooks
-    _state_dict_pre_hooks: Hooks
-    _state_dict_post_hooks: Hooks
-    _load_pre_hooks: Hooks
-    _load_post_hooks: Hooks
+    _optimizer_step_pre_hooks: Hooks
+    _optimizer_step_post_hooks: Hooks
+    _optimizer_state_dict_pre_hooks: Hooks
+    _optimizer_state_dict_post_hooks: Hooks
+    _optimizer_load_state_dict_pre_hooks: Hooks
+    _optimizer_load_state_dict_post_hooks: Hooks
     #: whether there was a step since a scheduler watches them
     has_stepped = False
     _watched = False
@@ -112,27 +114,27 @@ class HookedOptimizer:
 
     def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before every step; it may return other (args, kwargs)."""
-        return add_hook(self._step_pre_hooks, hook)
+        return add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after every step."""
-        return add_hook(self._step_post_hooks, hook)
+        return add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` looks at the state."""
-        return add(self._state_dict_pre_hooks, hook, prepend)
+        return add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before `state_dict` returns; it may return another dict."""
-        return add(self._state_dict_post_hooks, hook, prepend)
+        return add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before a state is loaded; it may return another dict."""
-        return add(self._load_pre_hooks, hook, prepend)
+        return add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after a state was loaded."""
-        return add(self._load_post_hooks, hook, prepend)
+        return add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 
 def add(hooks: Hooks, hook: Hook, prepend: bool) -> RemovableHandle:

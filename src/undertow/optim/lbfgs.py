@@ -353,3 +353,34 @@ def _narrowed(
         bracket[low] = new
     best = bracket[low]
     return best.value, best.grad, best.t, tries
+
+
+def _strong_wolfe(
+    obj_func: Any,
+    x: Any,
+    t: Any,
+    d: Any,
+    f: Any,
+    g: Any,
+    gtd: Any,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance_change: float = 1e-9,
+    max_ls: int = 25,
+) -> tuple[Any, Any, float, int]:
+    """The line search, as libraries call PyTorch's: `obj_func(x, t, d)` gives loss and gradient at x + t * d."""
+
+    def evaluate(length: float) -> tuple[float, Any]:
+        value, found = obj_func(x, length, d)
+        return number(value), found._array
+
+    start = number(f), g._array, number(gtd), number(t)
+    loss, grad, length, tries = strong_wolfe(evaluate, d._array, *start, tolerance_change, c1, c2, max_ls)
+    return loss, Tensor(grad, g._xp), length, tries
+
+
+def _cubic_interpolate(
+    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float] | None = None
+) -> float:
+    """`cubic_minimum`, as libraries call PyTorch's."""
+    return cubic_minimum(x1, f1, g1, x2, f2, g2, bounds)

@@ -170,7 +170,7 @@ class Optimizer(HookedOptimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """State and options, with numbers in the place of parameters; the tensors are the optimizer's own."""
-        for hook in list(self._state_dict_pre_hooks.values()):
+        for hook in list(self._optimizer_state_dict_pre_hooks.values()):
             hook(self)
         numbers: dict[int, int] = {}
         first = 0
@@ -183,11 +183,11 @@ class Optimizer(HookedOptimizer):
         ]
         state = {numbers[id(p)] if isinstance(p, Tensor) else p: values for p, values in self.state.items()}
         found = {"state": state, "param_groups": groups}
-        return passed_through(self._state_dict_post_hooks, self, found)
+        return passed_through(self._optimizer_state_dict_post_hooks, self, found)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what `state_dict` returned, for parameters of the same number and order."""
-        state_dict = passed_through(self._load_pre_hooks, self, dict(state_dict))
+        state_dict = passed_through(self._optimizer_load_state_dict_pre_hooks, self, dict(state_dict))
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -209,7 +209,7 @@ class Optimizer(HookedOptimizer):
             {**old, **deepcopy({k: v for k, v in new.items() if k != "params"})}
             for new, old in zip(groups, self.param_groups, strict=True)
         ]
-        for hook in list(self._load_post_hooks.values()):
+        for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
             hook(self)
 
     def _parameters(self) -> list[Any]:

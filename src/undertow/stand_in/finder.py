@@ -21,12 +21,14 @@ from typing import Any
 
 from undertow.backend.public_dtypes import PREFIX
 from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
-from undertow.torch_names.absent import AbsentModule
+from undertow.tensor import Tensor
+from undertow.torch_names.absent import AbsentModule, absent
+from undertow.torch_names.missing import STAND_INS
 
 
 def modules_of_torch() -> set[str]:
     """The names of the modules of PyTorch, from the file `modules.txt`."""
-    found: set[str] = {"torch"}
+    found: set[str] = {"torch", "functorch"}
     package = ""
     for line in files(__package__).joinpath("modules.txt").read_text().splitlines():
         if not line.startswith(" "):
@@ -75,6 +77,8 @@ class TorchFinder(MetaPathFinder, Loader):
 
 def found(name: str) -> ModuleType:
     """The module that `import name` gives."""
+    if name == "functorch":
+        return importlib.import_module("undertow.torch_names.functorch")
     if name == "torch":
         module: ModuleType = torch_module()
         module.__spec__ = ModuleSpec(TORCH, None, origin="undertow", is_package=True)
@@ -105,8 +109,15 @@ def install() -> TorchFinder:
         )
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)
-    PREFIX[0] = TORCH
+    answer_to(TORCH)
     return finder
+
+
+def answer_to(name: str) -> None:
+    """Let what is printed, and what libraries read of a class, be PyTorch's: `torch.float32`, `torch.Tensor`."""
+    PREFIX[0] = name
+    STAND_INS[:] = [absent] if name == TORCH else []
+    Tensor.__module__ = name if name == TORCH else "undertow.tensor.tensor"
 
 
 @contextmanager
@@ -133,7 +144,7 @@ def as_torch() -> Iterator[Any]:
     finally:
         if not nested:
             sys.meta_path.remove(finder)
-            PREFIX[0] = "undertow"
+            answer_to("undertow")
             for name in [name for name in sys.modules if name == "torch" or name.startswith("torch.")]:
                 del sys.modules[name]
             sys.modules.update(aside)

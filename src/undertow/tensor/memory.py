@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 
 
@@ -89,6 +90,11 @@ class Storage:
     def device(self) -> Any:
         return self.xp.device
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> Storage:
+        """The bytes of a file, which are read when they are used; changes are written back if `shared`."""
+        return cls(cpu, cpu.memmap(filename, "uint8", "r+" if shared else "c", shape=nbytes or None).view(cpu.ndarray))
+
     def data_ptr(self) -> int:
         """The address of the first byte."""
         return address(self.elements) if self.elements.size else 0
@@ -110,7 +116,11 @@ class Storage:
     size = __len__
 
     def __getitem__(self, index: Array) -> Any:
-        return self.elements[index].tolist()
+        found = self.elements[index]
+        return Storage(self.xp, found) if isinstance(index, slice) else found.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.elements
 
     def __repr__(self) -> str:
         return f"Storage of {len(self)} elements of {self.dtype} on {self.device}"

@@ -19,9 +19,48 @@ def refuse(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 get_device_capability = get_device_properties = current_stream = default_stream = refuse
-CUDAGraph = graph = make_graphed_callables = set_stream = refuse
-FloatTensor = DoubleTensor = HalfTensor = BFloat16Tensor = ByteTensor = CharTensor = ShortTensor = IntTensor = refuse
-LongTensor = BoolTensor = mem_get_info = utilization = get_rng_state = refuse
+graph = make_graphed_callables = set_stream = refuse
+mem_get_info = utilization = get_rng_state = refuse
+
+
+class OfGpus:
+    """A class of objects on a GPU: nothing is one of it."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse()
+
+
+class CUDAGraph(OfGpus): ...
+
+
+class FloatTensor(OfGpus): ...
+
+
+class DoubleTensor(OfGpus): ...
+
+
+class HalfTensor(OfGpus): ...
+
+
+class BFloat16Tensor(OfGpus): ...
+
+
+class ByteTensor(OfGpus): ...
+
+
+class CharTensor(OfGpus): ...
+
+
+class ShortTensor(OfGpus): ...
+
+
+class IntTensor(OfGpus): ...
+
+
+class LongTensor(OfGpus): ...
+
+
+class BoolTensor(OfGpus): ...
 
 
 class StreamContext(contextlib.nullcontext[Any]):

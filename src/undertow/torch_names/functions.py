@@ -10,15 +10,26 @@ from typing import Any
 
 from undertow.autograd.interceptors.autocast import get_autocast_dtype, is_autocast_enabled
 from undertow.backend import Device
+from undertow.backend.public_dtypes import unavailable
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
 from undertow.torch_names.missing import refusal
-from undertow.torch_names.top_level.compiler import compile as compile
 
 SymInt, SymFloat, SymBool = builtins.int, builtins.float, builtins.bool
 UntypedStorage = TypedStorage = Storage
+complex32 = chalf = unavailable("complex32", 4)
+qint8, quint8, qint32 = unavailable("qint8", 1), unavailable("quint8", 1), unavailable("qint32", 4)
+quint4x2, quint2x4, bits8 = unavailable("quint4x2", 1), unavailable("quint2x4", 1), unavailable("bits8", 1)
+float4_e2m1fn_x2 = unavailable("float4_e2m1fn_x2", 1)
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = [unavailable(f"uint{n}", 1) for n in range(1, 8)]
+int1, int2, int3, int4, int5, int6, int7 = [unavailable(f"int{n}", 1) for n in range(1, 8)]
 legacy_contiguous_format = None
+
+
+def compile(model: Any = None, **kwargs: Any) -> Any:
+    """The function or the module itself: operations run as they are called. Without one, a decorator."""
+    return model if model is not None else lambda function: function
 
 
 class OutOfMemoryError(RuntimeError):

@@ -8,6 +8,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
+#: while undertow stands for PyTorch, what makes stand-ins for names that it does not have (absent.py)
+STAND_INS: list[Callable[[str], Any]] = []
+
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
@@ -63,12 +66,6 @@ BELOW = {
         ["DistributedDataParallelCPU"],
         "undertow trains in one process: use DataParallel, or share the parameters as examples/hogwild.py does.",
     ),
-    "distributions": dict.fromkeys(
-        ["ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "LKJCholesky", "LogisticNormal",
-         "LowRankMultivariateNormal", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises", "Wishart"],
-        "write a subclass of Distribution with its log_prob and rsample, or transform one with "
-        "TransformedDistribution; see the documentation of distributions.",
-    ),
     "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
     "data": {
         **dict.fromkeys(
@@ -102,6 +99,8 @@ def getter(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module below undertow."""
 
     def __getattr__(name: str) -> Any:
+        if STAND_INS and name in BELOW.get(module, {}):
+            return STAND_INS[0](f"torch.{module}.{name}")
         if not name.startswith("_"):
             with suppress(ModuleNotFoundError):  # a module that PyTorch imports with the package
                 return import_module(f"undertow.{module}.{name}")

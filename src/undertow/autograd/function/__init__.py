@@ -212,5 +212,10 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
 BackwardCFunction = FunctionNode
 
 
+#: the class of `ctx`, under PyTorch's names for it, which annotations use
+FunctionCtx = BackwardCFunction = FunctionNode
+FunctionMeta = _FunctionMeta
+
+
 class InplaceFunction(Function):
     """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`."""

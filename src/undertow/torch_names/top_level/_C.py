@@ -55,6 +55,14 @@ class DispatchKeySet:
 
     def __init__(self, *keys: Any) -> None: ...
 
+    def __or__(self, other: Any) -> DispatchKeySet:
+        return self
+
+    __sub__ = __and__ = remove = add = __or__
+
+    def has(self, key: Any) -> bool:
+        return False
+
 
 class OutOfMemoryError(RuntimeError):
     """A GPU has no memory left: there is none."""

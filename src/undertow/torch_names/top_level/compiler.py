@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from undertow.torch_names.functions import compile as compile
+
 T = TypeVar("T")
 
 config = SimpleNamespace(job_id=None, force_disable_caches=False)
@@ -22,11 +24,6 @@ def is_compiling() -> bool:
 
 
 is_dynamo_compiling = is_exporting = is_compiling
-
-
-def compile(model: Any = None, **kwargs: Any) -> Any:
-    """The function or the module itself; without one, a decorator."""
-    return model if model is not None else lambda function: function
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **kwargs: Any) -> Any:

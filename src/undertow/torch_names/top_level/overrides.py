@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from undertow.autograd.interceptors.op_mode import OpMode
 from undertow.tensor import Tensor
 
 
@@ -97,3 +98,23 @@ def get_overridable_functions() -> dict[Any, list[Any]]:
 
 def get_testing_overrides() -> dict[Any, Any]:
     return {}
+
+
+class TorchFunctionMode(OpMode):
+    """A context in which `__torch_function__` of this object is asked for every operation (see undertow.OpMode).
+
+    It is shown single operations, by their names, which can be called; not functions that are made of several.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError("a TorchFunctionMode says what becomes of a function: it needs __torch_function__")
+
+    def on_operation(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.__torch_function__(op, (), args, kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """One that changes nothing."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))

@@ -9,6 +9,7 @@ from typing import Any
 from undertow.interop.files import load as load
 from undertow.interop.files import save as save
 
+MAP_LOCATION = FILE_LIKE = Any
 _safe: list[Any] = []
 
 

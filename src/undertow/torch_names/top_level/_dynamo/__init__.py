@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from undertow.nn.module import Module
-from undertow.torch_names.top_level.compiler import (
+
+from ..compiler import (
     allow_in_graph,
     assume_constant_result,
     disable,

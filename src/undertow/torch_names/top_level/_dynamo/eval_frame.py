@@ -1,5 +1,5 @@
 """Where PyTorch has the class of compiled modules."""
 
-from undertow.torch_names.top_level._dynamo import OptimizedModule, disable, is_dynamo_supported, optimize, reset
+from . import OptimizedModule, disable, is_dynamo_supported, optimize, reset
 
 __all__ = ["OptimizedModule", "disable", "is_dynamo_supported", "optimize", "reset"]

@@ -9,7 +9,7 @@ import multiprocessing
 from multiprocessing import *  # noqa: F403
 from typing import Any
 
-from undertow.torch_names.top_level.multiprocessing.spawn import (
+from .spawn import (
     ProcessContext,
     ProcessExitedException,
     ProcessRaisedException,

@@ -1,3 +1,3 @@
 """Signal processing: `undertow.signal.windows`."""
 
-from undertow.torch_names.top_level.signal import windows as windows
+from . import windows as windows

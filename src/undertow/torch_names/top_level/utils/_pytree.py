@@ -383,3 +383,42 @@ def _broadcast_to_and_flatten(
 
 def treespec_pprint(treespec: TreeSpec) -> str:
     return repr(treespec)
+
+
+# ---- by the names of the functions that PyTorch registers for Python's containers
+
+
+def _dict_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d.keys())
+
+
+def _dict_flatten_with_keys(d: Any) -> tuple[list[Any], Any]:
+    return _pairs(d.keys(), MappingKey, d.values()), list(d.keys())
+
+
+def _dict_unflatten(values: Iterable[Any], context: Any) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
+def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
+    return d, None
+
+
+def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
+    return list(values)
+
+
+def _tuple_flatten(d: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    return list(d), None
+
+
+def _tuple_unflatten(values: Iterable[Any], context: Any) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+def _namedtuple_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d), type(d)
+
+
+def _namedtuple_unflatten(values: Iterable[Any], context: Any) -> Any:
+    return context(*values)

@@ -1,5 +1,0 @@
-"""PyTorch's `torch.onnx`, which undertow does not have."""
-
-from undertow.torch_names.missing import refuse
-
-refuse(__name__)
