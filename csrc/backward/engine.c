@@ -257,8 +257,9 @@ run_nodes(Pass *pass, PyObject **node, PyObject *grad)
             Py_XDECREF(grad);
             return -1;
         }
-        /* the first is the root, which stands for nothing that a program did */
-        int status = (pass->rows == Py_None || ran == 0 ? run_node : run_timed)(pass, *node, grad, &results);
+        /* a GraphRoot stands for nothing that a program did */
+        int is_timed = pass->rows != Py_None && !(ran == 0 && pass->has_graph_root);
+        int status = (is_timed ? run_timed : run_node)(pass, *node, grad, &results);
         Py_CLEAR(grad);
         PyObject *following = NULL;
         Py_ssize_t count = status < 0 ? 0 : PySequence_Fast_GET_SIZE(results.edges);
@@ -341,6 +342,9 @@ run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     pass.not_ready = field(pass.task, "not_ready", &failed);
     pass.captured = field(pass.task, "captured_vars", &failed);
     pass.rows = field(pass.task, "rows", &failed);
+    PyObject *seed = field(pass.task, "seed", &failed);
+    pass.has_graph_root = seed == Py_None;
+    Py_XDECREF(seed);
     PyObject *in_place = field(pass.task, "in_place", &failed);
     pass.in_place = in_place == Py_True;
     Py_XDECREF(in_place);

@@ -10,6 +10,7 @@ typedef struct {
     PyTypeObject *ndarray;
     PyObject *owned; /* the nodes whose gathered gradient is the engine's own */
     int in_place;
+    int has_graph_root; /* whether the first node is a GraphRoot */
     PyObject *rows; /* None, or the list of a profile: see rows.h */
     Heap heap;
 } Pass;

@@ -102,6 +102,7 @@ def test_shapes_stacks_memory_and_flops_where_asked_for() -> None:
     assert event.input_shapes == [[3, 4], [2, 4], [2]]
     assert event.cpu_memory_usage == y.numel() * 4
     assert event.flops == 2 * 3 * 4 * 2
+    assert event.saved_bytes == sum(row.bytes for row in ut.autograd.graph.saved_tensors_report(y).rows)
     assert event.stack[0].startswith(f"{__file__}(") and "test_shapes" in event.stack[0]
     text = prof.key_averages(group_by_input_shape=True).table()
     assert "[[3, 4], [2, 4], [2]]" in text and "Self CPU Mem" in text and "Total FLOPs" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+from undertow.autograd.saved_tensors.ledger import saved_values
 from undertow.graph.node import Node
 from undertow.tensor import Tensor
 
@@ -24,3 +25,10 @@ def place_of(node: Node) -> tuple[CodeType | None, int]:
     """The code that recorded a node, and where in it: leaves have none, and a Function may have set `ctx.code`."""
     code = getattr(node, "code", None)
     return (code, node.lasti) if type(code) is CodeType else (None, 0)
+
+
+def saved_bytes(node: Node) -> int:
+    """How large the tensors are that a node keeps for its backward; those that others keep, too, count."""
+    values = [saved.value for saved in saved_values(node)]
+    arrays = [value._array if isinstance(value, Tensor) else value for value in values]
+    return sum([int(getattr(array, "nbytes", 0)) for array in arrays])

@@ -25,7 +25,23 @@ export class Lanes {
     this.width = this.place.clientWidth;
     this.height = this.lanes.length * LANE + 4;
     this.context = fit(this.canvas, this.width, this.height).context;
+    for (const lane of this.lanes) lane.pieces = this.pieces(lane);
     this.paint();
+  }
+
+  /** What of a lane can be seen: pieces narrower than a pixel share one, so that few are drawn in each frame. */
+  pieces(lane) {
+    const { pass } = this;
+    const found = [];
+    let drawn = -1; // where the last piece ended
+    for (const node of lane.nodes) {
+      const left = this.xOf(pass.begin[node]);
+      const right = Math.max(left + 1, this.xOf(Math.min(pass.end[node], pass.duration)));
+      if (right - drawn < 0.7 && !pass.isBad(node)) continue;
+      drawn = right;
+      found.push({ node, left, right });
+    }
+    return found;
   }
 
   repaint(forPrint) {
@@ -74,21 +90,29 @@ export class Lanes {
       context.fillStyle = colour.faint;
       context.textAlign = "left";
       context.fillText(lane.name, 8, top + LANE / 2, LEFT - 14);
-      let drawn = -1; // where the last piece ended: pieces narrower than a pixel share one
-      for (const node of lane.nodes) {
-        const left = this.xOf(pass.begin[node]);
-        const right = Math.max(left + 1, this.xOf(Math.min(pass.end[node], pass.duration)));
-        if (right - drawn < 0.7 && node !== this.marked) continue;
-        drawn = right;
-        context.fillStyle = pass.isBad(node) ? colour.bad : node === this.marked ? colour.accent : colour[pass.state(node, this.time)];
-        context.fillRect(left, top, right - left, LANE - 4);
-        if (right - left > 40 && context.measureText(pass.title(node)).width < right - left - 8) {
-          context.fillStyle = colour.ink;
-          context.fillText(pass.title(node), left + 4, top + LANE / 2 - 2);
-        }
-      }
+      for (const piece of lane.pieces) this.drawPiece(piece, top);
+      if (this.marked !== undefined && pass.value("thread", this.marked) === k) this.drawMarked(top);
     });
     context.fillStyle = colour.accent;
     context.fillRect(this.xOf(this.time) - 1, 0, 2, this.height);
+  }
+
+  drawPiece({ node, left, right }, top) {
+    const { context, pass, colours: colour } = this;
+    context.fillStyle = pass.isBad(node) ? colour.bad : colour[pass.state(node, this.time)];
+    context.fillRect(left, top, right - left, LANE - 4);
+    if (right - left > 40 && context.measureText(pass.title(node)).width < right - left - 8) {
+      context.fillStyle = colour.ink;
+      context.fillText(pass.title(node), left + 4, top + LANE / 2 - 2);
+    }
+  }
+
+  drawMarked(top) {
+    const { pass } = this;
+    const left = this.xOf(pass.begin[this.marked]);
+    const right = this.xOf(Math.min(pass.end[this.marked], pass.duration));
+    if (!(left <= this.width)) return; // it did not run
+    this.context.fillStyle = this.colours.accent;
+    this.context.fillRect(left, top, Math.max(2, right - left), LANE - 4);
   }
 }

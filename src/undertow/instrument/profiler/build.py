@@ -6,13 +6,11 @@ from types import CodeType
 from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
-from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.user_lines import Site
 from undertow.instrument.flops import flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
 from undertow.instrument.profiler.recorder import MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
-LEAF_NAME = "undertow::autograd::AccumulateGrad"
 CATEGORY = {OPERATION: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
 
 
@@ -48,7 +46,7 @@ def explicit(row: Row) -> Row:
     """A row of the compiled core as Python writes it."""
     if row.kind != NODE or isinstance(row.what, str):
         return row
-    name = LEAF_NAME if row.what is AccumulateGrad else row.what.__name__
+    name = f"undertow::autograd::{row.what.__name__}" if row.what.is_internal else row.what.__name__
     shapes = None if row.shapes is None else [list(row.shapes)]
     return row._replace(what=name, shapes=shapes, more={"leads_to": row.more or ()})
 
@@ -64,7 +62,7 @@ def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> Fu
         id=number, name=name, thread=thread,
         start_us=(row.begin - begin) / 1000, end_us=(row.end - begin) / 1000,
         input_shapes=row.shapes, concrete_inputs=more.get("given"), stack=stack,
-        cpu_memory_usage=more.get("bytes", 0),
+        cpu_memory_usage=more.get("bytes", 0), saved_bytes=more.get("saved", 0),
         sequence_nr=row.sequence_nr if row.sequence_nr is not None and row.sequence_nr < 2**63 else -1,
         is_user_annotation=row.kind == SPAN, line=line, category=CATEGORY[row.kind],
         module=row.what if row.kind == MODULE else "", leads_to=more.get("leads_to", ()),

@@ -71,6 +71,7 @@ class Trace:
             "Module": event.module or None,
             "Line": event.line,
             "Bytes": event.cpu_memory_usage or None,
+            "Saved bytes": event.saved_bytes or None,
             "FLOPs": event.flops,
             "Device": event.device,
             "Stream": event.stream,

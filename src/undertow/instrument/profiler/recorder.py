@@ -22,7 +22,7 @@ from undertow.graph.node import Node, space_of
 from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
-from undertow.instrument.nodes import node_of, place_of
+from undertow.instrument.nodes import node_of, place_of, saved_bytes
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
@@ -39,8 +39,8 @@ class Row(NamedTuple):
     sequence_nr  of the node that the operation recorded, or of the node; None if there is none
     code, lasti  the line of the user's program: see graph/user_lines.py; code is None if it is not known
     shapes    of the tensors given, if they were asked for; of a node, the shape of the gradient it received
-    more      further facts by name: stack, bytes, given (the arguments that are no tensors), out, device; of a node,
-              leads_to. From the compiled core only that: the numbers of the nodes that a node leads to
+    more      further facts by name: stack, bytes, saved, given (arguments that are no tensors), out, device, stream;
+              of a node, leads_to. From the compiled core only that: the numbers of the nodes that a node leads to
     """
 
     kind: int
@@ -181,7 +181,9 @@ class Profiled(Observer):
         if recorder.with_stack:
             more["stack"] = user_stack()
         if recorder.allocations is not None:
-            more["bytes"] = recorder.allocations.note(result, recorder.maker(what, node_of(result)), end)
+            node = node_of(result)
+            more["bytes"] = recorder.allocations.note(result, recorder.maker(what, node), end)
+            more["saved"] = 0 if node is None else saved_bytes(node)
         first = result[0] if type(result) is tuple and result else result
         if type(first) is Tensor and first._xp.device.type != "cpu":
             more["device"], more["stream"] = str(first._xp.device), str(first._xp.current_stream())

@@ -41,9 +41,13 @@ def text_of_shape(shape: Any) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
+def text_of_dtype(dtype: Any) -> str:
+    return str(dtype).removeprefix("undertow.")
+
+
 def dtype_of(node: Node) -> str:
     dtypes = [node.variable.dtype] if isinstance(node, AccumulateGrad) else [m.dtype for m in node._input_metadata]
-    return ", ".join(dict.fromkeys([str(dtype) for dtype in dtypes]))
+    return ", ".join(dict.fromkeys([text_of_dtype(dtype) for dtype in dtypes]))
 
 
 def saved_by(node: Node) -> list[list[Any]]:
@@ -55,7 +59,7 @@ def saved_by(node: Node) -> list[list[Any]]:
         shape = "?" if packed else text_of_shape(value.shape)
         size = getattr(value._array if isinstance(value, Tensor) else value, "nbytes", None)
         version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
-        found.append([saved.argument, shape, "packed" if packed else str(value.dtype), size, version])
+        found.append([saved.argument, shape, "packed" if packed else text_of_dtype(value.dtype), size, version])
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from undertow.autograd.saved_tensors.ledger import saved_values
 from undertow.backend import DeviceArray, cpu
 from undertow.backend.sparse.protocol import AnySparse
+from undertow.engine.graph_root import GraphRoot
 from undertow.engine.tasks import current_task
 from undertow.engine.watch import Watch
 from undertow.graph.accumulate import AccumulateGrad
@@ -192,7 +193,8 @@ class Busy:
 def reachable(root: Node) -> list[Node]:
     """Every node below the root of a pass, in the order they were recorded, leaves last."""
     seen: dict[Node, None] = {}
-    stack = [edge[0] for edge in root.next_edges if edge is not None]
+    # the root of a pass is the only output's node, or a GraphRoot above several, which stands for nothing
+    stack = [edge[0] for edge in root.next_edges if edge is not None] if isinstance(root, GraphRoot) else [root]
     while stack:
         node = stack.pop()
         if node not in seen:
