@@ -1,6 +1,7 @@
 """Which operations cost most beside PyTorch's? `python -m benchmarks.survey` measures many, on small arrays.
 
 Two ratios for each: the recorded operation alone, and with the backward pass of its sum. The worst come first.
+`--sizes 10 1000 100000 10000000 --slower` asks for arrays of about so many numbers, and shows what takes longer here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from benchmarks.models import functions
 from benchmarks.sampling import Figures, interleave, statement
 from benchmarks.threads import one_thread
 
-#: a, b: (4, 8); s: (8, 8), c: (4, 1); v: (8,); k: class numbers (4,); m: a mask (4, 8); all but k and m are results
+#: a, b: (rows, columns); s: (columns, columns), t: two of these, c: (rows, 1); v: (columns,); k: class numbers (rows,);
+#: m: a mask like a; all but k and m are results
 EXPRESSIONS = """
 a + b; a - b; a * b; a / b; a + c; a * v; a * 2.0; 2.0 / a; a ** 2; -a; a.abs(); a.exp(); a.log1p(); a.sqrt(); a.sin()
 a.tanh(); a.sigmoid(); a.relu(); f.gelu(a); f.silu(a); f.softplus(a); a.clamp(0.2, 0.8); lib.maximum(a, b)
@@ -24,22 +26,29 @@ lib.where(m, a, b); a.masked_fill(m, 0.0); lib.addcmul(a, a, b); lib.lerp(a, b, 
 a.sum(); a.sum(0); a.sum(1, keepdim=True); a.mean(); a.mean(1); a.var(1); a.std(); a.prod(1); a.max(); a.amax(1)
 a.max(1)[0]; a.norm(); a.logsumexp(1); a.cumsum(1); a.sort(1)[0]; a.topk(2, 1)[0]
 f.softmax(a, 1); f.log_softmax(a, 1); f.cross_entropy(a, k); f.nll_loss(a, k); f.mse_loss(a, b); f.l1_loss(a, b)
-f.layer_norm(a, (8,)); f.linear(a, s, v); lib.addmm(v, a, s); a @ s; s @ v; v @ v; lib.bmm(t, t); t @ s
+f.layer_norm(a, a.shape[1:]); f.linear(a, s, v); lib.addmm(v, a, s); a @ s; s @ v; v @ v; lib.bmm(t, t); t @ s
 lib.einsum("ij,jk->ik", a, s); lib.outer(v, v); s.inverse(); lib.linalg.solve(s, v)
-a.T; a.t(); a.transpose(0, 1); a.permute(1, 0); a.reshape(8, 4); a.view(32); a.flatten(); a.unsqueeze(1); a.squeeze()
-a.expand(2, 4, 8); c.expand(4, 8); a[0]; a[1:3]; a[:, 2]; a[..., None]; a[k]; a[k, k]; a[m]; a.select(1, 2)
+a.T; a.t(); a.transpose(0, 1); a.permute(1, 0); a.reshape(2, -1); a.view(-1); a.flatten(); a.unsqueeze(1); a.squeeze()
+a.expand(2, *a.shape); c.expand(*a.shape); a[0]; a[1:3]; a[:, 2]; a[..., None]; a[k]; a[k, k]; a[m]; a.select(1, 2)
 a.narrow(1, 2, 3); a.index_select(0, k); a.gather(1, k.unsqueeze(1)); a.flip(0); a.roll(1, 1); a.tril(); a.diagonal()
 a.chunk(2, 1)[0]; a.split(4, 1)[0]; a.unbind()[0]; lib.cat([a, b]); lib.stack([a, b]); a.repeat(2, 1); a.clone()
 a.contiguous(); a.double(); f.pad(a, (1, 1))
 """
 
 
-def operands(lib: Any) -> dict[str, Any]:
+def shape_of(size: int) -> tuple[int, int]:
+    """Rows and columns of about so many numbers."""
+    columns = 8 if size < 10_000 else 256
+    return max(4, size // columns), columns
+
+
+def operands(lib: Any, size: int = 32) -> dict[str, Any]:
     lib.manual_seed(0)
-    sizes = {"a": (4, 8), "b": (4, 8), "s": (8, 8), "c": (4, 1), "v": (8,), "t": (2, 8, 8)}
+    n, m = shape_of(size)
+    sizes = {"a": (n, m), "b": (n, m), "s": (m, m), "c": (n, 1), "v": (m,), "t": (2, m, m)}
     # between 0 and 1, so that every operation is defined
-    made = {name: lib.rand(*size).requires_grad_() * 0.9 + 0.05 for name, size in sizes.items()}
-    classes, mask = lib.tensor([3, 0, 2, 1]), lib.rand(4, 8) > 0.5
+    made = {name: lib.rand(*shape).requires_grad_() * 0.9 + 0.05 for name, shape in sizes.items()}
+    classes, mask = (lib.arange(n) * 3 + 3) % 4, lib.rand(n, m) > 0.5
     return {**made, "k": classes, "m": mask, "lib": lib, "f": functions(lib)}
 
 
@@ -47,10 +56,10 @@ def expressions() -> list[str]:
     return [part.strip() for line in EXPRESSIONS.strip().splitlines() for part in line.split(";")]
 
 
-def compare(code: str, found: list[Any], repeats: int, seconds: float) -> Figures | str:
+def compare(code: str, found: list[Any], repeats: int, seconds: float, size: int = 32) -> Figures | str:
     """The figures of a statement, or what is wrong with it in undertow."""
     try:
-        samplers = [statement(code, operands(lib), seconds=seconds) for lib in found]
+        samplers = [statement(code, operands(lib, size), seconds=seconds) for lib in found]
     except Exception as error:  # whatever it is, the survey goes on
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return interleave(samplers[0], samplers[1] if len(samplers) > 1 else None, repeats)
@@ -60,22 +69,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survey", description=__doc__)
     parser.add_argument("--only", default="", help="only expressions that contain this")
     parser.add_argument("--repeats", type=int, default=5, help="pairs of samples (default 5)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32], help="numbers of an array (default 32)")
+    parser.add_argument("--slower", action="store_true", help="only what takes longer than PyTorch's")
     options = parser.parse_args()
     one_thread("benchmarks.survey")
     found = libraries(1)
+    for size in options.sizes:
+        rows, failed = survey(found, size, options)
+        header = [f"{size:,} numbers", "recorded", "torch", "ratio", "and backward", "torch", "ratio"]
+        print("\n" + report.as_text([header, *[[code, *cells(alone), *cells(both)] for code, alone, both in rows]]))
+        print("".join(f"failed: {line}\n" for line in failed), end="", flush=True)
+
+
+def survey(found: list[Any], size: int, options: Any) -> tuple[list[tuple[str, Figures, Figures]], list[str]]:
+    """The figures of every expression, the worst first; and what is wrong with the others."""
     rows, failed = [], []
     for code in [code for code in expressions() if options.only in code]:
-        alone = compare(code, found, options.repeats, 0.004)
-        both = compare(f"({code}).sum().backward(retain_graph=True)", found, options.repeats, 0.008)
+        alone = compare(code, found, options.repeats, 0.004, size)
+        both = compare(f"({code}).sum().backward(retain_graph=True)", found, options.repeats, 0.008, size)
         if isinstance(alone, str) or isinstance(both, str):
             failed.append(f"{code}: {alone if isinstance(alone, str) else both}")
-        else:
+        elif not options.slower or max(alone.ratio or 0, both.ratio or 0) > 1:
             rows.append((code, alone, both))
         print(".", end="", file=sys.stderr, flush=True)
-    rows.sort(key=lambda row: -(row[1].ratio or row[1].ours))
-    header = ["", "recorded", "torch", "ratio", "and backward", "torch", "ratio"]
-    print("\n" + report.as_text([header, *[[code, *cells(alone), *cells(both)] for code, alone, both in rows]]))
-    print("".join(f"failed: {line}\n" for line in failed), end="")
+    return sorted(rows, key=lambda row: -(row[1].ratio or row[1].ours)), failed
 
 
 def cells(figures: Figures) -> list[str]:

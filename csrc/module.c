@@ -190,6 +190,7 @@ static PyMethodDef functions[] = {
     {"random_singles", (PyCFunction)(void (*)(void))random_singles, METH_FASTCALL},
     {"random_doubles", (PyCFunction)(void (*)(void))random_doubles, METH_FASTCALL},
     {"random_normals", (PyCFunction)(void (*)(void))random_normals, METH_FASTCALL},
+    {"triangle", (PyCFunction)(void (*)(void))triangle, METH_FASTCALL},
     {"solve_triangles", (PyCFunction)(void (*)(void))solve_triangles, METH_FASTCALL},
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL},
     {"cholesky_small", (PyCFunction)cholesky_small, METH_O},

@@ -141,6 +141,7 @@ PyObject *random_words(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *random_singles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_doubles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_normals(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *triangle(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *cholesky_small(PyObject *module, PyObject *matrices);

@@ -67,3 +67,18 @@ def test_what_is_left_to_numpy() -> None:
 def test_a_zero_on_the_diagonal_of_a_triangle_gives_infinities() -> None:
     a = ut.tensor([[1.0, 2.0], [0.0, 0.0]])
     assert ut.linalg.solve_triangular(a, ut.ones(2, 1), upper=True).tolist() == [[-np.inf], [np.inf]]
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "?", "l", "D", "e", "b"])
+def test_triangles(dtype: str) -> None:
+    for shape in [(4, 4), (2, 3, 5), (6, 2), (1, 1)]:
+        x = np.random.default_rng(0).integers(1, 90, shape).astype(dtype)
+        for diagonal in (-9, -1, 0, 2, 9, 2**62, -(2**62)):
+            for name in ("tril", "triu"):
+                found = core.triangle(x, diagonal, name == "triu")
+                assert found.dtype == x.dtype
+                np.testing.assert_array_equal(found, getattr(np, name)(x, max(-100, min(100, diagonal))))
+    assert core.triangle(np.zeros((3, 4)).T, 0, True) is None
+    assert core.triangle(np.zeros(3), 0, True) is None
+    assert core.triangle(np.zeros((0, 3)), 0, True) is None
+    assert core.triangle(np.zeros((3, 3)), 2**70, True) is None

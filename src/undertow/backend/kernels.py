@@ -96,6 +96,8 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
+#: (x, diagonal, whether the upper one) -> a triangle of matrices of any real dtype
+triangle = kernel("triangle")
 #: (A, B, upper, unitriangular) -> X of A X = B, for stacks of small triangular matrices
 solve_triangles = kernel("solve_triangles")
 #: (A, B) -> X of A X = B, for stacks of small matrices that are not singular

@@ -160,6 +160,11 @@ addcmul = primitive(
 def _interpolated(xp: Namespace, input: Array, end: Array, weight: Array) -> Array:
     # from the nearer end, so that weights 0 and 1 give the ends exactly
     step = end - input
+    if getattr(weight, "ndim", 0) == 0 and type(weight) is not complex:
+        is_near = abs(weight) < 0.5
+        step *= weight if is_near else weight - 1
+        step += input if is_near else end
+        return step
     near = input + weight * step
     far = end - step * (1 - weight)
     return xp.where(abs(weight) < 0.5, near, far)

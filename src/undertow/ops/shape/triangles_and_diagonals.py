@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import composite, primitive
@@ -19,7 +20,8 @@ def _triangle(name: str, **options: Any) -> Any:
     def forward(xp: Namespace, input: Array, diagonal: int = 0) -> Any:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
-        return xp.asarray(getattr(xp, name)(input, diagonal), order="C")
+        found = kernels.triangle(xp, input, diagonal, name == "triu")
+        return xp.asarray(getattr(xp, name)(input, diagonal), order="C") if found is None else found
 
     return primitive(
         name,
