@@ -37,6 +37,7 @@ from undertow.nn.layers.fractional_pooling import fractional_max_pool3d as fract
 from undertow.nn.layers.fractional_pooling import (
     fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
 )
+from undertow.ops.declare.composite_order import rearranged as _rearranged
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
@@ -322,7 +323,8 @@ def max_unpool(input: Tensor, indices: Tensor, sizes: tuple[int, ...]) -> Tensor
     if places.numel() and (int(places.min()) < 0 or int(places.max()) >= count):
         raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}")
     empty = ops.new_zeros(input, (*lead, count))
-    return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    whole = ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+    return _rearranged(whole, "images", [input._array]) if len(sizes) + 2 == input.ndim == 4 else whole
 
 
 def unpool_of(dims: int) -> Callable[..., Any]:

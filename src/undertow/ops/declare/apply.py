@@ -20,6 +20,7 @@ from weakref import ref
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import arranged
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
@@ -131,6 +132,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = xp.asarray(out)
     if rounds:
         out = rounded(out, [form.output_nr(n) for n in form.op.exact])
+    if form.is_arranged:
+        out = in_its_order(form, xp, arguments, out)
 
     # record
     node = None
@@ -235,6 +238,19 @@ def widen_again(form: Form, arrays: list[Any]) -> bool:
     for k in narrow:
         arrays[k] = wide(arrays[k])
     return bool(narrow)
+
+
+# ---- memory
+
+
+def in_its_order(form: Form, xp: Namespace, arguments: Any, out: Any) -> Any:
+    """The result, or several, with their elements in the order in memory that the declaration names."""
+    given = [arguments[k] for k in sorted((*form.required, *form.optional))]
+    operands = [t._array for t in given if t is not None and type(t._array) is xp.ndarray]
+    if form.several:
+        orders = [form.order[min(nr, len(form.order) - 1)] for nr in range(len(out))]
+        return tuple([arranged(order, operands, a) for order, a in zip(orders, out, strict=True)])
+    return arranged(form.order[0], operands, out)
 
 
 # ---- recording it

@@ -62,6 +62,7 @@ class Op:
         random: str | None = None,
         piecewise_constant: bool = False,
         same_in_numpy: bool = False,
+        order: str | None = None,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -87,6 +88,7 @@ class Op:
         self.random = random
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
+        self.order = order
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import laid_out
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand, type_name
@@ -42,18 +43,30 @@ OF_INVERSE = ("forward", "ortho", "backward")
 # ---- the kernels
 
 
+def _nested(input: Array, out: Array, dim: Sequence[int]) -> Array:
+    """The result as PyTorch's lies in memory: the signal innermost, around it the other dimensions as the input's."""
+    others = [d for d in range(input.ndim) if d not in dim]
+    return laid_out(out, [*by_stride(input, others), *dim])
+
+
+def by_stride(input: Array, dims: Iterable[int]) -> list[int]:
+    """Dimensions from the outermost to the innermost."""
+    return sorted(dims, key=lambda d: -abs(input.strides[d]))
+
+
 def _complex_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, inverse: bool) -> Array:
     if not dim:
-        return input.copy()
-    if inverse:
-        return xp.module.fft.ifftn(input, axes=dim, norm=OF_INVERSE[normalization])
-    return xp.module.fft.fftn(input, axes=dim, norm=OF_FORWARD[normalization])
+        return input.copy(order="K")
+    norm = (OF_INVERSE if inverse else OF_FORWARD)[normalization]
+    transform = xp.module.fft.ifftn if inverse else xp.module.fft.fftn
+    return _nested(input, transform(input, axes=dim, norm=norm), by_stride(input, dim))
 
 
 def _real_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, onesided: bool) -> Array:
     transform = xp.module.fft.rfft if onesided else xp.module.fft.fft
     out = transform(input, axis=dim[-1], norm=OF_FORWARD[normalization])
-    return _complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
+    out = xp.module.fft.fftn(out, axes=dim[:-1], norm=OF_FORWARD[normalization]) if dim[:-1] else out
+    return _nested(input, out, [*by_stride(input, dim[:-1]), dim[-1]])
 
 
 def _hermitian_transform(
@@ -61,7 +74,8 @@ def _hermitian_transform(
 ) -> Array:
     if dim[:-1]:
         input = _complex_transform(xp, input, dim[:-1], normalization, True)
-    return xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
+    out = xp.module.fft.irfft(input, last_dim_size, axis=dim[-1], norm=OF_INVERSE[normalization])
+    return _nested(input, out, dim[-1:])
 
 
 def _scale_pairs(xp: Namespace, input: Array, dim: int, size: int, factor: float) -> Array:
@@ -87,6 +101,7 @@ fft_c2c = primitive(
     batch=shifted(dims=(1,)),
     node="FftC2CBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 
@@ -105,6 +120,7 @@ fft_r2c = primitive(
     batch=shifted(dims=(1,)),
     node="FftR2CBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 
@@ -121,6 +137,7 @@ fft_c2r = primitive(
     batch=shifted(dims=(1,)),
     node="FftC2RBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 

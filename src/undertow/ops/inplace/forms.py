@@ -84,6 +84,7 @@ copy = primitive(
     batch=batch_overwrite,
     node="CopyBackwards",
     variants="",
+    order="first",
 )
 
 zero = primitive(
@@ -112,6 +113,7 @@ fill = primitive(
     number_node="FillBackward0",
     number_edge=False,
     variants="function in_place_function",
+    order="first",
 )
 
 

@@ -82,6 +82,7 @@ qr_reduced = primitive(
     outputs=("Q", "R"),
     node="LinalgQrBackward0",
     autocast="float32",
+    order="columns",
 )
 
 

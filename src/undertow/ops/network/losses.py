@@ -110,6 +110,7 @@ mse_loss = primitive(
     batch=_batch_loss,
     promote="same",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -164,6 +165,7 @@ smooth_l1_loss = primitive(
     promote="same",
     node="SmoothL1LossBackward0",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -204,6 +206,7 @@ huber_loss = primitive(
     batch=_batch_loss,
     promote="same",
     autocast="float32",
+    order="operands",
 )
 
 # ---- binary cross entropy
@@ -252,6 +255,7 @@ bce_of_probabilities = primitive(
     batch=_batch_loss,
     node="BinaryCrossEntropyBackward0",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -298,6 +302,7 @@ bce_of_logits = primitive(
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
     autocast="float32",
+    order="second",
 )
 
 

@@ -50,6 +50,7 @@ threshold_backward = primitive(
     batch=ELEMENTWISE,
     node="ThresholdBackwardBackward0",
     variants="",
+    order="second",
 )
 
 
@@ -342,6 +343,7 @@ logsigmoid = unary(
     vjp=lambda xp, g, input: g * xp.sigmoid(-input),
     promote=None,
     node="LogSigmoidBackward0",
+    order="rows",
 )
 
 

@@ -260,12 +260,13 @@ def _angle_rule(xp: Namespace, g: Array, input: Array) -> Array:
 
 angle = primitive(
     "angle",
-    forward=lambda xp, input: xp.angle(input),
+    forward=lambda xp, input: xp.ascontiguousarray(xp.angle(input)) if input.dtype.kind == "c" else xp.angle(input),
     vjp={"input": _angle_rule},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     promote="float",
     variants="function method",
+    order="as_computed",  # PyTorch's angles of complex numbers lie by rows
 )
 
 adapter("conj")(lambda x: conj(x) if hasattr(x, "_array") else x.conjugate())

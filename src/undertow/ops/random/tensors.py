@@ -163,7 +163,12 @@ def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: 
 
 
 _draw_like = nondifferentiable(
-    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, bfloat16="as_is"
+    "_draw_like",
+    forward=_drawn_like,
+    inputs=("input",),
+    batch=ELEMENTWISE,
+    bfloat16="as_is",
+    order="as_computed",
 )
 
 
@@ -262,6 +267,7 @@ bernoulli = primitive(
     batch=ELEMENTWISE,
     variants="function method",
     random="given",
+    order="rows",
 )
 
 poisson = primitive(
@@ -271,6 +277,7 @@ poisson = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     random="given",
+    order="rows",
 )
 
 binomial = primitive(
@@ -282,6 +289,7 @@ binomial = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     random="given",
+    order="rows",
 )
 
 multinomial = nondifferentiable(
@@ -306,6 +314,7 @@ _normal_of_mean = primitive(
     node="NormalBackward1",
     bfloat16="as_is",
     random="given",
+    order="rows",
 )
 
 _normal_of_std = primitive(
@@ -319,6 +328,7 @@ _normal_of_std = primitive(
     node="NormalBackward2",
     bfloat16="as_is",
     random="given",
+    order="rows",
 )
 
 _normal_of_both = primitive(
@@ -334,6 +344,7 @@ _normal_of_both = primitive(
     node="NormalBackward3",
     bfloat16="as_is",
     random="given",
+    order="rows",
 )
 
 

@@ -55,8 +55,8 @@ def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = 
     return xp.take_along_axis(input, indices, axis), indices
 
 
-sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REORDERING)
-stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
+sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", order="first", **REORDERING)
+stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", order="first", **REORDERING)
 
 
 @composite(variants="function method", out=True)
@@ -84,6 +84,7 @@ argsort = nondifferentiable(
     inputs=("input",),
     batch=REDUCTION,
     variants="function method",
+    order="first",
 )
 
 

@@ -29,7 +29,7 @@ def _rearranged(input: Array, inner: tuple[int, ...], order: tuple[int, ...], sh
     return reshape(turned, (*lead, *shape))
 
 
-@composite
+@composite(order="channels")
 def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     """Every r * r channels become one, r times as high and as wide.
 
@@ -48,7 +48,7 @@ def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     return _rearranged(input, (few, r, r, height, width), (0, 3, 1, 4, 2), (few, height * r, width * r))
 
 
-@composite
+@composite(order="channels")
 def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: every square of r * r places becomes as many channels."""
     input, r = _check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
@@ -63,7 +63,7 @@ def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     return _rearranged(input, (channels, h, r, w, r), (0, 2, 4, 1, 3), (channels * r * r, h, w))
 
 
-@composite
+@composite(order="channels")
 def channel_shuffle(input: Array, groups: int) -> Tensor:
     """The channels, in `groups` groups, dealt out in turn: first all firsts, then all seconds, ..."""
     input = as_operand("channel_shuffle", "input", input)
