@@ -33,6 +33,8 @@ def nesting(shape: Sequence[int], operands: Sequence[Strides]) -> list[int]:
             if found:
                 inner_first[other], inner_first[here] = inner_first[here], inner_first[other]
                 here = other
+    if inner_first == dims[::-1]:
+        return list(range(len(shape)))
     return [*[dim for dim in range(len(shape)) if shape[dim] == 1], *inner_first[::-1]]
 
 
@@ -153,7 +155,7 @@ ORDERS: dict[str, Order] = {
 
 def arranged(order: str, operands: Sequence[Array], out: Array) -> Array:
     """The result of an operation on `operands`, in the order that its declaration names: itself, or a copy."""
-    if order == "as_computed" or not hasattr(out, "strides"):
+    if order == "as_computed":
         return out
     if (
         out.flags.c_contiguous

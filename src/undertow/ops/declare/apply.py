@@ -247,10 +247,15 @@ def in_its_order(form: Form, xp: Namespace, arguments: Any, out: Any) -> Any:
     """The result, or several, with their elements in the order in memory that the declaration names."""
     given = [arguments[k] for k in sorted((*form.required, *form.optional))]
     operands = [t._array for t in given if t is not None and type(t._array) is xp.ndarray]
-    if form.several:
-        orders = [form.order[min(nr, len(form.order) - 1)] for nr in range(len(out))]
-        return tuple([arranged(order, operands, a) for order, a in zip(orders, out, strict=True)])
-    return arranged(form.order[0], operands, out)
+    results = out if form.several else (out,)
+    orders = [form.order[min(nr, len(form.order) - 1)] for nr in range(len(results))]
+    found = tuple(
+        [
+            arranged(order, operands, a) if type(a) is xp.ndarray else a  # a sparse result stays as it is
+            for order, a in zip(orders, results, strict=True)
+        ]
+    )
+    return found if form.several else found[0]
 
 
 # ---- recording it
