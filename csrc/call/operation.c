@@ -248,7 +248,8 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
         (out != NULL && (form->several || !takes_result(self, state, values, out)))) {
         return NULL;
     }
-    int found = find_arrays(self, form, is_number ? self->number : -1, values, arguments);
+    int number = is_number ? self->number : -1;
+    int found = find_arrays(self, form, number, values, arguments);
     if (!found) {
         return NULL;
     }
@@ -260,7 +261,8 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     if (result != NULL && out != NULL) {
         result = write_result(self, result, out);
     }
-    else if (result != NULL) {
+    else if (result != NULL &&
+             (lies_by_rows(form, result) || (result = in_its_order(self, form, number, values, result)) != NULL)) {
         result = record_result(self, form, state, values, arguments, result);
     }
     for (int k = 0; k < self->count; k++) {

@@ -52,6 +52,8 @@ typedef struct {
     int check_output;
     int several;        /* whether there are several results, in a tuple */
     unsigned constant;  /* those of them (as bits) that have no gradient */
+    int order_count;
+    char orders[MOST_ORDERS]; /* of each result: enum Order, in which its elements lie in memory */
     Py_ssize_t shapes, their_dtypes; /* where the node of several keeps what they are */
     int edge_count, saved_count, value_count, output_count;
     int edges[MOST_EDGES]; /* the arguments; -1: always None */
@@ -108,6 +110,24 @@ int promote_operands(const Operation *self, const Form *form, PyObject *const *v
 int promote_beside_number(const Operation *self, const Form *form, PyObject **arguments);
 /* Cast operands that are no floats to the default dtype. */
 int make_floats(const Operation *self, const Form *form, PyObject **arguments);
+
+/* ---- memory_order.c */
+
+/* The result (taken over), an array or a tuple of them, with its elements in the order that the form names.
+ *
+ * number  the argument that is a number; -1: none
+ * values  the arguments of the operation, in which find_arrays has found tensors: a cast may have put promoted operands
+ *         in another order */
+PyObject *in_its_order(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject *out);
+
+/* Whether a look at the result suffices: it need only lie by rows, and does. */
+static inline int
+lies_by_rows(const Form *form, PyObject *out)
+{
+    return form->order_count == 1 && !form->several &&
+           (form->orders[0] == ORDER_AS_COMPUTED ||
+            (form->orders[0] == ORDER_ROWS && PyArray_IS_C_CONTIGUOUS((PyArrayObject *)out)));
+}
 
 /* ---- record.c */
 

@@ -122,6 +122,7 @@ read_form(Form *form, PyObject *plan)
     form->check_output = int_field(plan, FORM_PLAN_CHECK_OUTPUT);
     form->several = int_field(plan, FORM_PLAN_SEVERAL);
     form->constant = bits_field(plan, FORM_PLAN_CONSTANT);
+    form->order_count = count_field(plan, FORM_PLAN_ORDER, MOST_ORDERS);
     form->edge_count = count_field(plan, FORM_PLAN_EDGES, MOST_EDGES);
     form->saved_count = count_field(plan, FORM_PLAN_SAVED, MOST_EDGES);
     form->output_count = count_field(plan, FORM_PLAN_OUTPUTS, MOST_SAVED_OUTPUTS);
@@ -130,6 +131,9 @@ read_form(Form *form, PyObject *plan)
     }
     for (int k = 0; k < form->edge_count; k++) {
         form->edges[k] = int_field(edges, k);
+    }
+    for (int k = 0; k < form->order_count; k++) {
+        form->orders[k] = (char)int_field(FIELD(plan, FORM_PLAN_ORDER), k);
     }
     return read_saved(form, FIELD(plan, FORM_PLAN_SAVED)) < 0 ||
                    read_outputs(form, FIELD(plan, FORM_PLAN_OUTPUTS)) < 0 ||

@@ -33,15 +33,15 @@ OPERATORS = {
     "__getitem__": "getitem", "__gt__": "gt", "__invert__": "bitwise_not", "__le__": "le",
     "__lshift__": "bitwise_left_shift", "__lt__": "lt", "__matmul__": "matmul", "__mod__": "remainder",
     "__mul__": "mul", "__neg__": "neg", "__or__": "bitwise_or", "__pos__": "positive", "__pow__": "pow",
-    "__radd__": "add", "__rmul__": "mul", "__rpow__": "_rpow", "__rshift__": "bitwise_right_shift", "__rsub__": "rsub",
-    "__sub__": "sub", "__truediv__": "true_divide", "__xor__": "bitwise_xor",
+    "__radd__": "add", "__rand__": "bitwise_and", "__rmul__": "mul", "__ror__": "bitwise_or", "__rpow__": "_rpow",
+    "__rshift__": "bitwise_right_shift", "__rsub__": "rsub", "__rxor__": "bitwise_xor", "__sub__": "sub",
+    "__truediv__": "true_divide", "__xor__": "bitwise_xor",
 }  # fmt: skip
 
 #: operators with the tensor on the right-hand side
 REFLECTED = {
-    "__rand__": "bitwise_and", "__rfloordiv__": "floor_divide", "__rlshift__": "bitwise_left_shift",
-    "__rmatmul__": "matmul", "__rmod__": "remainder", "__ror__": "bitwise_or",
-    "__rrshift__": "bitwise_right_shift", "__rxor__": "bitwise_xor",
+    "__rfloordiv__": "floor_divide", "__rlshift__": "bitwise_left_shift", "__rmatmul__": "matmul",
+    "__rmod__": "remainder", "__rrshift__": "bitwise_right_shift",
 }  # fmt: skip
 
 AUGMENTED = {

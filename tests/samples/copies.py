@@ -8,7 +8,7 @@ from tests.samples import Sample, normal
 
 
 def cloned(name: str) -> Any:
-    """The view, then clone: what PyTorch's copying form does under a name of its own."""
+    """The view, then a contiguous clone: what PyTorch's copying form does under a name of its own."""
 
     def reference(torch: Any, x: Any, *args: Any) -> Any:
         own = {
@@ -18,7 +18,9 @@ def cloned(name: str) -> Any:
             "view_as_real": torch.view_as_real,
         }.get(name)
         found = own(x, *args) if own else getattr(x, name)(*args)
-        return [part.clone() for part in found] if isinstance(found, list | tuple) else found.clone()
+        parts = found if isinstance(found, list | tuple) else [found]
+        copies = [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        return copies if isinstance(found, list | tuple) else copies[0]
 
     return reference
 

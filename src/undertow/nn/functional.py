@@ -39,6 +39,7 @@ from undertow.nn.layers.fractional_pooling import (
     fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
 )
 from undertow.ops.arguments.operands import as_tensors
+from undertow.ops.declare.composite_order import rearranged as _rearranged
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
@@ -336,11 +337,12 @@ def max_unpool(input: Tensor, indices: Tensor, sizes: tuple[int, ...]) -> Tensor
     flat, places = ops.reshape(input, (*lead, -1)), ops.reshape(indices, (*lead, -1))
     empty = ops.new_zeros(input, (*lead, count))
     try:
-        return ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
+        whole = ops.reshape(ops.scatter(empty, len(lead), places, flat), (*lead, *sizes))
     except RuntimeError as error:
         if "out of bounds" not in str(error):
             raise
         raise RuntimeError(f"Found an invalid max index: the output has sizes {sizes}; {error}") from None
+    return _rearranged(whole, "images", [input._array]) if len(sizes) + 2 == input.ndim == 4 else whole
 
 
 def unpool_of(dims: int) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
+from undertow.backend.memory_order import inverse, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
 from undertow.errors import warn_once
 from undertow.modes import current
@@ -83,22 +84,8 @@ def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> 
     """
     if order != "K" or 0 not in array.strides:
         return make(array, order)
-    dims = nesting(array.shape, array.strides)
-    return make(array.transpose(dims), "C").transpose(sorted(range(array.ndim), key=dims.__getitem__))
-
-
-def nesting(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """The dimensions from the outermost to the innermost: by stride, those of stride 0 beside their neighbours."""
-    dims: list[int] = []
-    for dim in range(len(shape) - 1, -1, -1):
-        place = 0
-        for k, inner in enumerate(dims):
-            if strides[dim] and strides[inner]:
-                if (strides[dim], shape[dim]) >= (strides[inner], shape[inner]):
-                    break
-                place = k + 1
-        dims.insert(place, dim)
-    return dims
+    dims = nesting(array.shape, [array.strides])
+    return make(array.transpose(dims), "C").transpose(inverse(dims))
 
 
 # ---- to Python numbers
@@ -239,13 +226,8 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
 
 
 def element_strides(array: Array) -> tuple[int, ...]:
-    """The strides in elements. NumPy gives 0 to dimensions of size 1 that it adds; PyTorch what the next one spans."""
-    strides, span = [], 1
-    for n, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
-        step = span if stride == 0 and (n == 1 or not array.size) else stride // array.itemsize
-        strides.append(step)
-        span = max(n, 1) * step
-    return tuple(strides[::-1])
+    """The strides in elements."""
+    return tuple([stride // array.itemsize for stride in shown_strides(array)])
 
 
 def storage_offset(self: Tensor) -> int:

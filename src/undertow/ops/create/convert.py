@@ -25,6 +25,7 @@ _to_device = primitive(
     node="ToCopyBackward0",
     moves_to="target",
     check_output=True,
+    order="as_computed",
 )
 
 

@@ -39,7 +39,7 @@ def _filled(xp: Namespace, input: Array, fill_value: Any, dtype: DType, order: s
 
 
 # an operation, so that it sees what vmap and forward mode make of its input; the values of the input play no part
-_full_like = nondifferentiable("_full_like", forward=_filled, inputs=("input",), batch=ELEMENTWISE)
+_full_like = nondifferentiable("_full_like", forward=_filled, inputs=("input",), batch=ELEMENTWISE, order="as_computed")
 
 
 # ---- the same shape

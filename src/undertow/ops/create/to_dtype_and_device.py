@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.backend.interface import DType
+from undertow.backend.memory_order import is_channels_last
 from undertow.ops.create.convert import convert
 from undertow.ops.create.typed_tensors import TensorType
 from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.splitting import unbind
 from undertow.tensor import Tensor
-from undertow.tensor.facts import is_laid_out, type_name
+from undertow.tensor.facts import contiguous_format, is_laid_out, type_name
 
 if TYPE_CHECKING:
     from undertow.tensor.facts import memory_format
@@ -35,7 +36,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     result = convert(self, None if dtype is None else dtypes.as_dtype(dtype, "to"), xp)
     if result is self and copy:
         result = clone(self)
-    return in_order(result, format)
+    return in_order(result, format, self)
 
 
 def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -65,18 +66,20 @@ def _is_device(value: Any) -> bool:
     return value is None or isinstance(value, (str, Device))
 
 
-def in_order(tensor: Tensor, format: memory_format | None) -> Tensor:
-    """The tensor in the memory format asked for."""
-    if is_laid_out(tensor._array, format):
-        return tensor
-    return contiguous(tensor, format)
+def in_order(tensor: Tensor, format: memory_format | None, source: Tensor) -> Tensor:
+    """The tensor in the memory format asked for.
+
+    Where nothing was converted, all that does not lie with its channels last counts as contiguous, as in PyTorch.
+    """
+    alike = format is contiguous_format and tensor is source and not is_channels_last(tensor._array)
+    return tensor if alike or is_laid_out(tensor._array, format) else contiguous(tensor, format)
 
 
 def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:
     """`tensor.float()` and its kin."""
 
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
-        return in_order(convert(self, dtype, self._xp), memory_format)
+        return in_order(convert(self, dtype, self._xp), memory_format, self)
 
     cast.__name__ = cast.__qualname__ = name
     cast.__doc__ = f"The tensor as {dtype}: itself if it is that already."
@@ -92,7 +95,7 @@ CASTS = {
 
 def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor as bfloat16: itself if it is that already."""
-    return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format)
+    return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format, self)
 
 
 _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
@@ -125,7 +128,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def _cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU: itself if it is there already."""
-    return in_order(convert(self, None, cpu), memory_format)
+    return in_order(convert(self, None, cpu), memory_format, self)
 
 
 def cuda(

@@ -30,6 +30,7 @@ from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu
 from undertow.ops.declare.apply import build
+from undertow.ops.declare.composite_order import in_declared_order
 from undertow.ops.declare.list_of_tensors import build_variadic
 from undertow.ops.declare.op import REGISTRY as REGISTRY
 from undertow.ops.declare.op import Joint as Joint
@@ -64,6 +65,14 @@ def primitive(
                         (arguments/half_precision.py); "as_is": the forward knows of them. Views always do
     exact               outputs that stay float32 where others are rounded to half precision: what only rules use
     ufunc               the ufunc that forward is, if its formula does not say so: it writes in-place results itself
+
+    order               in which order the elements of results lie in memory (docs/memory-order.md): "rows", one after
+                        the other; "operands", as those of the inputs; "second", the same, but the second one counts
+                        first; "first", as those of the first input; "channels", with the channels last if those of an
+                        input are; "images" and "volumes", that for these alone; "convolution", that for signals, too;
+                        "columns", as LAPACK's matrices; "as_computed", which the forward sees to. Unless said,
+                        elementwise operations follow their operands, and others return rows; several outputs may have
+                        a word each
 
     variants            where programs find it, in words: "function" of the package (taken for granted where the name
                         has no underscore in front and no namespace), "method" of Tensor, "in_place" (`Tensor.sin_`),
@@ -102,9 +111,12 @@ def composite(function: Callable[..., Any] | None = None, **options: Any) -> Any
     """Register a function made of other operations: their rules are its rules.
 
     `@composite`, or `@composite(variants="function method", out=True)` with the options that are not about rules.
+    `order` is needed only where the result of the last operation does not lie in memory as it should.
     """
     if function is None:
         return functools.partial(composite, **options)
+    if "order" in options:
+        function = in_declared_order(function, options.pop("order"))
     op = Op.of_composite(function, **options)
     function.op = op  # type: ignore[attr-defined]
     REGISTRY[op.name] = op

@@ -20,6 +20,7 @@ from weakref import ref
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.memory_order import arranged
 from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
@@ -137,6 +138,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = xp.asarray(out)
     if half is not None:
         out = rounded(out, half, [form.output_nr(n) for n in form.op.exact])
+    if form.is_arranged:
+        out = in_its_order(form, xp, arguments, out)
 
     # record
     node = None
@@ -245,6 +248,24 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
     for k in narrow:
         arrays[k] = wide(arrays[k])
     return dtype
+
+
+# ---- memory
+
+
+def in_its_order(form: Form, xp: Namespace, arguments: Any, out: Any) -> Any:
+    """The result, or several, with their elements in the order in memory that the declaration names."""
+    given = [arguments[k] for k in sorted((*form.required, *form.optional))]
+    operands = [t._array for t in given if t is not None and type(t._array) is xp.ndarray]
+    results = out if form.several else (out,)
+    orders = [form.order[min(nr, len(form.order) - 1)] for nr in range(len(results))]
+    found = tuple(
+        [
+            arranged(order, operands, a) if type(a) is xp.ndarray else a  # a sparse result stays as it is
+            for order, a in zip(orders, results, strict=True)
+        ]
+    )
+    return found if form.several else found[0]
 
 
 # ---- recording it

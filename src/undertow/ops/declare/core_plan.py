@@ -17,7 +17,7 @@ from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
 from undertow.ops.declare.formula import Formula
-from undertow.ops.declare.plans import Input, Promotion, Tree
+from undertow.ops.declare.plans import Input, Order, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 
@@ -102,6 +102,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
         outputs=tuple([plans.SavedOutput(k.output, k.slot, users(form, k.name)) for k in form.kept_outputs]),
         several=int(form.several),
         constant=bits(form.constant),
+        order=tuple([int(Order[name.upper()]) for name in form.order]),
     )
 
 

@@ -69,6 +69,8 @@ class Form:
         self.moves_to = None if op.moves_to is None else places[op.moves_to]
         self.dtype = places["dtype"] if "dtype" in op.params else None
         self.number_place = places[op.number] if op.number and not numbers else None
+        self.order = tuple((op.order or self.usual_order()).split())
+        self.is_arranged = self.order != ("as_computed",)
         self.number: Form | None = None
         self.node_class: Any = None
         self.plan_promotion()
@@ -77,6 +79,12 @@ class Form:
         self.others = [(k, k in self.promoted) for k in self.required if k != self.first]
         self.plan_saving()
         self.plan_rules()
+
+    def usual_order(self) -> str:
+        """In which order the elements of the result lie (backend/memory_order.py), if the declaration does not say."""
+        if self.is_view:
+            return "as_computed"
+        return "operands" if self.elementwise else "rows"
 
     # ---- dtypes
 

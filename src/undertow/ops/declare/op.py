@@ -65,6 +65,7 @@ class Op:
         piecewise_constant: bool = False,
         same_in_numpy: bool = False,
         overlap: str | None = None,
+        order: str | None = None,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -92,6 +93,7 @@ class Op:
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
         self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
+        self.order = order
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]

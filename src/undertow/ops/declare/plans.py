@@ -20,6 +20,7 @@ Tree = tuple[Any, ...]
 MOST_ARGUMENTS = 12
 MOST_EDGES = 8
 MOST_SAVED_OUTPUTS = 4
+MOST_ORDERS = 4
 #: what a rule can be given: the gradient, `needs`, and what the node kept
 MOST_VALUES = 16
 
@@ -51,6 +52,21 @@ class Promotion(IntEnum):
     NONE = 0
     SAME = 1  # they are cast to a common dtype
     FLOAT = 2  # and that is a floating-point one
+
+
+class Order(IntEnum):
+    """In which order the elements of a result lie in memory: the orders of backend/memory_order.py."""
+
+    AS_COMPUTED = 0
+    ROWS = 1
+    OPERANDS = 2
+    FIRST = 3
+    CHANNELS = 4
+    COLUMNS = 5
+    SECOND = 6
+    IMAGES = 7
+    VOLUMES = 8
+    CONVOLUTION = 9
 
 
 # ---- an operation
@@ -86,6 +102,7 @@ class FormPlan(NamedTuple):
     outputs: tuple[SavedOutput, ...]
     several: int  # whether there are several results, in a tuple
     constant: int  # the outputs that have no gradient
+    order: tuple[int, ...]  # Order, of each of the results; the last one's is that of all further ones, too
 
 
 class SavedInput(NamedTuple):

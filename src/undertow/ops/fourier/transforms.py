@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import laid_out
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import as_operand, type_name
@@ -43,18 +44,32 @@ OF_INVERSE = ("forward", "ortho", "backward")
 # ---- the kernels
 
 
+def _nested(input: Array, out: Array, dim: Sequence[int]) -> Array:
+    """The result as PyTorch's lies in memory: the signal innermost, around it the other dimensions as the input's."""
+    others = [d for d in range(input.ndim) if d not in dim]
+    return laid_out(out, [*by_stride(input, others), *dim])
+
+
+def by_stride(input: Array, dims: Iterable[int]) -> list[int]:
+    """Dimensions from the outermost to the innermost."""
+    return sorted(dims, key=lambda d: -abs(input.strides[d]))
+
+
 def _complex_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, inverse: bool) -> Array:
     if not dim:
-        return input.copy()
+        return input.copy(order="K")
     name, norm = ("ifft", OF_INVERSE[normalization]) if inverse else ("fft", OF_FORWARD[normalization])
+    out = input
     for axis in reversed(dim):
-        input = transformed(xp, name, input, axis, norm)
-    return input
+        out = transformed(xp, name, out, axis, norm)
+    return _nested(input, out, by_stride(input, dim))
 
 
 def _real_transform(xp: Namespace, input: Array, dim: tuple[int, ...], normalization: int, onesided: bool) -> Array:
     out = transformed(xp, "rfft" if onesided else "fft", input, dim[-1], OF_FORWARD[normalization])
-    return _complex_transform(xp, out, dim[:-1], normalization, False) if dim[:-1] else out
+    for axis in reversed(dim[:-1]):
+        out = transformed(xp, "fft", out, axis, OF_FORWARD[normalization])
+    return _nested(input, out, [*by_stride(input, dim[:-1]), dim[-1]])
 
 
 def _hermitian_transform(
@@ -62,7 +77,8 @@ def _hermitian_transform(
 ) -> Array:
     if dim[:-1]:
         input = _complex_transform(xp, input, dim[:-1], normalization, True)
-    return transformed(xp, "irfft", input, dim[-1], OF_INVERSE[normalization], last_dim_size)
+    out = transformed(xp, "irfft", input, dim[-1], OF_INVERSE[normalization], last_dim_size)
+    return _nested(input, out, dim[-1:])
 
 
 def _scale_pairs(xp: Namespace, input: Array, dim: int, size: int, factor: float) -> Array:
@@ -88,6 +104,7 @@ fft_c2c = primitive(
     batch=shifted(dims=(1,)),
     node="FftC2CBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 
@@ -106,6 +123,7 @@ fft_r2c = primitive(
     batch=shifted(dims=(1,)),
     node="FftR2CBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 
@@ -122,6 +140,7 @@ fft_c2r = primitive(
     batch=shifted(dims=(1,)),
     node="FftC2RBackward0",
     autocast="float32",
+    order="as_computed",
 )
 
 

@@ -22,6 +22,7 @@ _nonzero = nondifferentiable(
     "_nonzero",
     forward=lambda xp, input: xp.argwhere(input).astype(dtypes.int64, copy=False),
     inputs=("input",),
+    order="columns",
 )
 
 

@@ -221,6 +221,7 @@ _index_copied = primitive(
     },
     jvp=LINEAR,
     batch=along(dim=1, shared=2),
+    order="first",
 )
 
 
@@ -247,6 +248,7 @@ _index_fill_number = primitive(
     jvp={"input": lambda xp, t, dim, index: xp._index_fill_number(t, dim, index, 0)},
     batch=along(dim=1, shared=2),
     node="IndexFillBackward0",
+    order="first",
 )
 
 _index_fill_tensor = primitive(
@@ -260,6 +262,7 @@ _index_fill_tensor = primitive(
     jvp=LINEAR,
     batch=loop,
     node="IndexFillBackward1",
+    order="first",
 )
 
 _distinct_index = nondifferentiable(
@@ -353,6 +356,7 @@ _put = primitive(
     },
     jvp=LINEAR,
     batch=loop,
+    order="first",
 )
 
 

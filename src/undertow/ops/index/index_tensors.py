@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import ArrayNamespace, dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import laid_out, nesting, strides_within
 from undertow.graph.saved import SavedTensor
 from undertow.ops.declare import Op, adapter
 from undertow.ops.declare.apply import build as build_op
@@ -50,6 +51,33 @@ def key_of(indices: Arrays, places: Places) -> tuple[Any, ...]:
 
 def index_at(xp: Namespace, input: Array, indices: Arrays, places: Places) -> Array:
     return take_at(xp, input, key_of(indices, places))
+
+
+def index_in_order(xp: Namespace, input: Array, indices: Arrays, places: Places) -> Array:
+    """index_at, its elements in memory as an elementwise operation on input and indices would leave them."""
+    out = index_at(xp, input, indices, places)
+    if out.flags.c_contiguous and all([a.flags.c_contiguous for a in (input, *indices)]):
+        return out
+    return laid_out(out, nesting(out.shape, strides_of_operands(input, key_of(indices, places))))
+
+
+def strides_of_operands(input: Array, key: tuple[Any, ...]) -> list[list[int]]:
+    """The strides of input and indices along the dimensions of what the key selects."""
+    found = [1 if item.dtype.kind == "b" else item.ndim for item in key if item is not ALL]
+    taken = [k for k, item in enumerate(key) if item is not ALL]
+    middle, dim = [0] * max(found), 0
+    front: list[int] = []
+    back: list[int] = []
+    for k, item in enumerate(key):
+        if item is ALL:
+            (front if k < taken[0] and neighbours(taken) else back).append(input.strides[dim])
+        dim += item.ndim if item is not ALL and item.dtype.kind == "b" else 1
+    back += input.strides[dim:]
+    whole = [[*front, *middle, *back]]
+    for item in [key[k] for k in taken if key[k].dtype.kind != "b"]:
+        own = strides_within(item, [0] * len(middle))
+        whole.append([*[0] * len(front), *own, *[0] * len(back)])
+    return whole
 
 
 def index_into_zeros(xp: Namespace, input: Array, indices: Arrays, places: Places, sizes: tuple[int, ...]) -> Array:
@@ -106,6 +134,7 @@ def build(
     vjp: dict[str, Rule],
     batch: Callable[..., Any],
     node: str | None = None,
+    order: str | None = None,
 ) -> Any:
     """The operation for n index tensors.
 
@@ -119,6 +148,7 @@ def build(
         jvp=LINEAR,
         batch=batch,
         node=node,
+        order=order,
     )
     build_op(op)
     op.function.op = op
@@ -167,7 +197,7 @@ def index_op(n: int) -> Any:
         "index",
         ("input", "indices", "places"),
         n,
-        index_at,
+        index_in_order,
         {
             "input": (
                 lambda xp, g, indices, places, shape: xp.index_into_zeros(g, indices, places, shape),
@@ -176,6 +206,7 @@ def index_op(n: int) -> Any:
         },
         _batch_reading,
         node="IndexBackward0",
+        order="as_computed",
     )
 
 
@@ -229,6 +260,7 @@ def write_op(n: int) -> Any:
         {"input": (gradient_of_overwritten, taken), "values": (gradient_of_written, taken)},
         loop,
         node="IndexPutBackward0",
+        order="first",
     )
 
 

@@ -54,6 +54,7 @@ _masked_fill_number = primitive(
     jvp={"input": lambda xp, t, mask: xp._masked_fill_number(t, mask, 0)},
     batch=ELEMENTWISE,
     node="MaskedFillBackward0",
+    order="rows",
 )
 
 _masked_fill_tensor = primitive(

@@ -86,6 +86,7 @@ copy = primitive(
     node="CopyBackwards",
     variants="",
     overlap="part",
+    order="first",
 )
 
 zero = primitive(
@@ -114,6 +115,7 @@ fill = primitive(
     number_node="FillBackward0",
     number_edge=False,
     variants="function in_place_function",
+    order="first",
 )
 
 

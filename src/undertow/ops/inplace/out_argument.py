@@ -92,7 +92,7 @@ def fit(target: Tensor, array: Array, name: str) -> None:
         raise RuntimeError(
             f"{name}(): out= is a view of shape {list(mine.shape)} and cannot be given shape {list(array.shape)}"
         )
-    target._array = target._xp.empty(array.shape, mine.dtype)
+    target._array = target._xp.empty_like(array, dtype=mine.dtype, order="K")
 
 
 def function_with_out(op: Op) -> Any:

@@ -163,6 +163,7 @@ addr = primitive(
     batch=_batched_by("i,j->ij"),
     promote="same",
     variants="function method in_place",
+    order="first",
 )
 
 

@@ -55,10 +55,11 @@ cholesky_lower = primitive(
     batch=batch_matrices,
     node="LinalgCholeskyExBackward0",
     autocast="float32",
+    order="columns",
 )
 
 
-@composite
+@composite(order="columns")
 def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
     """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices."""
     factor = cholesky_lower(input)

@@ -77,6 +77,7 @@ eigh_factors = primitive(
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEighBackward0",
     autocast="float32",
+    order="rows columns",
 )
 
 
@@ -148,6 +149,7 @@ eig_factors = primitive(
     outputs=("eigenvalues", "eigenvectors"),
     node="LinalgEigBackward0",
     autocast="float32",
+    order="rows columns",
 )
 
 

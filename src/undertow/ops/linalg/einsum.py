@@ -16,6 +16,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import laid_out, nesting
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
@@ -32,19 +33,26 @@ class Plan:
 
     input_order, other_order  permutations that bring the operands to (batch, own, summed) and (batch, summed, own)
     output_order              the permutation from (batch, input's own, other's own) to the output's labels
+
+    Within each of these groups labels go as in the output, so that its elements lie in memory as PyTorch's do. For the
+    same reason `turned`, the equation with the operands exchanged, takes the place of one whose output has all that is
+    the other's own in front of the input's.
     """
 
     def __init__(self, equation: str) -> None:
         operands, output = equation.split("->")
         input, other = operands.split(",")
-        batch = [c for c in input if c in other and c in output]
+        batch = [c for c in output if c in input and c in other]
         summed = [c for c in input if c in other and c not in output]
-        own, others_own = [c for c in input if c not in other], [c for c in other if c not in input]
+        own, others_own = [c for c in output if c not in other], [c for c in output if c not in input]
         self.batch, self.summed, self.own, self.others_own = len(batch), len(summed), len(own), len(others_own)
         self.input_order = tuple([input.index(c) for c in batch + own + summed])
         self.other_order = tuple([other.index(c) for c in batch + summed + others_own])
         result = batch + own + others_own
         self.output_order = tuple([result.index(c) for c in output])
+        behind = own and others_own and output.index(others_own[-1]) < output.index(own[0])
+        self.turned = f"{other},{input}->{output}" if behind else None
+        self.places = [[labels.find(c) for c in output] for labels in (input, other)]
         self.input_gradient = f"{output},{other}->{input}"
         self.other_gradient = f"{output},{input}->{other}"
 
@@ -54,6 +62,8 @@ plan_of = lru_cache(maxsize=1024)(Plan)
 
 def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
     plan = plan_of(equation)
+    if plan.turned is not None and plan.summed:
+        return contract(xp, other, input, plan.turned)
     left, right = input.transpose(plan.input_order), other.transpose(plan.other_order)
     batch = left.shape[: plan.batch]
     own = left.shape[plan.batch : plan.batch + plan.own]
@@ -61,7 +71,13 @@ def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
     n, m, k = math.prod(own), math.prod(others_own), math.prod(right.shape[plan.batch : plan.batch + plan.summed])
     if plan.summed == 0:
         product = left.reshape(*batch, n, 1) * right.reshape(*batch, 1, m)
-    elif plan.batch == 0:
+        out = product.reshape(batch + own + others_own).transpose(plan.output_order)
+        strides = [
+            [0 if place < 0 else x.strides[place] for place in places]
+            for x, places in zip((input, other), plan.places, strict=True)
+        ]
+        return laid_out(out, nesting(out.shape, strides))
+    if plan.batch == 0:
         product = left.reshape(n, k).dot(right.reshape(k, m))
     else:
         product = xp.matmul(left.reshape(*batch, n, k), right.reshape(*batch, k, m))
@@ -114,6 +130,7 @@ einsum_pair = primitive(
     batch=_batch_einsum_pair,
     node="EinsumBackward0",
     autocast="lower",
+    order="as_computed",
 )
 
 # ---- any number of operands
@@ -143,7 +160,7 @@ def evaluate(operands: list[Any], terms: list[str], output: str) -> Array:
     pairs = [_simplify(x, labels, sizes) for x, labels in zip(operands, terms, strict=True)]
     pairs = [_sum_unused(k, pairs, output) for k in range(len(pairs))]
     for step in _contraction_order(pairs, output):
-        chosen = [pairs.pop(place) for place in sorted(step, reverse=True)]
+        chosen = [pairs.pop(place) for place in sorted(step, reverse=True)][::-1]
         pairs.append(_multiply(chosen, pairs, output))
     ((result, labels),) = pairs
     return result if labels == output else recorded.transpose(result, tuple([labels.index(c) for c in output]))

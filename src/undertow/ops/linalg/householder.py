@@ -42,6 +42,7 @@ _geqrf = primitive(
     batch=LOOP,
     node="GeqrfBackward0",
     outputs=("a", "tau"),
+    order="columns rows",
 )
 
 
@@ -57,7 +58,7 @@ def geqrf(input: Array) -> Any:
     return return_types.geqrf(_geqrf(as_operand("geqrf", "input", input)))
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, order="columns")
 def ormqr(input: Array, tau: Array, other: Array, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or other @ Q if not `left`, for the Q of `geqrf` (its adjoint, if `transpose`), which is not formed.
 
@@ -101,7 +102,7 @@ def _check_ormqr(input: Array, tau: Array, other: Array, left: bool) -> None:
 # ---- the product itself
 
 
-@composite
+@composite(order="columns")
 def linalg_householder_product(A: Array, tau: Array) -> Array:
     """The first columns of the product of reflections I - tau v v^H, whose vectors are the columns of A.
 

@@ -7,6 +7,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.inplace.forms import copy
 from undertow.ops.linalg.checks import check_matrices
@@ -14,6 +15,7 @@ from undertow.ops.linalg.matmul import batch_stacks, matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
 from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
+from undertow.tensor.facts import contiguous_format
 
 # ---- inverse
 
@@ -36,6 +38,7 @@ linalg_inv = primitive(
     batch=batch_matrices,
     node="LinalgInvExBackward0",
     autocast="float32",
+    order="columns",
 )
 
 
@@ -80,6 +83,7 @@ solve_matrices = primitive(
     batch=batch_stacks,
     node="LinalgSolveExBackward0",
     autocast="float32",
+    order="columns",
 )
 
 
@@ -100,7 +104,7 @@ def linalg_solve(A: Array, B: Array, *, left: bool = True) -> Array:
             f"{names[A.dtype]} and B of type {names[B.dtype]} instead"
         )
     if B.ndim == 1 or (B.ndim + 1 == A.ndim and B.shape == A.shape[:-1]):
-        return recorded.squeeze(_solve(A, recorded.expand_dims(B, -1), True), -1)
+        return rearranged(recorded.squeeze(_solve(A, recorded.expand_dims(B, -1), True), -1), "columns", ())
     return _solve(A, B, left)
 
 
@@ -130,10 +134,11 @@ def matrix_power(input: Array, n: int) -> Array:
     _check_square("linalg.matrix_power", input)
     n = as_int("matrix_power", "n", n)
     if n == 0:
-        return copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
+        eye = copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
+        return rearranged(eye, "rows", ())
     if n < 0:
         input, n = linalg_inv(input), -n
-    return clone(input) if n == 1 else _positive_power(input, n)
+    return clone(input, contiguous_format) if n == 1 else _positive_power(input, n)
 
 
 def _check_square(name: str, A: Array) -> None:

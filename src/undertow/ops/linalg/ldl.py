@@ -129,6 +129,7 @@ _ldl_factor = primitive(
     node="NotImplemented",
     outputs=("LD", "pivots", "info"),
     nondifferentiable=("pivots", "info"),
+    order="columns rows",
 )
 
 
@@ -194,7 +195,7 @@ def _places_of_all(xp: Namespace, pivots: Array) -> list[Tensor]:
     ]
 
 
-@composite
+@composite(order="columns")
 @example_by_example
 def linalg_ldl_solve(LD: Array, pivots: Array, B: Array, *, hermitian: bool = False) -> Tensor:
     """The X with A X = B, given ldl_factor(A).

@@ -11,6 +11,7 @@ from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
+from undertow.ops.declare.composite_order import moved
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
@@ -167,7 +168,7 @@ def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = 
     if A.shape[-2] != right.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
     rtol = 0.0 if driver == "gels" else _default_rtol(A) if rcond is None else float(rcond)
-    solution = matmul(pinv_of(A, 0.0, rtol, False), right)
+    solution = _by_columns(matmul(pinv_of(A, 0.0, rtol, False), right), max(A.shape[-2:]))
     rank, values = _rank_and_values(A, rtol, driver)
     residuals = Tensor(A._xp.empty((0,), dtypes.real_of(A.dtype)), A._xp)
     m, n = A.shape[-2:]
@@ -176,6 +177,16 @@ def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = 
         residuals = sum_of(recorded.real(rest * recorded.conj(rest)), -2)
     solution = recorded.squeeze(solution, -1) if of_vectors else solution
     return return_types.linalg_lstsq((solution, residuals, rank, values))
+
+
+def _by_columns(X: Tensor, rows: int) -> Tensor:
+    """X as LAPACK leaves it: the first of so many rows, by columns."""
+    if type(X) is not Tensor:
+        return X
+    *lead, n, k = X._array.shape
+    memory = X._xp.zeros((*lead, k, rows), X._array.dtype)
+    memory[..., :n] = X._xp.swapaxes(X._array, -1, -2)
+    return moved(X, X._xp.swapaxes(memory[..., :n], -1, -2))
 
 
 def _check_systems(A: Array, B: Array, driver: str | None) -> str:
@@ -203,6 +214,6 @@ def _rank_and_values(A: Array, rtol: float, driver: str) -> tuple[Tensor, Tensor
     xp = A._xp
     if driver == "gels":
         return Tensor(xp.empty((0,), dtypes.int64), xp), Tensor(xp.empty((0,), dtypes.real_of(A.dtype)), xp)
-    values = checked_svd(xp, A._array, compute_uv=False)
-    rank = Tensor(xp.asarray(xp.sum(values > _cutoff(xp, values, 0.0, rtol), axis=-1)), xp)
+    values = xp.ascontiguousarray(checked_svd(xp, A._array, compute_uv=False))
+    rank = Tensor(xp.asarray(xp.sum(values > _cutoff(xp, values, 0.0, rtol), axis=-1), order="C"), xp)
     return rank, Tensor(values if driver != "gelsy" else xp.empty((0,), values.dtype), xp)

@@ -13,6 +13,7 @@ from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.matmul import matmul
@@ -142,7 +143,7 @@ def _require_pivoting(pivot: bool) -> None:
 # ---- both factors in one matrix
 
 
-@composite
+@composite(order="columns rows")
 @example_by_example
 def linalg_lu_factor(A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
@@ -202,7 +203,7 @@ def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
     return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
 
 
-@composite(out=True)
+@composite(out=True, order="rows")
 @example_by_example
 def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
@@ -232,12 +233,13 @@ def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, ad
     turn = recorded.swapaxes
     if not left:
         solved = linalg_lu_solve(LU, pivots, recorded.conj(turn(B, -1, -2)), adjoint=not adjoint)
-        return recorded.conj(turn(solved, -1, -2))
+        return rearranged(recorded.conj(turn(solved, -1, -2)), "rows", ())
     check_matrices("linalg.lu_solve", LU)
     P, L, U = lu_unpack(LU, pivots)
     if adjoint:
         first = solve_triangular(recorded.conj(turn(U, -1, -2)), B, False, False)
-        return matmul(P, solve_triangular(recorded.conj(turn(L, -1, -2)), first, True, True))
+        solved = matmul(P, solve_triangular(recorded.conj(turn(L, -1, -2)), first, True, True))
+        return rearranged(solved, "columns", ())
     first = solve_triangular(L, matmul(turn(P, -1, -2), B), False, True)
     return solve_triangular(U, first, True, False)
 
@@ -251,7 +253,7 @@ def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Array:
     return linalg_lu_solve(LU_data, LU_pivots, b)
 
 
-@composite
+@composite(order="columns rows")
 @example_by_example
 def linalg_lu_factor_ex(A: Array, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """`lu_factor`, and for each matrix the number of its first zero pivot, or 0."""

@@ -83,6 +83,7 @@ qr_reduced = primitive(
     outputs=("Q", "R"),
     node="LinalgQrBackward0",
     autocast="float32",
+    order="columns",
 )
 
 

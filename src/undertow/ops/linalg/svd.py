@@ -159,6 +159,7 @@ svd_factors = primitive(
     outputs=("U", "S", "Vh"),
     node="LinalgSvdBackward0",
     autocast="float32",
+    order="columns rows columns",
 )
 
 

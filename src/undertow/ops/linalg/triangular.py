@@ -83,10 +83,11 @@ solve_triangular = primitive(
     promote="same",
     node="LinalgSolveTriangularBackward0",
     autocast="float32",
+    order="columns",
 )
 
 
-@composite
+@composite(order="columns")
 def linalg_solve_triangular(
     A: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -114,7 +115,7 @@ def linalg_solve_triangular(
     return turn(solve_triangular(turn(A, -1, -2), turn(B, -1, -2), not upper, unitriangular), -1, -2)
 
 
-@composite(variants="function method", out=True)
+@composite(variants="function method", out=True, order="columns")
 def triangular_solve(
     b: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

@@ -11,6 +11,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.modes import current, no_grad
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front
 from undertow.ops.inplace.forms import copy_, write_array
@@ -145,6 +146,7 @@ def _channel_norm(name: str, node: str) -> Any:
         nondifferentiable=("mean", "rstd", "variance"),
         exact=("mean", "rstd", "variance"),
         optional=("weight", "bias"),
+        order="channels",
     )
 
 
@@ -206,7 +208,8 @@ def _by_running(input: Any, running_mean: Any, running_var: Any, weight: Any, bi
         if x is None:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
     mean, var, weight, bias = (_per_channel(x, input.ndim) for x in (running_mean, running_var, weight, bias))
-    return as_given(scaled_and_shifted((input - mean) / sqrt(var + eps), weight, bias), input)
+    out = as_given(scaled_and_shifted((input - mean) / sqrt(var + eps), weight, bias), input)
+    return rearranged(out, "channels", [input._array])
 
 
 def _move(name: str, running: Array | None, now: Any, momentum: float, count: int | None = None) -> None:
@@ -241,7 +244,7 @@ def instance_norm(
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check_channels(input.shape[1], given)
     if not use_input_stats:
-        return _by_running(input, running_mean, running_var, weight, bias, eps)
+        return rearranged(_by_running(input, running_mean, running_var, weight, bias, eps), "rows", ())
     count = math.prod(input.shape[2:])
     if count == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
@@ -251,7 +254,7 @@ def instance_norm(
     with no_grad():
         _move("instance_norm", running_mean, None if running_mean is None else mean(means, 0), momentum)
         _move("instance_norm", running_var, None if running_var is None else mean(variances, 0), momentum, count)
-    return as_given(out, input)
+    return rearranged(as_given(out, input), "rows", ())
 
 
 @composite

@@ -282,6 +282,7 @@ convolve_kernel = primitive(
     optional=("bias",),
     node="ConvolutionBackward0",
     autocast="lower",
+    order="convolution",
 )
 
 convolve_transposed_kernel = primitive(
@@ -307,6 +308,7 @@ convolve_transposed_kernel = primitive(
     optional=("bias",),
     node="ConvolutionBackward0",
     autocast="lower",
+    order="images",
 )
 
 
@@ -328,4 +330,5 @@ convolve_weight_kernel = primitive(
     jvp=BILINEAR,
     batch=_batch_convolution(bias=None),
     node="ConvolutionBackwardBackward0",
+    order="channels",
 )

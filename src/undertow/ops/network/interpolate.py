@@ -170,6 +170,7 @@ def upsampling(kind: str, name: str, node: str) -> Any:
         jvp=LINEAR,
         batch=shifted(),
         node=node,
+        order="channels",
     )
 
 

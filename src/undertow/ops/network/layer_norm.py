@@ -11,6 +11,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import reduced_axes, wrap_dims
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import Joint, composite, primitive
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
@@ -295,4 +296,5 @@ def rms_norm(
     eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
     if dtypes.is_floating(input.dtype):
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
-    return as_given(scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None), input)
+    out = scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None)
+    return rearranged(as_given(out, input), "rows", ())

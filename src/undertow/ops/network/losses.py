@@ -111,6 +111,7 @@ mse_loss = primitive(
     batch=_batch_loss,
     promote="same",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -165,6 +166,7 @@ smooth_l1_loss = primitive(
     promote="same",
     node="SmoothL1LossBackward0",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -205,6 +207,7 @@ huber_loss = primitive(
     batch=_batch_loss,
     promote="same",
     autocast="float32",
+    order="operands",
 )
 
 # ---- binary cross entropy
@@ -253,6 +256,7 @@ bce_of_probabilities = primitive(
     batch=_batch_loss,
     node="BinaryCrossEntropyBackward0",
     autocast="float32",
+    order="operands",
 )
 
 
@@ -299,6 +303,7 @@ bce_of_logits = primitive(
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
     autocast="float32",
+    order="second",
 )
 
 

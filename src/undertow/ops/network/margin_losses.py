@@ -60,7 +60,7 @@ def margin_ranking_loss(
     return reduce(clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
 
 
-@composite
+@composite(order="operands")
 @in_float32
 def soft_margin_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
     """log(1 + exp(-target * input)), for targets 1 and -1."""

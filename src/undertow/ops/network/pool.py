@@ -11,6 +11,7 @@ from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.network.pool_kernels import (
     ADAPTIVE_AVG_POOLS,
     ADAPTIVE_MAX_POOLS,
@@ -125,6 +126,8 @@ def max_pool(dims: int, input: Array, *arguments: Any) -> Any:
     if dims == 1:
         kernel, stride, padding, dilation = (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
         out = _in_two(lambda x: MAX_POOLS[2](x, kernel, stride, padding, dilation, ceil_mode), input)
+        if not return_indices and out[0]._edge is None:  # PyTorch then has a kernel of its own
+            return rearranged(out[0], "rows", ())
     else:
         out = MAX_POOLS[dims](input, kernel, stride, padding, dilation, ceil_mode)
     return out if return_indices else out[0]

@@ -212,6 +212,7 @@ def _pooling_by_choice(name: str, forward: Callable[..., Any], rule: Callable[..
         nondifferentiable=("indices",),
         node=node,
         autocast=in_float32(dims),
+        order="channels" if dims == 2 else "rows" if name.startswith("_adaptive") else "volumes",
     )
 
 
@@ -346,6 +347,7 @@ AVG_POOLS = {
         batch=shifted(),
         node=f"AvgPool{n}DBackward0",
         autocast=in_float32(n),
+        order="channels" if n == 2 else "rows",
     )
     for n in (2, 3)
 }
@@ -441,6 +443,7 @@ ADAPTIVE_AVG_POOLS = {
         batch=shifted(),
         node=f"AdaptiveAvgPool{n}DBackward0",
         autocast=in_float32(n),
+        order="channels" if n == 2 else "rows",
     )
     for n in (2, 3)
 }

@@ -52,6 +52,7 @@ threshold_backward = primitive(
     batch=ELEMENTWISE,
     node="ThresholdBackwardBackward0",
     variants="",
+    order="second",
 )
 
 
@@ -348,6 +349,7 @@ logsigmoid = unary(
     vjp=lambda xp, g, input: g * xp.sigmoid(-input),
     promote=None,
     node="LogSigmoidBackward0",
+    order="rows",
 )
 
 

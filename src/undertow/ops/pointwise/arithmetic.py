@@ -103,6 +103,7 @@ rsub = primitive(
     promote="same",
     number="other",
     number_edge=False,
+    order="second",
 )
 
 neg = primitive(

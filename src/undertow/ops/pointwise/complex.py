@@ -252,6 +252,8 @@ polar = primitive(
 
 
 def _angle_of(xp: Namespace, input: Array) -> Array:
+    if input.dtype.kind == "c":
+        return xp.ascontiguousarray(xp.angle(input))
     return xp.angle(input + 0.0 if input.dtype.kind == "f" else input)  # that of -0.0 is 0 without a sign
 
 
@@ -270,6 +272,7 @@ angle = primitive(
     batch=ELEMENTWISE,
     promote="float",
     variants="function method",
+    order="as_computed",  # PyTorch's angles of complex numbers lie by rows
 )
 
 adapter("conj")(lambda x: conj(x) if hasattr(x, "_array") else x.conjugate())

@@ -66,6 +66,7 @@ frexp_parts = primitive(
     outputs=("mantissa", "exponent"),
     nondifferentiable=("exponent",),
     node="FrexpBackward0",
+    order="operands",
 )
 
 

@@ -107,6 +107,7 @@ _pow_of_number = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     node="PowBackward2",
+    order="rows",
 )
 
 

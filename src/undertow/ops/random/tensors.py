@@ -172,7 +172,12 @@ def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: 
 
 
 _draw_like = nondifferentiable(
-    "_draw_like", forward=_drawn_like, inputs=("input",), batch=ELEMENTWISE, half_precision="as_is"
+    "_draw_like",
+    forward=_drawn_like,
+    inputs=("input",),
+    batch=ELEMENTWISE,
+    half_precision="as_is",
+    order="as_computed",
 )
 
 
@@ -271,6 +276,7 @@ bernoulli = primitive(
     batch=ELEMENTWISE,
     variants="function method",
     random="given",
+    order="rows",
 )
 
 poisson = primitive(
@@ -280,6 +286,7 @@ poisson = primitive(
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
     random="given",
+    order="rows",
 )
 
 NOT_CONTINUOUS = "A count of successes is not continuous in what it is drawn from"
@@ -294,6 +301,7 @@ binomial = primitive(
     batch=ELEMENTWISE,
     node="NotImplemented",
     random="given",
+    order="rows",
 )
 
 multinomial = nondifferentiable(
@@ -318,6 +326,7 @@ _normal_of_mean = primitive(
     node="NormalBackward1",
     half_precision="as_is",
     random="given",
+    order="rows",
 )
 
 _normal_of_std = primitive(
@@ -331,6 +340,7 @@ _normal_of_std = primitive(
     node="NormalBackward2",
     half_precision="as_is",
     random="given",
+    order="rows",
 )
 
 _normal_of_both = primitive(
@@ -346,6 +356,7 @@ _normal_of_both = primitive(
     node="NormalBackward3",
     half_precision="as_is",
     random="given",
+    order="rows",
 )
 
 

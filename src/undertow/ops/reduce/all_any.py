@@ -9,6 +9,7 @@ from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
 from undertow.ops.declare import adapter, composite, nondifferentiable
+from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.tensor import Tensor
@@ -37,7 +38,7 @@ all_dims = nondifferentiable("_all_dims", truth("logical_and"), inputs=("input",
 def _truth_along(reduce: Callable[..., Any], input: Array, dim: Dims, keepdim: bool) -> Tensor:
     """any(dim=()) and all(dim=()) reduce nothing, unlike every other reduction."""
     if isinstance(dim, Iterable) and not tuple(dim):
-        return recorded.astype(recorded.not_equal(input, 0), _truth_dtype(input))
+        return rearranged(recorded.astype(recorded.not_equal(input, 0), _truth_dtype(input)), "rows", ())
     return reduce(input, dim, keepdim)
 
 

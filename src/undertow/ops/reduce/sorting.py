@@ -48,8 +48,8 @@ def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = 
     return take_in_order(xp, input, indices, axis), indices
 
 
-sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", **REORDERING)
-stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", **REORDERING)
+sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", order="first", **REORDERING)
+stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBackward1", order="first", **REORDERING)
 
 
 @composite(variants="function method", out=True, overlap="part")
@@ -77,6 +77,7 @@ argsort = nondifferentiable(
     inputs=("input",),
     batch=REDUCTION,
     variants="function method",
+    order="first",
 )
 
 

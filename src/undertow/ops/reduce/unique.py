@@ -53,7 +53,7 @@ def _unique_forward(xp: Namespace, input: Array, dim: int | None = None, consecu
         values, inverse, counts = xp.unique(rows, axis=0, **options)
     if axis is None:
         return values, inverse.reshape(input.shape), counts
-    return xp.moveaxis(values, 0, axis), inverse.reshape(-1), counts
+    return xp.moveaxis(xp.ascontiguousarray(values), 0, axis), inverse.reshape(-1), counts
 
 
 def _declare_unique(public: str, node: str, consecutive: bool) -> Any:
@@ -66,6 +66,7 @@ def _declare_unique(public: str, node: str, consecutive: bool) -> Any:
         node=node,
         outputs=("values", "inverse", "counts"),
         nondifferentiable=("inverse", "counts"),
+        order="as_computed rows",
     )
 
 

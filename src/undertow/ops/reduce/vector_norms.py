@@ -111,7 +111,7 @@ def linalg_vector_norm(
 # ---- slices of bounded norm
 
 
-@composite(variants="function method in_place", out=True, overlap="part")
+@composite(variants="function method in_place", out=True, overlap="part", order="rows")
 def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Array:
     """The tensor with every slice along `dim` scaled down to have a p-norm of at most `maxnorm`.
 

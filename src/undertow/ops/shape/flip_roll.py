@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.declare import adapter, composite, primitive
@@ -29,6 +30,7 @@ _flip = primitive(
     vjp={"input": lambda xp, g, dims: xp.flip(g, dims) if g.ndim else g},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
+    order="first",
 )
 
 
@@ -101,12 +103,22 @@ def roll(
     return _roll(input, shifts, tuple([wrap_dim(d, input.ndim) for d in dims]))
 
 
+def _turned(xp: Namespace, input: Array, k: int, dims: tuple[int, int]) -> Array:
+    """A quarter turn is a flip, which lies as its input, and a transposition of that; see NumPy's rot90."""
+    order = list(range(input.ndim))
+    if k % 2:
+        order[dims[0]], order[dims[1]] = order[dims[1]], order[dims[0]]
+    nested = [order[d] for d in of_first([input], input.shape)] if k % 4 else order
+    return xp.rot90(input, k, dims).transpose(nested).copy().transpose(inverse(nested))
+
+
 _rot90 = primitive(
     "_rot90",
-    forward=lambda xp, input, k, dims: xp.rot90(input, k, dims).copy(),
+    forward=_turned,
     vjp={"input": lambda xp, g, k, dims: xp.rot90(g, -k, dims)},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
+    order="as_computed",
 )
 
 

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import is_channels_last, laid_out
 from undertow.backend.sparse.coo import is_sparse
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
@@ -55,7 +56,10 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 @twin
 def join(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
     dim = _check_cat([t.shape for t in tensors], dim)
-    return row_major(xp, xp.concatenate([t for t in tensors if not _is_skipped(t.shape)] or tensors, axis=dim))
+    out = xp.concatenate([t for t in tensors if not _is_skipped(t.shape)] or tensors, axis=dim)
+    if not is_sparse(out) and all([is_channels_last(t) for t in tensors]):
+        return laid_out(out, [0, *range(2, out.ndim), 1])
+    return row_major(xp, out)
 
 
 def row_major(xp: Namespace, array: Array) -> Any:

@@ -60,6 +60,7 @@ constant_pad_nd = primitive(
     vjp={"input": lambda xp, g, pad: xp.constant_pad_nd(g, tuple([-n for n in pad]), 0)},
     jvp={"input": lambda xp, t, pad: xp.constant_pad_nd(t, pad, 0)},
     batch=shifted(),
+    order="channels",
 )
 
 
@@ -174,6 +175,7 @@ def _own_padding(name: str, mode: str, dims: int) -> Any:
         batch=shifted(),
         node=f"{name.capitalize()}Pad{dims}DBackward0",
         variants="",
+        order="channels",
         autocast=None if (name, dims) == ("reflection", 3) else "float32",  # PyTorch's list has all but this one
     )
 

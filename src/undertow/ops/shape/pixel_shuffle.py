@@ -36,7 +36,7 @@ def _joined(turned: Tensor, shape: tuple[int, ...], in_order: bool) -> Tensor:
     return clone(reshape(turned, shape)) if in_order else reshape(turned, shape)
 
 
-@composite
+@composite(order="channels")
 def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     """Every r * r channels become one, r times as high and as wide.
 
@@ -55,7 +55,7 @@ def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     return _rearranged(input, (few, r, r, height, width), (0, 3, 1, 4, 2), (few, height * r, width * r))
 
 
-@composite
+@composite(order="channels")
 def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: every square of r * r places becomes as many channels."""
     input, r = _check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
@@ -70,7 +70,7 @@ def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     return _rearranged(input, (channels, h, r, w, r), (0, 2, 4, 1, 3), (channels * r * r, h, w))
 
 
-@composite
+@composite(order="channels")
 def channel_shuffle(input: Array, groups: int) -> Tensor:
     """The channels, in `groups` groups, dealt out in turn: first all firsts, then all seconds, ..."""
     input = as_operand("channel_shuffle", "input", input)

@@ -299,4 +299,5 @@ clone_as = primitive(
     jvp=LINEAR,
     batch=_batch_lay_out,
     node="CloneBackward0",
+    order="as_computed",
 )

@@ -24,6 +24,7 @@ clone = primitive(
     batch=ELEMENTWISE,
     half_precision="as_is",
     variants="function method foreach",
+    order="as_computed",
 )
 
 
@@ -46,6 +47,7 @@ _to_copy = primitive(
     jvp=LINEAR,
     batch=ELEMENTWISE,
     check_output=True,
+    order="as_computed",
 )
 
 

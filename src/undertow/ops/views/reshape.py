@@ -66,6 +66,7 @@ _unsafe_view = primitive(
     vjp={"input": lambda xp, g, input_shape: xp.reshape(g, input_shape)},
     jvp=LINEAR,
     batch=shifted(sizes=(1,)),
+    order="as_computed",
 )
 
 
@@ -86,7 +87,12 @@ def _view_as_dtype(xp: Namespace, input: Array, dtype: DType) -> Array:
 
 
 _view_dtype = nondifferentiable(
-    "_view_dtype", forward=_view_as_dtype, inputs=("input",), batch=shifted(), half_precision="as_is"
+    "_view_dtype",
+    forward=_view_as_dtype,
+    inputs=("input",),
+    batch=shifted(),
+    half_precision="as_is",
+    order="as_computed",
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from undertow.backend import ArrayNamespace
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import copy_with_gaps
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, view
@@ -245,7 +246,7 @@ unfold_backward = primitive(
 
 def overwritten(xp: Namespace, part: Callable[..., Any], input: Array, src: Array, *where: Any) -> Array:
     """A copy of `input` whose part `part(xp, copy, *where)` is `src`."""
-    out = xp.array(input, order="C")
+    out = copy_with_gaps(xp, input)
     target = part(xp, out, *where)
     if target.shape != src.shape:
         raise RuntimeError(
@@ -277,6 +278,7 @@ select_scatter = primitive(
     jvp=LINEAR,
     batch=_batch_part(2),
     variants="function method",
+    order="as_computed",
 )
 
 slice_scatter = primitive(
@@ -293,6 +295,7 @@ slice_scatter = primitive(
     jvp=LINEAR,
     batch=_batch_part(2),
     variants="function method",
+    order="as_computed",
 )
 
 diagonal_scatter = primitive(
@@ -309,6 +312,7 @@ diagonal_scatter = primitive(
     jvp=LINEAR,
     batch=_batch_part(3, 4),
     variants="function method",
+    order="as_computed",
 )
 
 

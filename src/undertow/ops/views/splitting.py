@@ -8,6 +8,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import copy_with_gaps
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import type_name
@@ -110,10 +111,6 @@ def _even_split_gradient(xp: Namespace, g: list[Any], input_shape: tuple[int, ..
     return _join_gradients(xp, g, input_shape, sizes, dim)
 
 
-def copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([part.copy() for part in parts])
-
-
 _split = declare_view(
     "_split",
     forward=cut_evenly,
@@ -130,24 +127,28 @@ _split_with_sizes = declare_view(
     outputs="list",
 )
 
-# PyTorch's unsafe forms share memory and trust the caller. Here the parts are copies: as usable, and safe.
+# PyTorch's unsafe forms share memory and trust the caller. Here the parts are those of a copy: as usable, and safe.
 unsafe_split = primitive(
     "unsafe_split",
-    forward=lambda xp, input, split_size, dim=0: copied(cut_evenly(xp, input, split_size, dim)),
+    forward=lambda xp, input, split_size, dim=0: cut_evenly(xp, copy_with_gaps(xp, input), split_size, dim),
     vjp={"input": _even_split_gradient},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
     variants="function method",
+    order="as_computed",
 )
 
 _unsafe_split_with_sizes = primitive(
     "_unsafe_split_with_sizes",
-    forward=lambda xp, input, split_sizes, dim=0: copied(cut(input, _checked_sizes(input, split_sizes, dim), dim)),
+    forward=lambda xp, input, split_sizes, dim=0: cut(
+        copy_with_gaps(xp, input), _checked_sizes(input, split_sizes, dim), dim
+    ),
     vjp={"input": lambda xp, g, input_shape, split_sizes, dim: _join_gradients(xp, g, input_shape, split_sizes, dim)},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     outputs="list",
+    order="as_computed",
 )
 
 

@@ -65,7 +65,7 @@ def _family(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = f"special_{name}"
     function.__doc__ = f"The polynomial of degree n: {name.replace('_', ' ')}. Degrees may be a tensor."
-    return composite(example_by_example(function))
+    return composite(example_by_example(function), order="operands")
 
 
 for _name in FAMILIES:

@@ -120,7 +120,9 @@ def _multivariate_rule(xp: Namespace, g: Array, input: Array, p: int) -> Array:
     return g * slope
 
 
-mvlgamma = unary("mvlgamma", forward=_multivariate, vjp=_multivariate_rule, variants="function method in_place")
+mvlgamma = unary(
+    "mvlgamma", forward=_multivariate, vjp=_multivariate_rule, variants="function method in_place", order="rows"
+)
 
 
 @composite
