@@ -2,14 +2,14 @@
 
 from typing import Any
 from undertow._dynamo import config as config
-from undertow.torch_names.top_level.compiler import allow_in_graph as _allow_in_graph_
-from undertow.torch_names.top_level.compiler import allow_in_graph as allow_in_graph
-from undertow.torch_names.top_level.compiler import disable as _disable_
-from undertow.torch_names.top_level.compiler import disable as disable
-from undertow.torch_names.top_level.compiler import is_compiling as is_compiling
-from undertow.torch_names.top_level.compiler import list_backends as list_backends
-from undertow.torch_names.top_level.compiler import reset as reset
-from undertow.torch_names.top_level.compiler import substitute_in_graph as substitute_in_graph
+from undertow.compiler import allow_in_graph as _allow_in_graph_
+from undertow.compiler import allow_in_graph as allow_in_graph
+from undertow.compiler import disable as _disable_
+from undertow.compiler import disable as disable
+from undertow.compiler import is_compiling as is_compiling
+from undertow.compiler import list_backends as list_backends
+from undertow.compiler import reset as reset
+from undertow.compiler import substitute_in_graph as substitute_in_graph
 
 OptimizedModule: Any
 assume_constant_result = _allow_in_graph_
