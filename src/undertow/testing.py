@@ -135,8 +135,8 @@ def make_tensor(
         made = ops.randint(0, 2, sizes, device=device).to(wanted)
     elif wanted.kind in "iu":
         lowest = 0 if wanted.kind == "u" else -9
-        start, end = lowest if low is None else int(low), 10 if high is None else int(high)
-        made = ops.randint(start, end, sizes, device=device).to(wanted)
+        bounds = lowest if low is None else int(low), 10 if high is None else int(high)
+        made = ops.randint(*bounds, sizes, device=device).to(wanted)
     else:
         start, end = -9.0 if low is None else low, 9.0 if high is None else high
         real = dtypes.real_of(wanted)

@@ -34,7 +34,14 @@ def test_every_library_says_how_to_run_it() -> None:
 
 def test_a_checkout_is_run_with_undertow(tmp_path: Path) -> None:
     tmp_path.joinpath("entmax").mkdir()
-    program = "import torch\n\ndef test_it():\n    assert 'undertow' in torch.__version__\n\ndef test_other():\n    assert 0\n"
+    lines = [
+        "import torch",
+        "def test_it():",
+        "    assert 'undertow' in torch.__version__",
+        "def test_other():",
+        "    assert 0",
+    ]
+    program = "\n".join(lines)
     tmp_path.joinpath("entmax", "test_it.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(ut.__file__).parents[1]), str(ROOT)])}
     done = subprocess.run(
