@@ -26,6 +26,7 @@ from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
 from undertow.tensor import Tensor, display, layouts
 from undertow.tensor import facts as facts
+from undertow.tensor import subclasses as subclasses
 
 #: Python's operators: special method -> operation
 OPERATORS = {
@@ -143,6 +144,7 @@ attach({"polygamma": lambda self, n: polygamma(n, self),
         "where": lambda self, condition, other: where(condition, self, other)})  # fmt: skip
 attach(in_place.METHODS)
 attach(facts.METHODS)
+attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)
 attach(like.METHODS)
 attach(random_ops.METHODS)

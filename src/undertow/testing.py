@@ -95,3 +95,58 @@ def _difference(x: Any, y: Any, close: Any, atol: float) -> str:
         f"Tensor-likes are not close!\n\nMismatched elements: {wrong} / {x.size} ({100 * wrong / x.size:.1f}%)\n"
         f"Greatest absolute difference: {apart[place]:.6g} at index {place} (up to {atol:g} allowed)"
     )
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str | None = None,
+) -> None:
+    """`assert_close`, by its former name and with its former defaults: dtypes may differ, and nan equals nan."""
+    if rtol is None and atol is None:
+        pairs = [TOLERANCES.get(ops.as_tensor(t).dtype.name, (0.0, 0.0)) for t in (actual, expected)]
+        rtol, atol = (max(values) for values in zip(*pairs, strict=True))
+    expected = ops.as_tensor(expected, dtype=ops.as_tensor(actual).dtype)
+    assert_close(ops.as_tensor(actual), expected, rtol=rtol, atol=atol, equal_nan=equal_nan, msg=msg)
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: Any,
+    device: Any = None,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor of random numbers for tests: from -9 to 9 unless told otherwise (0 to 9 of unsigned integers).
+
+    >>> import undertow as ut
+    >>> ut.testing.make_tensor(2, 3, dtype=ut.float32, device="cpu", low=0, high=1).shape
+    undertow.Size([2, 3])
+    """
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    wanted = dtypes.as_dtype(dtype, "make_tensor")
+    if wanted.kind == "b":
+        made = ops.randint(0, 2, sizes, device=device).to(wanted)
+    elif wanted.kind in "iu":
+        lowest = 0 if wanted.kind == "u" else -9
+        bounds = lowest if low is None else int(low), 10 if high is None else int(high)
+        made = ops.randint(*bounds, sizes, device=device).to(wanted)
+    else:
+        start, end = -9.0 if low is None else low, 9.0 if high is None else high
+        real = dtypes.real_of(wanted)
+        made = ops.rand(sizes, device=device) * (end - start) + start
+        if wanted.kind == "c":
+            made = ops.complex(made, ops.rand(sizes, device=device) * (end - start) + start)
+        made = made.to(real if wanted.kind != "c" else wanted)
+    if exclude_zero:
+        made = ops.where(made == 0, ops.ones_like(made), made)
+    if noncontiguous and made.numel() > 1:
+        made = ops.repeat_interleave(made, 2, -1)[..., ::2]
+    return made.requires_grad_(requires_grad)

@@ -114,7 +114,7 @@ def test_parametrized_names_and_devices():
         class TestDevice(TestCase):
             @dtypes(torch.float, torch.int64)
             def test_y(self, device, dtype):
-                print("y", device, dtype.is_floating_point, torch.ones(1, dtype=dtype).dtype)
+                print("y", device, dtype.is_floating_point, torch.ones(1, dtype=dtype).dtype.name)
 
             @onlyCUDA
             def test_z(self, device):

@@ -94,6 +94,7 @@ class DataLoader:
         self.dataset, self.num_workers, self.generator, self.progress = dataset, num_workers, generator, progress
         self.worker_init_fn, self.timeout, self.persistent_workers = worker_init_fn, timeout, persistent_workers
         self.pin_memory, self.pin_memory_device, self.in_order = pin_memory, pin_memory_device, in_order
+        self.multiprocessing_context = multiprocessing_context
         self._workers: Workers | None = None
         self.prefetch_factor = PREFETCH if prefetch_factor is None and num_workers else prefetch_factor
         self.batch_size = batch_size if batch_sampler is None else None

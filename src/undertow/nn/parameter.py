@@ -43,6 +43,8 @@ class Parameter(Tensor):
     tensor([1., 1.], requires_grad=True)
     """
 
+    results_keep_class = False
+
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         adopt(self, data, requires_grad)
 
@@ -63,6 +65,8 @@ class Buffer(Tensor):
 
     persistent  whether it is part of the module's state_dict
     """
+
+    results_keep_class = False
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         adopt(self, data, False)

@@ -46,7 +46,7 @@ class Operators:
         self._namespace = namespace
 
     def __getattr__(self, name: str) -> Overloads:
-        if name.startswith("__"):
+        if name.startswith(("__", "pytest")):
             raise AttributeError(name)
         function = find(name) if self._namespace in ("aten", "prims") else None
         if function is None:
@@ -78,6 +78,6 @@ _namespaces: dict[str, Operators] = {}
 
 
 def __getattr__(name: str) -> Operators:
-    if name.startswith("__"):
+    if name.startswith(("__", "pytest")):
         raise AttributeError(name)
     return _namespaces.setdefault(name, Operators(name))

@@ -20,6 +20,9 @@ from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
 
+#: the subclasses of Tensor that programs have defined (see subclasses.py)
+SUBCLASSES: list[type[Tensor]] = []
+
 
 class Tensor:
     """An n-dimensional array whose operations can be differentiated.
@@ -48,8 +51,18 @@ class Tensor:
     # NumPy must ask us, not loop over the elements, in `ndarray + tensor`
     __array_priority__ = 1000
 
+    #: whether operations on a subclass that a program defines give tensors of it
+    results_keep_class = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.results_keep_class and not cls.__module__.startswith("undertow."):
+            SUBCLASSES.append(cls)
+
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
+            if type(self) is not Tensor and hasattr(self, "_array"):
+                return  # `__new__` of a subclass has made it, by _make_subclass
             array, xp, edge = lent().from_sizes_or_data(array, xp, edge)
         self._array = array
         self._xp = xp

@@ -39,7 +39,7 @@ class AbsentClass(type):
         raise AbsentError(explanation(cls.__absent__))
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith(("__", "pytest")):
             raise AttributeError(name)
         return absent(f"{cls.__absent__}.{name}")
 
@@ -82,7 +82,7 @@ class AbsentModule(ModuleType):
         self.__all__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith(("__", "pytest")):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         found = absent(f"{self.__name__}.{name}")
         setattr(self, name, found)

@@ -55,6 +55,9 @@ class Module(Called):
             module.train(mode)
         return self
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is compiled: operations run as they are called."""
+
     def eval(self: T) -> T:
         """`train(False)`."""
         return self.train(False)

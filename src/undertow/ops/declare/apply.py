@@ -41,6 +41,8 @@ from undertow.ops.declare import core_plan
 from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
 from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
+from undertow.tensor.subclasses import class_of
+from undertow.tensor.tensor import SUBCLASSES
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -161,7 +163,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # wrap
     if form.several:
         return wrap_several(form, arguments, xp, out, node, state)
-    result: Any = new(Tensor)  # and four stores: half the time of Tensor(...)
+    kind = class_of(arguments) if SUBCLASSES else Tensor
+    result: Any = new(kind)  # and four stores: half the time of Tensor(...)
     result._array = out
     result._xp = xp
     result._edge = node
@@ -377,7 +380,12 @@ def lies_by_columns(matrix: Array) -> bool:
 def wrap_several(
     form: Form, arguments: Any, xp: Namespace, out: Any, node: Node | None, state: State
 ) -> tuple[Tensor, ...]:
-    results = tuple([Tensor(a, xp, output_edge(form, node, nr)) for nr, a in enumerate(out)])
+    if SUBCLASSES:
+        results = tuple([new(class_of(arguments)) for _ in out])
+        for nr, (result, array) in enumerate(zip(results, out, strict=True)):
+            Tensor.__init__(result, array, xp, output_edge(form, node, nr))
+    else:
+        results = tuple([Tensor(a, xp, output_edge(form, node, nr)) for nr, a in enumerate(out)])
     if node is None:
         for tensor in results:
             tensor._extra = state.extra

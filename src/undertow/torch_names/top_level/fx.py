@@ -19,6 +19,6 @@ def has_side_effect(fn: T) -> T:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith(("__", "pytest")):
         raise AttributeError(name)
     return absent(f"torch.fx.{name}")

@@ -1,15 +1,15 @@
 """Found by processes that were started by `python -m undertow run`: undertow stands for PyTorch in them, too."""
 
-import importlib
 import sys
 
 
 def stand_in() -> None:
-    from undertow.stand_in.finder import install
+    from undertow.stand_in.finder import found, install
 
     del sys.modules[__name__]
     install()
-    importlib.import_module(__name__)
+    sys.modules[__name__] = found(__name__)
 
 
-stand_in()
+if __name__ == "torch":
+    stand_in()

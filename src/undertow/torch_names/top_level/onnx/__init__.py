@@ -42,6 +42,6 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith(("__", "pytest")):
         raise AttributeError(name)
     return absent(f"torch.onnx.{name}")

@@ -16,6 +16,6 @@ def quantized_args(*arg_q_descriptors: Any, **kwargs: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith(("__", "pytest")):
         raise AttributeError(name)
     return absent(f"torch.onnx.symbolic_helper.{name}")

@@ -1,0 +1,55 @@
+"""Why undertow does not have a name of PyTorch's: read by `tools/missing_names.py`, which lists them all."""
+
+# ruff: noqa: E501  (a pattern is read in one line)
+
+from __future__ import annotations
+
+import re
+
+from undertow.torch_names.missing import BELOW, INSTEAD
+
+QUANTIZED = "models cannot be quantized: undertow computes with floats"
+COMPILER = "part of PyTorch's compiler of Python: models are Python here"
+KERNEL = "a kernel of a library that undertow does not use; the public function computes the same"
+GPU = "there is no GPU"
+PROCESSES = "undertow trains in one process"
+STORAGE = "memory without a shape: use a tensor, or x.untyped_storage()"
+REMOVED = "PyTorch has removed it, too, or announces to"
+INTERNAL = "a detail of PyTorch's implementation"
+
+#: patterns of full names -> the reason; the first one that fits
+REASONS = [  
+    (r"torch\.(.*\.)?(\w*Storage(Base)?|storage_\w+)$", STORAGE),
+    (r"torch\.(\w*Type|Script\w*|CompilationUnit|Graph\w*|Node|Value|Block|Code|CallStack|Argument\w*|AliasDb|Use|Type)$", COMPILER),
+    (r"torch\.(FunctionSchema|Gradient|ExecutionPlan|IODescriptor|ErrorReport|JITException|FileCheck|LiteScriptModule)$", COMPILER),
+    (r"torch\.(parse_\w+|import_ir\w+|merge_type\w+|unify_type\w+|fork|wait|StaticModule|TracingState|Capsule)$", COMPILER),
+    (r"torch\.(Complete\w+|Concrete\w+|Inferred\w+|Operator\w+|Deserialization\w+|Serialization\w+|Benchmark\w+)$", COMPILER),
+    (r"torch\.(jit|fx|compiler|export|package)\.", COMPILER),
+    (r".*(quant|q_per|q_scale|q_zero|qint|quint|fbgemm|int_repr|observer|fake_|qscheme|per_channel|per_tensor)", QUANTIZED),
+    (r".*(cudnn|miopen|mkldnn|batch_norm_\w+|native_\w+|conv_tbc|_copy$|resize_as_sparse|slice_inverse|hspmm|hsmm|dsmm)", KERNEL),
+    (r"torch\.(cuda|xpu|mtia|mps|ipu|vulkan)\b", GPU),
+    (r"torch\.Tensor\.(ipu|xpu|mtia|pin_memory|record_stream|to_mkldnn|storage_type)$", GPU),
+    (r"torch\.distributed\.", PROCESSES),
+    (r"torch\.(eig|lstsq|matrix_rank|solve|symeig|range)$", REMOVED),
+    (r"torch\.Tensor\.(eig|lstsq|solve|symeig|reinforce|resize|resize_as|smm|sspaddmm)$", REMOVED),
+    (r"torch\.nn\.(Container|CrossMapLRN2d|NLLLoss2d)$", REMOVED),
+    (r"torch\.(bits?\w*|u?int[1-7]|float4\w*|chalf|complex32)$", "a dtype that nobody computes with on a CPU"),
+    (r"torch\.(set_autocast\w*|autocast_\w+|get_autocast_(ipu|xla)\w*|is_autocast_(ipu|xla)\w*)$", "use torch.autocast"),
+    (r"torch\.(sym_\w+)$", "sizes are numbers here"),
+    (r"torch\.serialization\.", "files are data, and loading runs no code (docs/files.md)"),
+    (r"torch\.(nested|jagged)\b", "use lists of tensors, or masked tensors (docs/masked.md)"),
+    (r"torch\.utils\.data\.\w*([Pp]ipe|DataChunk|determinis|runtime_validation|argument_validation)", BELOW["data"]["graph"]),
+    (r"torch\.utils\.checkpoint\.", INTERNAL),
+    (r"torch\.[A-Z]\w*$", INTERNAL),
+    (r"torch\.utils\.|torch\.backends\.|torch\.autograd\.|torch\.nn\.attention\.|torch\.library\.|torch\.overrides\.", INTERNAL),
+    (r"torch\.(nn\.Module|Tensor)\.(ipu|xpu|mtia)$", GPU),
+    (r"torch\.sparse\.", "sparse tensors are those of docs/sparse.md"),
+    (r".*\.(torch|Tensor|handle_torch_function|has_torch_function\w*|[a-z0-9_]*_notes?|annotations)$", INTERNAL),
+]  # fmt: skip
+
+
+def reason(path: str) -> str | None:
+    """The reason why `torch.a.b` is not here, or None."""
+    module, _, name = path.removeprefix("torch.").rpartition(".")
+    told = BELOW.get(module, {}).get(name) or INSTEAD.get(f"{module}.{name}".lstrip("."))
+    return told or next((why for pattern, why in REASONS if re.match(pattern, path)), None)

@@ -1,0 +1,65 @@
+"""Subclasses of Tensor that programs define: operations give tensors of their class, and gradients flow."""
+
+from __future__ import annotations
+
+import pytest
+
+import undertow as ut
+
+
+class Labelled(ut.Tensor):
+    """As libraries write them: made in `__new__`, with an attribute of its own."""
+
+    @staticmethod
+    def __new__(cls, data, label="none", **kwargs):
+        return ut.Tensor._make_subclass(cls, data, kwargs.get("requires_grad", False))
+
+    def __init__(self, data, label="none", **kwargs):
+        super().__init__()
+        self.label = label
+
+
+class Derived(Labelled): ...
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x * 2, lambda x: 2 - x, lambda x: x @ x.t(), lambda x: x.sum(), lambda x: x[0], lambda x: x.view(-1),
+        lambda x: ut.softmax(x, -1), lambda x: x.exp().mean(0), lambda x: x.t(), lambda x: ut.add(ut.ones(3), x),
+        lambda x: x.max(0).values, lambda x: x.chunk(3)[1], lambda x: x.clone(), lambda x: x.add_(1),
+    ],
+)  # fmt: skip
+def test_results_keep_the_class(compute) -> None:
+    x = Labelled(ut.rand(3, 3), "mine")
+    assert type(compute(x)) is Labelled and x.label == "mine"
+    assert type(compute(ut.rand(3, 3))) is ut.Tensor
+
+
+def test_the_most_derived_class_wins_and_parameters_do_not_count() -> None:
+    x, y = Labelled(ut.ones(2)), Derived(ut.ones(2))
+    assert type(x + y) is type(y + x) is Derived
+    parameter = ut.nn.Parameter(ut.ones(2))
+    assert type(parameter * 2) is ut.Tensor and type(parameter * x) is Labelled
+
+    class Own(ut.nn.Parameter): ...
+
+    assert type(Own(ut.ones(2)) * 2) is ut.Tensor
+
+
+def test_gradients_flow_through_it() -> None:
+    leaf = ut.ones(2, requires_grad=True)
+    (leaf.as_subclass(Labelled) ** 2).sum().backward()
+    assert leaf.grad.tolist() == [2.0, 2.0]
+    own = Labelled(ut.ones(2), requires_grad=True)
+    (own * 3).sum().backward()
+    assert own.is_leaf and own.grad.tolist() == [3.0, 3.0]
+    with pytest.raises(TypeError, match=r"as_subclass\(\): argument 'cls' must be a subclass of Tensor, not <c"):
+        leaf.as_subclass(int)
+
+
+def test_memory_is_shared() -> None:
+    data = ut.zeros(2)
+    made = Labelled(data)
+    made.add_(1)
+    assert data.tolist() == [1.0, 1.0] and data._version == made._version == 1
