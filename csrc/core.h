@@ -119,6 +119,7 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */

@@ -170,6 +170,7 @@ static PyMethodDef functions[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
     {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
+    {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},

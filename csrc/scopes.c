@@ -42,14 +42,46 @@ variable_value(PyObject *variable)
     return value;
 }
 
+/* Before Python 3.12 a collection may start in the middle of PyContextVar_Set. If a destructor sets a variable then, it
+ * frees the table that is just being copied, and later the values that variables have in their caches. So a copy of the
+ * context keeps the table, and entering that copy has Python forget the caches. */
+static PyObject *
+set_context_variable(PyObject *variable, PyObject *value)
+{
+#if PY_VERSION_HEX < 0x030c0000
+    PyObject *keeper = PyContext_CopyCurrent();
+    PyObject *done = keeper == NULL ? NULL : PyContextVar_Set(variable, value);
+    if (done != NULL && (PyContext_Enter(keeper) < 0 || PyContext_Exit(keeper) < 0)) {
+        Py_CLEAR(done);
+    }
+    Py_XDECREF(keeper);
+    return done;
+#else
+    return PyContextVar_Set(variable, value);
+#endif
+}
+
 static int
 set_variable(PyObject *variable, PyObject *value)
 {
-    int is_context_variable = PyContextVar_CheckExact(variable);
-    PyObject *done = is_context_variable ? PyContextVar_Set(variable, value)
-                                         : PyObject_CallMethodOneArg(variable, name_set, value);
+    PyObject *done = PyContextVar_CheckExact(variable) ? set_context_variable(variable, value)
+                                                       : PyObject_CallMethodOneArg(variable, name_set, value);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
+}
+
+/* set_value(variable, value) */
+PyObject *
+set_value(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "set_value() takes a variable and a value");
+        return NULL;
+    }
+    if (set_variable(args[0], args[1]) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 /* Set a variable to what it was. An error that was there stays; without one, what goes wrong here is raised. A set()

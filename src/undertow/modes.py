@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from undertow.scopes import Scope, call_with
+from undertow.scopes import Scope, call_with, set_value
 from undertow.tensor.extra import INFERENCE_EXTRA
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Interceptor:
 _PLAIN = State()
 state_variable: ContextVar[State] = ContextVar("undertow.state", default=_PLAIN)
 current = state_variable.get
-set_state = state_variable.set
+set_state: Callable[[State], None] = functools.partial(set_value, state_variable)
 #: in_state(state, function, *args, **kwargs): what the function returns, called in that state
 in_state: Callable[..., Any] = functools.partial(call_with, state_variable)
 

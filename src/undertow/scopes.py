@@ -30,7 +30,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 from undertow.compiled import core
@@ -142,6 +142,17 @@ def _call_with(variable: Any, value: Any, function: Callable[..., Any], *args: A
         variable.set(outer)
 
 
+def _set_value(variable: Any, value: Any) -> None:
+    """Set a variable.
+
+    Before Python 3.12 a collection may start in the middle of `ContextVar.set`. If a destructor sets a variable then,
+    it frees the table that is just being copied, and Python crashes; so a copy of the context keeps that table.
+    """
+    keeper = copy_context()
+    variable.set(value)
+    keeper.run(int)  # entering it has Python forget what it has cached of variables
+
+
 def _held(lock: Any) -> Any:
     """A context manager that holds a lock. Python's own is C already."""
     return lock
@@ -162,6 +173,7 @@ common_lock = threading.RLock()
 os.register_at_fork(before=common_lock.acquire, after_in_parent=common_lock.release, after_in_child=common_lock.release)
 
 
+set_value: Callable[[Any, Any], None] = _set_value if core is None else core.set_value
 call_with: Callable[..., Any] = _call_with if core is None else core.call_with
 held: Callable[[Any], Any] = _held if core is None else core.held
 calls_left: Callable[[], int] = _calls_left if core is None else core.calls_left

@@ -7,18 +7,19 @@ A backend's Stream has `device`, `namespace`, `wait_stream(other)` and `synchron
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from undertow.backend.interface import Device
-from undertow.scopes import Scope
+from undertow.scopes import Scope, set_value
 
 #: device -> the stream chosen for it; a device that is not there uses its default stream
 _chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
 chosen_streams = _chosen.get
-choose_streams = _chosen.set
+choose_streams: Callable[[Mapping[Device, Any]], None] = partial(set_value, _chosen)
 
 
 class _Working(threading.local):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar
+from functools import partial
 from itertools import count
 from threading import get_ident
 from typing import Any
@@ -21,7 +22,7 @@ from undertow.engine.watch import watches_of_pass
 from undertow.graph.node import Node
 from undertow.graph.saved import Freed
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
-from undertow.scopes import held
+from undertow.scopes import held, set_value
 from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
@@ -217,7 +218,7 @@ class DeviceGraphTask(GraphTask):
 
 _current: ContextVar[GraphTask | None] = ContextVar("undertow.graph_task", default=None)
 current_task = _current.get
-set_current_task = _current.set
+set_current_task: Callable[[GraphTask | None], None] = partial(set_value, _current)
 
 
 def is_checkpoint_valid() -> bool:
