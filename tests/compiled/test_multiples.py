@@ -37,8 +37,9 @@ def test_with_itself_and_with_what_overlaps() -> None:
     tensor.sub_(tensor, alpha=0.25)
     np.testing.assert_array_equal(tensor.numpy(), x - x * 0.25)
     tensor = ut.tensor(x)
-    tensor[1:].sub_(tensor[:-1], alpha=0.25)
-    np.testing.assert_array_equal(tensor.numpy()[1:], x[1:] - x[:-1] * 0.25)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        tensor[1:].sub_(tensor[:-1], alpha=0.25)
+    np.testing.assert_array_equal(tensor.numpy(), x)
 
 
 def test_operands_of_other_kinds() -> None:

@@ -124,13 +124,13 @@ def test_three_operands() -> None:
 @pytest.mark.parametrize("default", [dtypes.float64, dtypes.float16])
 def test_the_default_dtype_is_looked_up_at_every_call(default: Any) -> None:
     i, j = ut.tensor([1, 2]), ut.tensor([3, 4], dtype=ut.int32)
-    assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype is dtypes.float32
+    assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype == dtypes.float32
     ut.set_default_dtype(default)
     try:
-        assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype is default
+        assert (i / j).dtype is (i / 2).dtype is (i * 2.5).dtype is ut.sin(i).dtype == default
     finally:
         ut.set_default_dtype(dtypes.float32)
-    assert (i / j).dtype is dtypes.float32
+    assert (i / j).dtype == dtypes.float32
 
 
 def test_memory_order_and_strides() -> None:
@@ -173,5 +173,5 @@ def test_what_is_saved_is_what_was_given() -> None:
     assert node._saved_self is a
     assert node._saved_other is b
     (a * b).sum().backward()
-    assert a.grad.dtype is dtypes.float32
-    assert b.grad.dtype is dtypes.float64
+    assert a.grad.dtype == dtypes.float32
+    assert b.grad.dtype == dtypes.float64

@@ -84,5 +84,6 @@ def test_gradients_lead_through_samples(name: str) -> None:
         return leaves[-1]
 
     made = CASES[name][0](ut.distributions, parameter)
-    made.rsample((3,)).sum().backward()
+    sample = made.rsample((3,))
+    (sample * ut.arange(sample.numel()).reshape(sample.shape)).sum().backward()  # the sum of some is always 1
     assert any(leaf.grad is not None and bool((leaf.grad != 0).any()) for leaf in leaves)

@@ -56,7 +56,7 @@ def described(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value).__name__, [described(v) for v in value]
     if hasattr(value, "tolist"):
-        return str(value.dtype).removeprefix("torch."), tuple(value.shape), value.tolist()
+        return str(value.dtype).rpartition(".")[2], tuple(value.shape), value.tolist()
     return value
 
 

@@ -241,4 +241,4 @@ print(before, len(NARROW))
 print(x.grad.tolist(), narrow.grad.tolist(), narrow.grad.dtype)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["2 4", "[3.0, 3.0] [3.0, 3.0] bfloat16"]
+    assert done.stdout.split("\n")[:2] == ["2 4", "[3.0, 3.0] [3.0, 3.0] undertow.bfloat16"]

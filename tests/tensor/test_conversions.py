@@ -89,8 +89,8 @@ def test_errors_as_in_torch(torch: ModuleType, expression: str, words: str) -> N
 
 
 def test_a_device_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match=r"device 'meta' is not available: .* Use device='cpu'"):
-        ut.ones(2).to("meta")
+    with pytest.raises(RuntimeError, match=r"device 'cuda' is not available: .* Use device='cpu'"):
+        ut.ones(2).to("cuda")
 
 
 def test_conversions_are_differentiated() -> None:

@@ -106,7 +106,7 @@ def of_second(operands: Sequence[Array], shape: Sequence[int]) -> list[int]:
 
 def images(operands: Sequence[Array], shape: Sequence[int]) -> list[int]:
     """As `convolution`, of signals and images alone; volumes by rows."""
-    return convolution(operands if len(shape) < 5 else (), shape)
+    return convolution(operands, shape) if len(shape) < 5 else rows(operands, shape)
 
 
 def volumes(operands: Sequence[Array], shape: Sequence[int]) -> list[int]:

@@ -92,7 +92,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     if isinstance(tensor, Tensor) and tensor.is_sparse:
         if op not in (ReduceOp.SUM, ReduceOp.AVG):
             raise RuntimeError(f"all_reduce of sparse tensors adds them up: {op} is not possible")
-        what = f"all_reduce(sparse {tensor.dtype}{list(tensor.shape)}, {op.value})"
+        what = f"all_reduce(sparse {tensor._array.dtype}{list(tensor.shape)}, {op.value})"
         return members.start(what, all_reduce_sparse(tensor, op, members), [tensor], async_op)
     check_reducible("all_reduce", memory_of("all_reduce", tensor), op)
     array = to_write("all_reduce", tensor)

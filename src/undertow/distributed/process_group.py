@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ from undertow.distributed.work import Work, finish_in_background, seconds_of
 DEFAULT_TIMEOUT = 1800.0
 #: how long a process that ends waits for the others to end, at most
 ENDING = 30.0
+#: seconds between the report of an error and the end of all ranks, in which others report theirs
+GRACE = 1.0
 INSTALL = "pip install 'undertow[mpi]' installs mpi4py and MPICH; mpi4py over another MPI works, too"
 START = "python -m undertow.distributed.run -n 2 program.py"
 
@@ -239,9 +242,13 @@ def arrange_the_end() -> None:
     shown = sys.excepthook
 
     def report_and_abort(kind: Any, error: Any, trace: Any) -> None:
-        shown(kind, error, trace)
+        if shown is sys.__excepthook__:  # in one piece: another rank may stop this one while it writes
+            print("".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr, flush=True)
+        else:
+            shown(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(GRACE)
         sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
     sys.excepthook = report_and_abort

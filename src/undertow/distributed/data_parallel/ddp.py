@@ -87,7 +87,7 @@ class DistributedDataParallel(Module):
             tensor.register_post_accumulate_grad_hook(functools.partial(self._arrived, number))
 
     def _check_alike(self) -> None:
-        described = [f"{n} {t.dtype}{list(t.shape)}" for n, t in zip(self._names, self._tensors, strict=True)]
+        described = [f"{n} {t._array.dtype}{list(t.shape)}" for n, t in zip(self._names, self._tensors, strict=True)]
         for rank, theirs in enumerate(everybodys("DistributedDataParallel", described, self.process_group)):
             if theirs != described:
                 other = next((t for t in theirs if t not in described), "fewer")

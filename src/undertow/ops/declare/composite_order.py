@@ -52,7 +52,12 @@ def rearranged(result: Any, order: str, operands: Sequence[Array]) -> Any:
 
 
 def moved(result: Tensor, array: Array) -> Tensor:
-    """A result just computed, with its elements in another array."""
+    """A result just computed, with its elements in another array.
+
+    Where something looks on, it stays as it is: forward mode keeps tangents with it, or with what it is a view of.
+    """
+    if current().intercept is not None or (result._extra is not None and result._extra.rare is not None):
+        return result
     tensor = Tensor(array, result._xp, result._edge)
     if result._edge is None:
         tensor._extra = current().extra

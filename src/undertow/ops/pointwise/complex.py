@@ -253,7 +253,7 @@ polar = primitive(
 
 def _angle_of(xp: Namespace, input: Array) -> Array:
     if input.dtype.kind == "c":
-        return xp.ascontiguousarray(xp.angle(input))
+        return xp.asarray(xp.angle(input), order="C")
     return xp.angle(input + 0.0 if input.dtype.kind == "f" else input)  # that of -0.0 is 0 without a sign
 
 
