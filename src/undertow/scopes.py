@@ -17,7 +17,8 @@ also while its thread holds a lock that another thread waits for while it holds 
 So there is one lock for all that is changed in short steps, and it is re-entrant; what it guards is consistent between
 two statements. The only others are those of a device pass (engine/), under which this one may be taken, never the other
 way round; while a thread holds any, passes that it starts wait for no other thread. A fork takes the lock, so that a
-child finds nothing half-changed, and nothing held by a thread that it does not have.
+child finds nothing half-changed, and nothing held by a thread that it does not have. It also waits while another thread
+imports a module of undertow's, as first uses do: Python has a lock for each module, which a child would never get.
 
 A variable is a ContextVar, or any object with `get()` and `set(value)`. `set` must be such that a second call with the
 same value completes what a first one began: it is called again if it was interrupted.
@@ -29,6 +30,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from typing import Any
@@ -170,7 +172,56 @@ def _calls_left() -> int:
 #: Guards the gradients of leaves and the making of their nodes (graph/accumulate.py), the states of random generators
 #: (ops/random/generator.py), and all histories of simulated devices (backend/simulated/clocks.py). See Note [One lock].
 common_lock = threading.RLock()
-os.register_at_fork(before=common_lock.acquire, after_in_parent=common_lock.release, after_in_child=common_lock.release)
+
+#: how many seconds a fork waits for imports in other threads
+PATIENCE_AT_FORK = 5.0
+
+
+def _is_importing_elsewhere() -> bool:
+    """Whether another thread is in the middle of importing one of undertow's modules."""
+    own = threading.get_ident()
+    for thread, frame in sys._current_frames().items():
+        inner: Any = None if thread == own else frame
+        while inner is not None:
+            if inner.f_code.co_name == "_find_and_load" and inner.f_locals.get("name", "").startswith("undertow"):
+                return True
+            inner = inner.f_back
+    return False
+
+
+_at_fork: list[tuple[Callable[[], None], ...]] = []
+_in_this_fork: list[tuple[Callable[[], None], ...]] = []
+
+
+def at_fork(
+    before: Callable[[], None], after_in_parent: Callable[[], None], after_in_child: Callable[[], None]
+) -> None:
+    """Have these called around forks, under the lock; all of them or, if a fork is under way already, none."""
+    _at_fork.append((before, after_in_parent, after_in_child))
+
+
+def _before_fork() -> None:
+    """Take the lock while nobody imports. (What is imported may need it: it is not held while this waits.)"""
+    end = time.monotonic() + PATIENCE_AT_FORK
+    common_lock.acquire()
+    while _is_importing_elsewhere() and time.monotonic() < end:
+        common_lock.release()
+        time.sleep(1e-3)
+        common_lock.acquire()
+    _in_this_fork[:] = _at_fork
+    for before, _, _ in reversed(_in_this_fork):
+        before()
+
+
+def _after_fork(place: int) -> None:
+    try:
+        for functions in _in_this_fork:
+            functions[place]()
+    finally:
+        common_lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(1), after_in_child=lambda: _after_fork(2))
 
 
 set_value: Callable[[Any, Any], None] = _set_value if core is None else core.set_value

@@ -85,7 +85,7 @@ def same(function: Any, call: Callable[..., Any], tensor: str, mode: str = "") -
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Equal, to the rounding of sums: those of thousands of numbers near 1 are added up in another order by the core."""
+    """Equal, to the rounding of sums: the core adds thousands of numbers near 1 up in another order."""
     if isinstance(expected, float | complex):
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-5, nan_ok=True)
     elif isinstance(expected, dict):

@@ -566,8 +566,20 @@ def test_dropping_a_graph_inside_a_pass() -> None:
 # ---- for a long time
 
 
+def count_objects() -> int:
+    """How many objects there are after a collection, while none that a device's thread postpones hides them."""
+    for _ in range(1000):
+        gc.collect()
+        hidden, found = gc.get_freeze_count(), len(gc.get_objects())
+        if not hidden and not gc.get_freeze_count():
+            break
+        time.sleep(1e-3)
+    return found
+
+
 @pytest.mark.slow
 def test_ten_thousand_passes_from_eight_threads() -> None:
+    gc.unfreeze()  # conftest.py hides what was there before the tests, until a collection in a device's thread
     w = ut.zeros(4, dtype=ut.float64, requires_grad=True)
     v = ut.zeros(4, dtype=ut.float64, device="sim:0", requires_grad=True)
     errors: list[BaseException] = []
@@ -590,13 +602,11 @@ def test_ten_thousand_passes_from_eight_threads() -> None:
             thread.join(60)
 
     run_all(10)
-    gc.collect()
-    objects, memory, threads = len(gc.get_objects()), sim.memory_allocated("sim:1"), threading.active_count()
+    objects, memory, threads = count_objects(), sim.memory_allocated("sim:1"), threading.active_count()
     run_all(1250)
-    gc.collect()
     assert not errors
     assert w.grad.tolist() == [8 * (1125 + 9) * 3.0] * 4 and v.grad.tolist() == [8 * (125 + 1) * 3.0] * 4
-    assert len(gc.get_objects()) - objects < 200 and sim.memory_allocated("sim:1") == memory
+    assert count_objects() - objects < 200 and sim.memory_allocated("sim:1") == memory
     assert threading.active_count() == threads
 
 
@@ -636,6 +646,7 @@ def test_signal_handlers_that_use_the_library() -> None:
             ut.ones(2) * 2
         count[0] += 1
         signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    run(); ut.randn(1)  # no handler can use a module that the program is just importing, as first uses do
     signal.signal(signal.SIGALRM, handler)
     def draw():
         while not done.is_set():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,9 @@ def assert_works() -> None:
 
 
 def assert_unharmed(before: dict[str, Any], n: int) -> None:
-    assert everything_switched() == before, f"interrupted at event {n}"
+    now = everything_switched()
+    changed = {name: (before[name], now[name]) for name in now if now[name] != before[name]}
+    assert not changed, f"interrupted at event {n}: {changed}"
     assert not common_lock._is_owned(), f"interrupted at event {n}"  # type: ignore[attr-defined]
     assert not engine._start_lock._is_owned(), f"interrupted at event {n}"  # type: ignore[attr-defined]
 
@@ -65,6 +69,28 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- at every event of a program
+
+
+def in_a_process_of_its_own(call: str) -> None:
+    """Call a function of this file where no threads of other tests take part in what a tracer sees, or get in its way.
+
+    A child that hangs says where, and is ended.
+    """
+    code = f"import sys, {__name__} as tests; sys.unraisablehook = lambda told: None; tests.{call}"
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", CHILD.format(limit=LIMIT, code=code)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=LIMIT + 60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+#: how many seconds a child may take; most take one
+LIMIT = 240
+CHILD = """
+import faulthandler
+faulthandler.dump_traceback_later({limit}, exit=True)
+{code}
+"""
 
 
 def leaf(device: str = "cpu") -> Any:
@@ -167,6 +193,10 @@ WITHOUT_MODES = [a_pass, a_pass_with_hooks, a_recorded_pass]
 
 @pytest.mark.parametrize("program", PROGRAMS if core is not None else WITHOUT_MODES, ids=lambda f: f.__name__)
 def test_an_interrupt_at_every_event(program: Callable[[], None]) -> None:
+    in_a_process_of_its_own(f"interrupt_at_every_event(tests.{program.__name__})")
+
+
+def interrupt_at_every_event(program: Callable[[], None]) -> None:
     assert_works()
     program()
     before = everything_switched()
@@ -178,6 +208,10 @@ def test_an_interrupt_at_every_event(program: Callable[[], None]) -> None:
 
 
 def test_an_interrupt_at_events_of_a_device_pass() -> None:
+    in_a_process_of_its_own("interrupt_a_device_pass()")
+
+
+def interrupt_a_device_pass() -> None:
     """Other threads take part, so the number of events varies, and the engine is used after each."""
     a_device_pass()
     before = everything_switched()
@@ -223,8 +257,19 @@ SIDE = sim.Stream("sim:0")
 
 
 @needs_core
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_an_interrupt_at_every_event_of_a_mode(mode: Callable[[], Any]) -> None:
+def test_an_interrupt_at_every_event_of_a_mode() -> None:
+    in_a_process_of_its_own("interrupt_every_mode()")
+
+
+def interrupt_every_mode() -> None:
+    for name, mode in MODES.items():
+        try:
+            interrupt_mode(mode)
+        except BaseException as error:
+            raise AssertionError(f"the mode is {name}") from error
+
+
+def interrupt_mode(mode: Callable[[], Any]) -> None:
     def program() -> None:
         with mode():
             pass
@@ -249,6 +294,10 @@ def test_a_mode_ends_with_its_block_and_with_an_error(mode: Callable[[], Any]) -
 
 @needs_core
 def test_a_module_has_its_own_tensors_after_an_interrupted_functional_call() -> None:
+    in_a_process_of_its_own("interrupt_a_functional_call()")
+
+
+def interrupt_a_functional_call() -> None:
     layer = ut.nn.Linear(2, 1)
     own, other = dict(layer.named_parameters()), {"weight": ut.ones(1, 2), "bias": ut.ones(1)}
     number = 0

@@ -26,7 +26,6 @@ def train(L: Any, functions: Any, name: str, options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.torch
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # PyTorch's own optimizer
 @pytest.mark.parametrize(("name", "options"), RULES, ids=lambda v: v if isinstance(v, str) else ",".join(v))
 def test_as_in_pytorch(torch: ModuleType, name: str, options: dict[str, Any]) -> None:
     found = train(ut, ut.nn.functional, name, options)

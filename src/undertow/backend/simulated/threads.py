@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import threading
 import time
 from heapq import heapify, heappop, heappush
@@ -37,7 +36,7 @@ import numpy as np
 from undertow.backend.simulated.clocks import LOCK
 from undertow.backend.simulated.operations import Operation
 from undertow.backend.simulated.streams import next_number
-from undertow.scopes import held
+from undertow.scopes import at_fork, held
 
 #: how long interpreter exit waits for a device
 PATIENCE_AT_EXIT = 2.0
@@ -224,4 +223,4 @@ def after_fork_in_child() -> None:
 
 
 atexit.register(end_threads)
-os.register_at_fork(before=before_fork, after_in_parent=LOCK.release, after_in_child=after_fork_in_child)
+at_fork(before=before_fork, after_in_parent=LOCK.release, after_in_child=after_fork_in_child)

@@ -284,10 +284,20 @@ def expression_of(function: Callable[..., Any]) -> ast.expr | None:
     if text is None:
         return None
     try:
-        tree = ast.parse(f"lambda {', '.join(code.co_varnames)}: ({text})", mode="eval")
+        tree = _parsed(f"lambda {', '.join(code.co_varnames)}: ({text})")
     except SyntaxError:
         return None
     return tree.body.body if _is_same_code(tree, code) else None  # type: ignore[attr-defined]
+
+
+def _parsed(text: str) -> ast.Expression:
+    """The syntax tree. Before Python 3.13 two threads that make one at a time can disturb each other: SystemError."""
+    for _ in range(100):
+        try:
+            return ast.parse(text, mode="eval")
+        except SystemError:
+            continue
+    raise SyntaxError(text)
 
 
 def _source_of(code: CodeType) -> str | None:
