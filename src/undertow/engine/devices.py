@@ -274,7 +274,8 @@ class DeviceThreads:
             self._wake_owner(task)
 
     def _wake_owner(self, task: DeviceGraphTask) -> None:
-        task.cpu_ready_queue.push(NodeTask(task, None, None))
+        # without the task: the thread may have looked and left, and the queue, which is the task's, would keep it alive
+        task.cpu_ready_queue.push(NodeTask(None, None, None))
 
     def _wait_for_workers(self, task: DeviceGraphTask) -> None:
         """After an error, nodes that are queued will not run; wait for those that are running."""
