@@ -42,7 +42,7 @@ sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = (
     late("sparse_bsc"),
 )
 
-globals().update({name: np.dtype(kind) for name, kind in _dtypes.NAMES.items()})
+globals().update({name: getattr(undertow, np.dtype(kind).name, np.dtype(kind)) for name, kind in _dtypes.NAMES.items()})
 globals().update(typed_tensors())
 _spelling.apply()
 

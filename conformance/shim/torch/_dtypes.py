@@ -1,4 +1,4 @@
-"""PyTorch's names for dtypes. undertow's are NumPy's; two attributes that those lack are added here."""
+"""PyTorch's names for dtypes, and two attributes that NumPy's lack, for tests that are given those."""
 
 from __future__ import annotations
 
