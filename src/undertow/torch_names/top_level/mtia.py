@@ -1,62 +1,20 @@
-"""What programs ask about a device of the kind `mtia`."""
+"""What programs ask about a device of the kind `mtia`: there is none."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from undertow.torch_names.functions import Event as Event
-from undertow.torch_names.functions import Stream as Stream
-
-
-def is_available() -> bool:
-    return False
-
-
-def device_count() -> int:
-    return 0
-
-
-def is_initialized() -> bool:
-    return False
-
-
-def current_device() -> str:
-    return "cpu"
-
-
-def set_device(device: Any) -> None:
-    """There is nothing to choose."""
-
-
-def synchronize(device: Any = None) -> None:
-    """Everything is done."""
-
-
-def empty_cache() -> None:
-    """Nothing is kept."""
-
-
-def manual_seed(seed: int) -> None:
-    """`undertow.manual_seed` seeds the CPU's generator."""
-
-
-manual_seed_all = manual_seed
-
-
-def current_stream(device: Any = None) -> Stream:
-    return Stream()
-
-
-def stream(stream: Any) -> Any:
-    return stream
-
-
-def is_bf16_supported(including_emulation: bool = True) -> bool:
-    return False
-
-
-def memory_allocated(device: Any = None) -> int:
-    return 0
-
-
-max_memory_allocated = memory_reserved = current_allocated_memory = memory_allocated
+from undertow.torch_names.absent_device import Event as Event
+from undertow.torch_names.absent_device import Stream as Stream
+from undertow.torch_names.absent_device import current_allocated_memory as current_allocated_memory
+from undertow.torch_names.absent_device import current_device as current_device
+from undertow.torch_names.absent_device import current_stream as current_stream
+from undertow.torch_names.absent_device import device_count as device_count
+from undertow.torch_names.absent_device import empty_cache as empty_cache
+from undertow.torch_names.absent_device import is_available as is_available
+from undertow.torch_names.absent_device import is_bf16_supported as is_bf16_supported
+from undertow.torch_names.absent_device import is_initialized as is_initialized
+from undertow.torch_names.absent_device import manual_seed as manual_seed
+from undertow.torch_names.absent_device import manual_seed_all as manual_seed_all
+from undertow.torch_names.absent_device import max_memory_allocated as max_memory_allocated
+from undertow.torch_names.absent_device import memory_allocated as memory_allocated
+from undertow.torch_names.absent_device import memory_reserved as memory_reserved
+from undertow.torch_names.absent_device import set_device as set_device
+from undertow.torch_names.absent_device import stream as stream
+from undertow.torch_names.absent_device import synchronize as synchronize
