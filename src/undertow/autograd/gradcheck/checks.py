@@ -1,4 +1,4 @@
-"""What gradcheck checks of a function, one thing after the other. The comparison itself is in reverse.py and forward.py."""
+"""What gradcheck checks of a function, in order. The comparisons themselves are in reverse.py and forward.py."""
 
 from __future__ import annotations
 
