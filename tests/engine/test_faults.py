@@ -571,7 +571,7 @@ def count_objects() -> int:
     for _ in range(1000):
         gc.collect()
         hidden, found = gc.get_freeze_count(), len(gc.get_objects())
-        if not hidden and not gc.get_freeze_count():
+        if hidden == gc.get_freeze_count() < 1000:  # Python 3.12 itself hides its immortal objects, a few hundred
             break
         time.sleep(1e-3)
     return found
