@@ -16,6 +16,7 @@ from undertow.backend.public_dtypes import PUBLIC
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
+from undertow.tensor.torch_function import by_default, enable, never, own_function
 from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
@@ -55,8 +56,14 @@ class Tensor:
     #: whether operations on a subclass that a program defines give tensors of it
     results_keep_class = True
 
+    __torch_function__ = classmethod(by_default)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if vars(cls).get("__torch_function__") is never:
+            cls.results_keep_class = False
+        elif own_function(cls) is not None:
+            enable()
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
