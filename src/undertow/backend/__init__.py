@@ -27,10 +27,9 @@ def namespace_of(device: object) -> ArrayNamespace:
         return found
     if device.type == "meta":
         return meta_namespace()
-    raise RuntimeError(
-        f"device '{device}' is not available: this build has the CPU backend, simulated devices and the meta device. "
-        "Use device='cpu'."
-    )
+    from undertow.backend import cuda  # when one is first asked for, as above
+
+    return cuda.namespace(device)
 
 
 @cache  # in the module's own hands, because nothing can be imported while the interpreter ends
@@ -60,5 +59,9 @@ _meta: ArrayNamespace | None = None
 
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    simulated = sys.modules.get("undertow.backend.simulated")
-    return _meta is not None or (simulated is not None and bool(simulated._namespaces))
+    simulated, cuda = (sys.modules.get(f"undertow.backend.{name}") for name in ("simulated", "cuda"))
+    return (
+        _meta is not None
+        or (simulated is not None and bool(simulated._namespaces))
+        or (cuda is not None and cuda._namespace is not None)
+    )
