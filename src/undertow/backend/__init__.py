@@ -44,6 +44,12 @@ def namespace_of_array(array: object) -> ArrayNamespace:
     return array.namespace if isinstance(array, DeviceArray) else cpu
 
 
+def namespace_of_gradient(grad: object) -> ArrayNamespace:
+    """The same for a gradient: an array, or a tensor (which may be one example of a batch, and show no array)."""
+    found: ArrayNamespace | None = getattr(grad, "_xp", None)
+    return namespace_of_array(grad) if found is None else found
+
+
 def meta_namespace() -> ArrayNamespace:
     """The array functions of the meta device, which are loaded when it is first used."""
     global _meta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import DeviceArray, cpu, namespace_of_array
+from undertow.backend import DeviceArray, cpu, namespace_of_gradient
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.sparse.kernels import sum_to
@@ -57,7 +57,7 @@ def conform_to_receiver(producer: Node, index: int, grad: Array, edge: Edge, rec
     space = space_of(below, nr)
     if recorded is None and not isinstance(grad, DeviceArray):
         grad = cpu.asarray(grad)
-    here = namespace_of_array(getattr(grad, "_array", grad))
+    here = namespace_of_gradient(grad)
     shape, dtype = expected(below, nr)
     if tuple(grad.shape) != tuple(shape) or grad.dtype != dtype:
         grad = conform(producer, index, grad, shape, dtype, recorded or here)
