@@ -28,7 +28,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, namespace_of_gradient
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
@@ -36,7 +36,7 @@ from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
-from undertow.engine.validate import conform_to_receiver
+from undertow.engine.validate import conform_to_receiver, space_of_gradient
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
@@ -218,7 +218,7 @@ class DeviceThreads:
         edge, grad = task.seed
         grad = conform_to_receiver(GraphRoot((edge,), (grad,)), 0, grad, edge, task.recorded)
         buffer = DeviceInputBuffer(root._output_count, task.recorded, task.deterministic)
-        producer = None if grad is None else namespace_of_gradient(grad).current_stream()
+        producer = None if grad is None else space_of_gradient(grad).current_stream()
         buffer.take(edge[1], grad, producer, stream_of(root), (0, 0))
         buffer.settle()
         self.ready_queue(task, buffer.space(cpu), root).push(NodeTask(task, root, buffer))
@@ -290,7 +290,7 @@ class DeviceThreads:
         this_thread.goes_on = False
         working.node = (node.name(), getattr(node, "code", None), getattr(node, "lasti", 0))
         if node is task.root and task.seed is None:
-            producers = {space: space.current_stream() for space in map(namespace_of_gradient, task.root.grads)}
+            producers = {space: space.current_stream() for space in map(space_of_gradient, task.root.grads)}
         else:
             choose_streams({} if stream is None else {stream.device: stream})
             producers = None
@@ -303,7 +303,7 @@ class DeviceThreads:
         for index, edge in enumerate(edges):
             if edge is not None:
                 grad = conform_to_receiver(node, index, results[index], edge, task.recorded)
-                producer = stream if producers is None or grad is None else producers[namespace_of_gradient(grad)]
+                producer = stream if producers is None or grad is None else producers[space_of_gradient(grad)]
                 self._deliver(task, node, index, edge, grad, producer)
 
     def _deliver(self, task: DeviceGraphTask, node: Node, index: int, edge: Edge, grad: Array, producer: Any) -> None:
@@ -376,5 +376,5 @@ def warn_of_mismatch() -> None:
 def touches_devices(task: GraphTask, grads: Any) -> bool:
     """Whether a node of the pass, or a gradient that it starts with, is on a device other than the CPU."""
     return any(stream_of(node) is not None for node in task.dependencies) or any(
-        namespace_of_gradient(g) is not cpu for g in grads
+        space_of_gradient(g) is not cpu for g in grads
     )

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import namespace_of_gradient
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.streams import stream
+from undertow.engine.validate import space_of_gradient
 
 
 class InputBuffer:
@@ -62,8 +62,8 @@ class InputBuffer:
     def space(self, default: Namespace) -> Namespace:
         """The namespace of the first gradient that is not on the CPU: its device's thread runs the node."""
         for grad in self.slots:
-            if grad is not None and namespace_of_gradient(grad) is not default:
-                return namespace_of_gradient(grad)
+            if grad is not None and space_of_gradient(grad) is not default:
+                return space_of_gradient(grad)
         return default
 
 
@@ -89,7 +89,7 @@ class DeviceInputBuffer(InputBuffer):
         """
         if grad is None:
             return
-        where, before = accumulation_stream(namespace_of_gradient(grad), producer, consumer)
+        where, before = accumulation_stream(space_of_gradient(grad), producer, consumer)
         self.awaited += [(where, other.record_event()) for other in before]
         if self.pending is None:
             self._add_on(where, nr, grad)
@@ -100,7 +100,7 @@ class DeviceInputBuffer(InputBuffer):
         if self.slots[nr] is not None:
             self._wait()
         with stream(where):
-            self.add(nr, grad, self.xp or namespace_of_gradient(grad), in_place=self.xp is None)
+            self.add(nr, grad, self.xp or space_of_gradient(grad), in_place=self.xp is None)
 
     def _wait(self) -> None:
         awaited, self.awaited = self.awaited, []

@@ -18,7 +18,7 @@ import numpy as np
 from undertow.backend.cuda import device, functions, tail, views
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.cuda.reductions import result_dtype, supported
-from undertow.backend.interface import Array, DeviceArray, DType
+from undertow.backend.interface import Array, DType, HostValues
 
 
 class Flags:
@@ -47,7 +47,7 @@ class Flags:
         return bool(getattr(self, short.get(name, name.lower())))
 
 
-class Methods(DeviceArray):
+class Methods(HostValues):
     """What is the same for arrays of every GPU."""
 
     __slots__ = ()
@@ -135,40 +135,9 @@ class Methods(DeviceArray):
 
     # ---- to the host, which waits for it
 
-    def item(self, *index: Any) -> Any:
-        return self.to_host().item(*index)
-
-    def tolist(self) -> Any:
-        return self.to_host().tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self.to_host())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        return self.to_host().__index__()  # type: ignore[no-any-return]
-
     def __iter__(self) -> Any:
         array: Any = self
         return iter([array[i] for i in range(len(array))])
-
-    def __contains__(self, value: Any) -> bool:
-        found: Any = self == value
-        return bool(found.any())
-
-    def __array__(self, dtype: DType | None = None, copy: Any = None) -> Any:
-        raise TypeError(
-            f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
-            "to host memory first."
-        )
 
     def __reduce__(self) -> Any:
         return restore, (self.to_host(),)
