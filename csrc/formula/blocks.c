@@ -16,6 +16,7 @@
 
 #include "formula/functions.h"
 #include "formula/small_arrays.h"
+#include "kernels/casts.h"
 #include "kernels/kernels.h"
 #include "loops/compile.h"
 #include "loops/threads.h"
@@ -23,7 +24,7 @@
 #include <fenv.h>
 #include <stdatomic.h>
 
-/* ---- steps that are no ufuncs: a choice, and casts */
+/* ---- a step that is no ufunc: a choice (casts, which are none either, are in kernels/casts.c) */
 
 #define CHOOSE(TYPE)                                                                                        \
     CLONES static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
@@ -64,54 +65,6 @@ choice_of(int size)
 {
     return size == 1 ? choose_npy_uint8 : size == 2 ? choose_npy_uint16 : size == 4 ? choose_npy_uint32
          : size == 8 ? choose_npy_uint64                                            : NULL;
-}
-
-#define CAST(FROM, TO)                                                                                      \
-    CLONES static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
-    {                                                                                                       \
-        if (strides[0] == sizeof(FROM) && strides[1] == sizeof(TO)) {                                       \
-            const FROM *from = (const FROM *)args[0];                                                       \
-            TO *to = (TO *)args[1];                                                                         \
-            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { to[k] = (TO)from[k]; }             \
-            return;                                                                                         \
-        }                                                                                                   \
-        for (npy_intp k = 0; k < *count; k++) {                                                             \
-            *(TO *)(args[1] + k * strides[1]) = (TO) * (const FROM *)(args[0] + k * strides[0]);            \
-        }                                                                                                   \
-    }
-
-#define CASTS(FROM) CAST(FROM, npy_float) CAST(FROM, npy_double)
-
-CASTS(npy_bool)
-CASTS(npy_ubyte)
-CASTS(npy_byte)
-CASTS(npy_short)
-CASTS(npy_int)
-CASTS(npy_long)
-CASTS(npy_float)
-CASTS(npy_double)
-
-static const struct {
-    int from;
-    PyUFuncGenericFunction to[2]; /* float, double */
-} casts[] = {{NPY_BOOL, {cast_npy_bool_npy_float, cast_npy_bool_npy_double}},
-             {NPY_UBYTE, {cast_npy_ubyte_npy_float, cast_npy_ubyte_npy_double}},
-             {NPY_BYTE, {cast_npy_byte_npy_float, cast_npy_byte_npy_double}},
-             {NPY_SHORT, {cast_npy_short_npy_float, cast_npy_short_npy_double}},
-             {NPY_INT, {cast_npy_int_npy_float, cast_npy_int_npy_double}},
-             {NPY_LONG, {cast_npy_long_npy_float, cast_npy_long_npy_double}},
-             {NPY_FLOAT, {cast_npy_float_npy_float, cast_npy_float_npy_double}},
-             {NPY_DOUBLE, {cast_npy_double_npy_float, cast_npy_double_npy_double}}};
-
-static PyUFuncGenericFunction
-cast_of(int from, int to)
-{
-    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
-        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
-            return casts[k].to[to == NPY_DOUBLE];
-        }
-    }
-    return NULL;
 }
 
 /* ---- adding up */
