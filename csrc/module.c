@@ -213,6 +213,8 @@ static PyMethodDef functions[] = {
     {"avg_pool", (PyCFunction)(void (*)(void))avg_pool, METH_FASTCALL},
     {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
+    {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
+    {"copied", (PyCFunction)(void (*)(void))copied, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
     {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},
