@@ -304,8 +304,8 @@ class OneHotCategorical(ByProbabilities):
         values = ops.reshape(ops.eye(count, dtype=self.probs.dtype), (count, *[1] * dims, count))
         return ops.expand(values, (count, *self._batch_shape, count)) if expand else values
 
-    def expand(self, batch_shape: Any) -> OneHotCategorical:
-        made = super().expand(batch_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> OneHotCategorical:
+        made = super().expand(batch_shape, _instance)
         made._categorical = self._categorical.expand(batch_shape)
         return made
 
@@ -369,7 +369,7 @@ class Binomial(Distribution):
         ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)
         return ways + value * logits - count * ops.softplus(logits)
 
-    def expand(self, batch_shape: Any) -> Binomial:
-        made = super().expand(batch_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Binomial:
+        made = super().expand(batch_shape, _instance)
         made._trial = self._trial.expand(batch_shape)
         return made
