@@ -7,9 +7,11 @@ UNDERTOW_SANITIZE=1    the same, with the checks of the address and undefined-be
 import glob
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 sys.path.insert(0, "csrc")
 import plan_header
@@ -30,7 +32,27 @@ elif is_set("UNDERTOW_SYMBOLS"):
 else:
     compile_args, link_args = ["-O3"], ["-Wl,--strip-all"] if sys.platform.startswith("linux") else []
 
+
+class BuildOnAllCores(build_ext):
+    """As setuptools builds an extension, but the files of one are compiled side by side, not one after the other."""
+
+    def build_extension(self, extension):
+        compile_one = self.compiler.compile
+
+        def compile_all(sources, **options):
+            with ThreadPoolExecutor(os.cpu_count()) as compilers:
+                found = list(compilers.map(lambda source: compile_one([source], **options), sources))
+            return [name for names in found for name in names]
+
+        self.compiler.compile = compile_all
+        try:
+            super().build_extension(extension)
+        finally:
+            self.compiler.compile = compile_one
+
+
 setup(
+    cmdclass={"build_ext": BuildOnAllCores},
     ext_modules=[
         Extension(
             "undertow._core",
@@ -55,5 +77,5 @@ setup(
             extra_link_args=link_args,
             optional=True,
         )
-    ]
+    ],
 )

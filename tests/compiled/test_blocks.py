@@ -206,12 +206,17 @@ def outcome(case: Case) -> list[Any]:
         return [*fresh.forward(fresh.arrays), *(fresh.gradient if fresh.has_gradient() else [])]
 
 
-ROWS = [case for case in all_cases() if getattr(ops.REGISTRY.get(case.sample.op), "batch", None) is ELEMENTWISE]
+def goes_in_blocks(case: Case) -> bool:
+    op = ops.REGISTRY.get(case.sample.op)
+    return getattr(op, "batch", None) is ELEMENTWISE or getattr(op, "map_reduce", False)
+
+
+ROWS = [case for case in all_cases() if goes_in_blocks(case)]
 
 
 @pytest.mark.parametrize("case", ROWS, ids=repr)
 def test_operations(case: Case) -> None:
-    """Every row of an elementwise operation, with everything taken for large."""
+    """Every row of an elementwise operation, or of a loss, with everything taken for large."""
     before = core.set_large(1 << 60)
     try:
         expected = outcome(case)

@@ -67,6 +67,9 @@ class Device:
 #: None (the CPU), or the device of tensors that are made without one, and what it was before: see Device.__enter__
 default_device: ContextVar[tuple[Device, Any] | None] = ContextVar("undertow.default_device", default=None)
 
+#: whether what runs is run for the shape of its result: no value that it computes will be seen (see backend/meta)
+for_shapes_alone: ContextVar[bool] = ContextVar("undertow.for_shapes_alone", default=False)
+
 
 class DeviceArray:
     """An array that is not the CPU's, and knows the namespace of its device."""

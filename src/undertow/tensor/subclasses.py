@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 from undertow.tensor.tensor import LEAF, SUBCLASSES, Tensor, share_memory
 from undertow.tensor.torch_function import PLAIN, asking
@@ -21,7 +22,7 @@ def class_of(arguments: Iterable[Any]) -> type[Tensor]:
         kind = type(value)
         if kind is not found and isinstance(value, Tensor) and kind.results_keep_class and issubclass(kind, found):
             found = kind
-    return found if found in SUBCLASSES else Tensor
+    return found if ref(found) in SUBCLASSES else Tensor
 
 
 def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:

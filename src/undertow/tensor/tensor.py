@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -21,8 +22,8 @@ from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
 
-#: the subclasses of Tensor that programs have defined (see subclasses.py)
-SUBCLASSES: list[type[Tensor]] = []
+#: the subclasses of Tensor that programs have defined (see subclasses.py), for as long as each of them lives
+SUBCLASSES: set[ref[type[Tensor]]] = set()
 
 
 class Tensor:
@@ -64,7 +65,7 @@ class Tensor:
         elif own_function(cls) is not None:
             enable()
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
-            SUBCLASSES.append(cls)
+            SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data

@@ -201,17 +201,21 @@ class DistributedDataParallel(Module):
         """The pass has ended: send what is left, and give every parameter the mean."""
         with self._lock:
             self._armed = False
-            for number, seen in enumerate(self._seen):
-                if not seen:
-                    bucket, k = self._places[number]
-                    bucket.views[k][...] = 0
-                    bucket.missing -= 1
+            self._fill_with_zeros()
             self._send_ready()
             counts = self._receive()
             if any([n < self.process_group.size() for n in counts]):
                 self._check_unused(counts)
             self._write_back(counts)
             self._rebuild()
+
+    def _fill_with_zeros(self) -> None:
+        """What got no gradient counts as zero."""
+        for number, seen in enumerate(self._seen):
+            if not seen:
+                bucket, k = self._places[number]
+                bucket.views[k][...] = 0
+                bucket.missing -= 1
 
     def _receive(self) -> list[int]:
         """Wait for all buckets; in how many processes each parameter was used."""
