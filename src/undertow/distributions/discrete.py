@@ -74,6 +74,8 @@ class BySuccess(ByProbabilities):
 class Bernoulli(BySuccess):
     """1 with probability `probs`, which is sigmoid(logits), else 0."""
 
+    has_enumerate_support = True
+
     @property
     def support(self) -> Constraint:
         return constraints.boolean
@@ -115,6 +117,8 @@ class Categorical(ByProbabilities):
     >>> round(choice.log_prob(ut.tensor(1)).exp().item(), 4)
     0.75
     """
+
+    has_enumerate_support = True
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
@@ -253,6 +257,8 @@ class Geometric(BySuccess):
 
 class OneHotCategorical(ByProbabilities):
     """A class as a vector: 1 at its number, 0 elsewhere."""
+
+    has_enumerate_support = True
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 

@@ -19,6 +19,8 @@ class Distribution:
     """
 
     has_rsample = False
+    #: whether `enumerate_support` gives all values
+    has_enumerate_support = False
     #: parameter -> what it must satisfy
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     _validate_args = True

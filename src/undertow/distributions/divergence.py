@@ -14,13 +14,13 @@ from undertow.distributions.continuous import (
     Gumbel,
     HalfNormal,
     Laplace,
-    LogNormal,
     Normal,
     Uniform,
 )
 from undertow.distributions.discrete import Bernoulli, Categorical, Geometric, OneHotCategorical, Poisson
 from undertow.distributions.gammas import Beta, Dirichlet, Gamma
 from undertow.distributions.joint import Independent, MultivariateNormal, sum_last
+from undertow.distributions.log_normal import LogNormal
 
 if TYPE_CHECKING:
     from undertow.distributions.distribution import Distribution

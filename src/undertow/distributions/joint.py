@@ -61,6 +61,10 @@ class Independent(Distribution):
     def variance(self) -> Tensor:
         return self.base_dist.variance
 
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        return not self.reinterpreted_batch_ndims and bool(self.base_dist.has_enumerate_support)
+
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Independent:
         made: Independent = super().expand(batch_shape, _instance)
         made.base_dist = self.base_dist.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
