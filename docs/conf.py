@@ -12,6 +12,8 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 highlight_language = "none"
 
+toc_object_entries = False  # the navigation of every page would hold every function: half of the time of a build
+
 html_theme = "furo"
 html_title = f"undertow {release}"
 html_static_path = ["_static"]

@@ -170,6 +170,7 @@ def page(title: str, path: str, entries: list[Entry], notes: dict[str, list[str]
     if getattr(place, "__doc__", None):
         parts.append(texts.markdown(place.__doc__))
     is_class = inspect.isclass(place)
+    parts.append(" · ".join([f"{{py:obj}}`{name} <{path}.{name}>`" for entry in entries for name in entry.names]))
     described = [described_entry(entry, path, is_class, notes) for entry in entries]
     return "\n\n".join([*parts, *described]) + "\n"
 
