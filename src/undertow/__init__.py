@@ -81,6 +81,7 @@ from undertow.settings import (
     set_num_threads,
 )
 from undertow.tensor import Size, Tensor
+from undertow.tensor import torch_function as _torch_function
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
 from undertow.tensor.facts import (  # fmt: skip
     channels_last,
@@ -178,9 +179,13 @@ newaxis = None
 _choose_allocator()
 
 # the operations: a declaration says which are functions of the package, and which of these change their tensor, too
-globals().update({name: _out_argument.public_function(name) for name in _names_with("function")})
+_operations = {name: _out_argument.public_function(name) for name in _names_with("function")}
+globals().update(_operations)
 globals().update({f"{name}_": _methods.in_place_function(f"{name}_") for name in _names_with("in_place_function")})
 globals().update(_foreach.table())
+_torch_function.join(_operations, but="is_tensor broadcast_shapes")
+for _namespace in (fft, linalg, special, functional):
+    _torch_function.join(vars(_namespace), but="__getattr__ namespace_function broadcast_shapes")
 if "UNDERTOW_DEBUG" in _environ:
     from undertow.instrument.debug_lines import switch_on as _switch_on
 

@@ -142,6 +142,10 @@ class InvalidGradientError(AutogradError):
         )
 
 
+class GradcheckError(UndertowError, RuntimeError):
+    """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be."""
+
+
 class IncompatibleViewError(UndertowError, RuntimeError):
     """No strides show the tensor's memory under the sizes asked for."""
 

@@ -24,7 +24,7 @@ from undertow.ops.random import tensors as random_ops
 from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
-from undertow.tensor import Tensor, display, layouts
+from undertow.tensor import Tensor, display, layouts, torch_function
 from undertow.tensor import facts as facts
 from undertow.tensor import subclasses as subclasses
 
@@ -166,6 +166,9 @@ attach(pickling.METHODS)
 attach(answers.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
+torch_function.join(
+    vars(Tensor), but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass"
+)
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
 Node._register_hook_dict = tensor_attributes.register_node_hook_dict  # type: ignore[attr-defined]

@@ -15,6 +15,13 @@ def test_gradients_are_those_of_one_process(run: Run, ranks: int) -> None:
     assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
 
 
+@pytest.mark.parametrize("ranks", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_uneven_batches_whole_statistics_and_divided_optimizers(run: Run, ranks: int) -> None:
+    done = run("uneven.py", ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
+
+
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_gradients_through_exchanges(run: Run, ranks: int) -> None:
     done = run("functional.py", ranks=ranks)

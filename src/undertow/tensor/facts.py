@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array
 from undertow.backend.memory_order import inverse, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
@@ -68,13 +69,13 @@ def copy_laid_out(array: Array, format: memory_format | None) -> Array:
     """A copy of the array whose elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
-        return made_in_order(array, format.order, lambda source, order: source.copy(order=order))
+        return made_in_order(array, format.order, copied)
     if array.ndim != len(format.dims):
         raise RuntimeError(
             f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
         )
     inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
-    return array.transpose(format.dims).copy(order="C").transpose(inverse)
+    return copied(array.transpose(format.dims), "C").transpose(inverse)
 
 
 def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:

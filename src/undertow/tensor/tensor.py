@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -15,13 +16,14 @@ from undertow.backend.public_dtypes import PUBLIC
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
+from undertow.tensor.torch_function import by_default, enable, never, own_function
 from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
 
-#: the subclasses of Tensor that programs have defined (see subclasses.py)
-SUBCLASSES: list[type[Tensor]] = []
+#: the subclasses of Tensor that programs have defined (see subclasses.py), for as long as each of them lives
+SUBCLASSES: set[ref[type[Tensor]]] = set()
 
 
 class Tensor:
@@ -54,10 +56,16 @@ class Tensor:
     #: whether operations on a subclass that a program defines give tensors of it
     results_keep_class = True
 
+    __torch_function__ = classmethod(by_default)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if vars(cls).get("__torch_function__") is never:
+            cls.results_keep_class = False
+        elif own_function(cls) is not None:
+            enable()
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
-            SUBCLASSES.append(cls)
+            SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data

@@ -265,9 +265,8 @@ def _read_npz(path: PathLike) -> tuple[dict[str, Any], str | None]:
 
 def _npz_members(path: PathLike) -> Iterator[tuple[str, Any]]:
     with opened(path, compressed=True) as archive:
-        for info in archive.infolist():
-            if info.filename.endswith(".npy"):
-                yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
+        for info in [found for found in archive.infolist() if found.filename.endswith(".npy")]:
+            yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
 
 
 def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: PathLike) -> Any:

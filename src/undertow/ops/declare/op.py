@@ -66,6 +66,7 @@ class Op:
         same_in_numpy: bool = False,
         overlap: str | None = None,
         order: str | None = None,
+        map_reduce: bool = False,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -94,6 +95,7 @@ class Op:
         self.same_in_numpy = same_in_numpy
         self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
         self.order = order
+        self.map_reduce = map_reduce
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]

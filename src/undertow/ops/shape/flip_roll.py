@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
@@ -21,7 +22,7 @@ from undertow.ops.views.reshape import reshape
 
 def _flip_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     dims = wrap_dims(dims, input.ndim)
-    return xp.flip(input, dims if input.ndim else ()).copy()
+    return copied(xp.flip(input, dims if input.ndim else ()), "C")
 
 
 _flip = primitive(
