@@ -83,6 +83,7 @@ class set_detect_anomaly(Scope):
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on: see `detect_anomaly`."""
     return anomaly() is not None
 
 
@@ -93,6 +94,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def is_anomaly_check_inf_enabled() -> bool:
+    """Whether anomaly mode looks for infinities, too."""
     wanted = anomaly()
     return wanted is not None and wanted.check_inf
 

@@ -50,6 +50,7 @@ def backwards(input: Array) -> Array:
 
 @composite(variants="function method")
 def fliplr(input: Array) -> Array:
+    """The second dimension (the columns of a matrix) in the other order."""
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
@@ -57,6 +58,7 @@ def fliplr(input: Array) -> Array:
 
 @composite(variants="function method")
 def flipud(input: Array) -> Array:
+    """The first dimension (the rows of a matrix) in the other order."""
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return _flip(input, (0,))
