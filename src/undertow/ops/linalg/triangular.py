@@ -10,8 +10,8 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.matmul import batch_stacks
 from undertow.ops.linalg.rule_parts import adjoint
 from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
