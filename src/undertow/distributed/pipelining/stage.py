@@ -1,8 +1,8 @@
 """PipelineStage: the part of a model that one process has, and its messages to the neighbours.
 
-A part of the batch is a microbatch. What travels forward are the outputs of a stage, each behind a message that says its
-shape and dtype; what travels back are the gradients of them. Nothing waits for a message to be taken: sends are started
-and looked after at the end of a step, so two neighbours that send to each other at once do not hang.
+A part of the batch is a microbatch. What travels forward are the outputs of a stage, each behind a message that says
+its shape and dtype; what travels back are the gradients of them. Nothing waits for a message to be taken: sends are
+started and looked after at the end of a step, so two neighbours that send to each other at once do not hang.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from undertow.autograd.backward import backward
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import DType
 from undertow.distributed.point_to_point import TAGS, Message, isend, recv
 from undertow.distributed.process_group import resolve
 from undertow.modes import is_grad_enabled
@@ -106,7 +107,7 @@ class PipelineStage:
             shape = packed._array.shape
             if len(shape) > FACTS - 3:
                 raise ValueError(f"PipelineStage: tensors of up to {FACTS - 3} dimensions travel, not {len(shape)}")
-            facts[: 3 + len(shape)] = len(tensors), len(shape), DTYPES.index(packed._array.dtype), *shape
+            facts[: 3 + len(shape)] = len(tensors), len(shape), code_of(packed._array.dtype), *shape
             for part in (Tensor(cpu.asarray(facts, dtype=dtypes.int64), cpu), packed):
                 self.under_way.append((isend(part, group=self.group, tag=tag(number, k, back), group_dst=to), part))
 
@@ -118,12 +119,20 @@ class PipelineStage:
             place = self.group.ranks[source]
             recv(facts, place, self.group, tag(number, len(found), back))
             count, dims, dtype, *shape = facts._array.tolist()
-            tensor = Tensor(cpu.empty(shape[:dims], dtype=DTYPES[dtype]), cpu)
+            tensor = Tensor(cpu.empty(shape[:dims], dtype=coded(dtype)), cpu)
             recv(tensor, place, self.group, tag(number, len(found), back))
-            if not back and is_grad_enabled() and dtypes.is_differentiable(DTYPES[dtype]):
+            if not back and is_grad_enabled() and dtypes.is_differentiable(tensor._array.dtype):
                 tensor._edge = LEAF
             found.append(tensor)
         return found
+
+
+def code_of(dtype: DType) -> int:
+    return -1 if dtypes.is_bfloat16(dtype) else DTYPES.index(dtype)
+
+
+def coded(code: int) -> DType:
+    return dtypes.bfloat16() if code < 0 else DTYPES[code]
 
 
 def tag(number: int, output: int, back: bool) -> int:
