@@ -127,9 +127,8 @@ class Image:
         for index, size in zip(indices, self.sizes, strict=True):
             exists = ops.logical_and(ops.logical_and(index >= 0, index <= size - 1), exists)
             flat = flat * size + ops.clamp(index, 0, size - 1)
-        flat = ops.unsqueeze(
-            ops.where(exists, flat, 0).long(), 1
-        )  # nan is no number of an element.expand(*self.values.shape[:2], flat.shape[-1])
+        flat = ops.unsqueeze(ops.where(exists, flat, 0).long(), 1)  # nan is the number of no element
+        flat = flat.expand(*self.values.shape[:2], flat.shape[-1])
         return ops.gather(self.values, 2, flat) * ops.unsqueeze(exists, 1).to(self.values.dtype)
 
 
