@@ -127,6 +127,16 @@ def in_place_function(name: str) -> Callable[..., Any]:
     return forms.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method
 
 
+def polygamma_of(self: Tensor, n: int) -> Any:
+    """As `undertow.polygamma(n, self)`."""
+    return polygamma(n, self)
+
+
+def where_of(self: Tensor, condition: Tensor, other: Any) -> Any:
+    """As `undertow.where(condition, self, other)`: its own elements where the condition holds."""
+    return where(condition, self, other)
+
+
 def attach(names: dict[str, Any]) -> None:
     for name, value in names.items():
         setattr(Tensor, name, value)
@@ -149,8 +159,7 @@ attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 # whose tensor comes second
-attach({"polygamma": lambda self, n: polygamma(n, self),
-        "where": lambda self, condition, other: where(condition, self, other)})  # fmt: skip
+attach({"polygamma": polygamma_of, "where": where_of})
 attach(in_place.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})

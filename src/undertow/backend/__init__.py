@@ -1,5 +1,7 @@
 """Arrays, devices and dtypes: the only room that imports an array library."""
 
+import sys
+
 from undertow.backend import dtypes as dtypes
 
 # With the rest, not when first used: a signal handler or the child of a fork may come in the middle of an import.
@@ -25,10 +27,9 @@ def namespace_of(device: object) -> ArrayNamespace:
         return simulated.namespace(device)
     if device.type == "meta":
         return meta_namespace()
-    raise RuntimeError(
-        f"device '{device}' is not available: this build has the CPU backend, simulated devices and the meta device. "
-        "Use device='cpu'."
-    )
+    from undertow.backend import cuda  # most programs ask for none, and it is large
+
+    return cuda.namespace(device)
 
 
 def namespace_of_array(array: object) -> ArrayNamespace:
@@ -51,4 +52,5 @@ _meta: ArrayNamespace | None = None
 
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    return _meta is not None or bool(simulated._namespaces)
+    cuda = sys.modules.get("undertow.backend.cuda")
+    return _meta is not None or bool(simulated._namespaces) or (cuda is not None and cuda._namespace is not None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.distributed.autograd.context import get_gradients
+from undertow.distributed.data_parallel.zero_redundancy import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
 from undertow.distributed.rpc import RRef, remote, wait_all
 from undertow.scopes import held
 

@@ -124,28 +124,34 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
+        """The sizes of the dimensions; `size()` is the same."""
         return tuple.__new__(Size, self._array.shape)  # the sizes of an array need no check
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return int(self._array.ndim)
 
     @property
     def dtype(self) -> Any:
+        """What kind of numbers the elements are."""
         found = self._array.dtype
         return PUBLIC.get(found) or dtypes.public(found)
 
     @property
     def device(self) -> Any:
+        """Where the memory is."""
         return self._xp.device
 
     @property
     def is_leaf(self) -> bool:
+        """Whether nothing was recorded for it: gradients end here, in `.grad`, if it requires them."""
         edge = current_edge(self)
         return edge is None or edge is LEAF
 
     @property
     def output_nr(self) -> int:
+        """Which of the outputs of `grad_fn` it is."""
         edge = current_edge(self)
         return 0 if edge is None else int(edge[1])
 
