@@ -136,8 +136,8 @@ else:
     _lazily, __dir__ = _loaded_when_used(
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
-        "accelerator backends compiler cpu fx hub jit library mps mtia multiprocessing overrides profiler random "
-        "serialization signal storage types utils xpu",
+        "accelerator backends compiler cpu futures fx hub jit library mps mtia multiprocessing overrides profiler "
+        "random serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",

@@ -272,6 +272,7 @@ def _asking_code(cells: int) -> CodeType:
         " return asking",
     ]
     scope: dict[str, Any] = {}
-    exec(compile("\n".join(source), __file__, "exec"), scope)
+    above = Asked.call.__code__.co_firstlineno - 3 - cells  # so that tracebacks show that line
+    exec(compile("\n" * above + "\n".join(source), __file__, "exec"), scope)
     code: CodeType = scope["outer"]().__code__
     return code

@@ -39,13 +39,18 @@ class Members(dict[str, Any]):
         super().__setitem__(name, value)
         self._attributes()[name] = value
 
+    def _forget(self, name: str) -> None:
+        owner = self._owner()
+        if owner is not None:
+            owner.__dict__.pop(name, None)
+
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
-        self._attributes().pop(name, None)
+        self._forget(name)
 
     def pop(self, name: str, *default: Any) -> Any:
         if name in self:
-            self._attributes().pop(name, None)
+            self._forget(name)
         return super().pop(name, *default)
 
     def popitem(self) -> tuple[str, Any]:
