@@ -379,7 +379,12 @@ def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequ
 
 @composite(variants="function method", out=True)
 def inner(input: Array, other: Array) -> Array:
-    """Sum products over the last dimension of both; with a 0-d operand, their product."""
+    """Sum products over the last dimension of both; with a 0-d operand, their product.
+
+    >>> import undertow as ut
+    >>> ut.inner(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))
+    tensor(14.)
+    """
     input, other = as_operand("inner", "input", input), as_operand("inner", "other", other)
     if input.ndim == 0 or other.ndim == 0:
         return mul(input, other)
