@@ -26,7 +26,7 @@
 
 #include <stdint.h>
 
-#define MOST_DIMS 16
+#include "cuda/array.h"
 
 /* ---- driver.c */
 
@@ -65,15 +65,6 @@ PyObject *module_error_word(PyObject *module, PyObject *nothing);
 
 /* ---- memory.c */
 
-/* A stretch of device memory, shared by the arrays that show it. */
-typedef struct Block {
-    char *data;
-    size_t size;   /* of the block, at least what was asked for */
-    Py_ssize_t references;
-    int bin, index;
-    PyObject *owner; /* whoever lent the memory; NULL: it is ours */
-} Block;
-
 /* A block of at least so many bytes; NULL with OutOfMemoryError. */
 Block *block_new(size_t bytes);
 Block *block_lent(char *data, PyObject *owner);
@@ -93,20 +84,6 @@ extern long long launches;
 extern PyTypeObject Kernel_Type;
 
 /* ---- array.c */
-
-typedef struct {
-    PyObject_HEAD
-    PyArray_Descr *dtype;
-    Block *block;
-    char *data;
-    PyObject *base; /* the array that it is a view of, or NULL */
-    PyObject *weak_references;
-    Py_ssize_t size;
-    int nd;
-    char code; /* of the dtype, see code_of */
-    char is_contiguous, is_writeable;
-    npy_intp dims[MOST_DIMS], strides[MOST_DIMS];
-} Array;
 
 extern PyTypeObject Array_Type;
 extern PyTypeObject *array_class; /* the subclass that Python made of it */
@@ -144,6 +121,7 @@ PyObject *array_swapaxes(PyObject *self, PyObject *const *given, Py_ssize_t coun
 PyObject *array_getitem(PyObject *self, PyObject *index);
 int array_setitem(PyObject *self, PyObject *index, PyObject *value);
 PyObject *module_as_view(PyObject *module, PyObject *args);
+PyObject *module_broadcast_to(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *module_shadow(PyObject *module, PyObject *array);
 PyObject *module_adopt(PyObject *module, PyObject *args);
 extern PyObject *slow_getitem, *slow_setitem;

@@ -50,6 +50,7 @@ static PyMethodDef functions[] = {
     {"empty", FAST(module_empty)},
     {"zero", module_zero, METH_O},
     {"lent", module_lent, METH_VARARGS},
+    {"broadcast_to", FAST(module_broadcast_to)},
     {"as_view", module_as_view, METH_VARARGS},
     {"shadow", module_shadow, METH_O},
     {"adopt", module_adopt, METH_VARARGS},

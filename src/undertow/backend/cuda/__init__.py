@@ -27,6 +27,7 @@ from undertow.backend.cuda import device, elementwise, functions, indexing, libr
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.compiled import core
 
 
 class OutOfMemoryError(RuntimeError):
@@ -35,6 +36,11 @@ class OutOfMemoryError(RuntimeError):
 
 class CudaStream:
     """The stream that all work goes to: one after the other, in the order in which it was asked for."""
+
+    #: there is no other that it would have to wait for
+    is_only_stream = True
+    #: what nodes that have run on it share; graph/node.py keeps it here
+    extra_of_nodes: Any = None
 
     def __init__(self, namespace: Any) -> None:
         self.namespace, self.device = namespace, namespace.device
@@ -62,6 +68,8 @@ class CudaStream:
 class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
+    checks_indices = True
+
     def __init__(self, which: Device) -> None:
         device.properties()
         super().__init__(which, cpu.module)
@@ -76,10 +84,15 @@ class CudaNamespace(ArrayNamespace):
         extension.setup(
             self.ndarray, Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError
         )
+        if core is not None:
+            core.bind(device_xp=self, device_array=self.ndarray)
 
     def _make_kernels(self) -> None:
         self.kernels = elementwise.ufunc_kernels(on_host)
         self.copy_kernel = elementwise.kernel("copy", Formula(1, elementwise.same, lambda dtypes: "a"), refuse("copy"))
+        self.fill_kernel = elementwise.kernel(
+            "fill", Formula(2, elementwise.filled, lambda dtypes: "b"), refuse("fill")
+        )
         self.where_kernel = elementwise.kernel(
             "where",
             Formula(3, elementwise.chosen, lambda dtypes: "a ? b : c"),
@@ -106,10 +119,9 @@ class CudaNamespace(ArrayNamespace):
         self.errstate = cpu.errstate
         self.finfo = cpu.finfo
         self.sum_to = reductions.sum_to
-        self.astype = functions.astype
-        self.broadcast_to = lambda x, shape: strided_view(np.broadcast_to, self.asarray_(x), shape)
-        self.where = functions.where
-        self.copyto = functions.copyto
+        for name, function in functions.FUNCTIONS.items():
+            setattr(self, name, without_detour(function, getattr(np, name)))
+        self.broadcast_to = self.broadcast_to_
 
     def cast_to(self, dtype: np.dtype[Any]) -> Any:
         """The kernel of casts to a dtype."""
@@ -173,6 +185,10 @@ class CudaNamespace(ArrayNamespace):
             return functions.stack([self.asarray_(v) for v in value])
         return value
 
+    def broadcast_to_(self, x: Any, shape: Any, subok: bool = False) -> Array:
+        shape = shape if type(shape) in (tuple, list) else (shape,)
+        return device.extension().broadcast_to(self.asarray_(x), shape)
+
     def matmul_(self, a: Any, b: Any) -> Any:
         return functions.matmul(a, b)
 
@@ -193,6 +209,23 @@ def learn(dtype: np.dtype[Any]) -> None:
     """Tell the extension of bfloat16, whose number NumPy gives when ml_dtypes is imported."""
     if dtype.kind == "V" and dtypes.is_bfloat16(dtype):
         device.extension().set_bfloat16(dtype)
+
+
+def without_detour(own: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy by our own of that name, if that serves: NumPy would look for it among its arguments."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if args and (tail.is_device_array(args[0]) or function in LISTS):
+            found = own(*args, **options)
+            if found is not NotImplemented:
+                return found
+        return function(*args, **options)
+
+    return call
+
+
+#: functions whose first argument is a list of arrays, or may be anything
+LISTS = (np.concatenate, np.stack, np.where)
 
 
 def on_host(ufunc: Any) -> Callable[..., Any]:

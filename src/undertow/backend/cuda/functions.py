@@ -105,14 +105,11 @@ def ones_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = Tru
 
 def filled(array: Array, value: Any) -> Array:
     """Write one value everywhere."""
-    if not tail.is_device_array(value):
-        if (
-            isinstance(value, (int, float, complex))
-            and value == 0
-            and math.copysign(1, value.real) > 0
-            and math.copysign(1, value.imag) > 0
-        ):
+    if type(value) in (bool, int, float) or isinstance(value, np.generic):
+        if value == 0 and array.dtype.kind in "bui":
             return device.extension().zero(array)
+        return array.namespace.fill_kernel(array, value if array.dtype.kind != "b" else bool(value), array)
+    if not tail.is_device_array(value):
         value = array.namespace.asarray(np.asarray(value).astype(array.dtype))
     copyto(array, value, casting="unsafe")
     return array
@@ -212,7 +209,7 @@ def concatenate(
     arrays: Sequence[Any], axis: int | None = 0, out: Any = None, dtype: DType = None, casting: str = "same_kind"
 ) -> Any:
     given = list(arrays)
-    if out is not None or not given or axis is None:
+    if out is not None or axis is None or not any(map(tail.is_device_array, given)):
         return NotImplemented
     space = next(a for a in given if tail.is_device_array(a)).namespace
     given = [a if tail.is_device_array(a) else space.asarray(a) for a in given]
@@ -238,6 +235,8 @@ def common_dtype(arrays: Sequence[Array]) -> np.dtype[Any]:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any) -> Any:
     given = list(arrays)
+    if not all(map(tail.is_device_array, given)) or not given:
+        return NotImplemented
     nd = given[0].ndim + 1
     axis = np.lib.array_utils.normalize_axis_index(axis, nd)
     if len({a.shape for a in given}) > 1:
@@ -312,6 +311,8 @@ def where(condition: Any, *values: Any) -> Any:
     if len(values) != 2:
         return NotImplemented
     arrays = [v for v in (condition, *values) if tail.is_device_array(v)]
+    if not arrays:
+        return NotImplemented
     space = arrays[0].namespace
     operands = [space.asarray(v) if isinstance(v, np.ndarray) and v.ndim else v for v in (condition, *values)]
     return space.where_kernel(*operands)
