@@ -29,7 +29,7 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Any
 
-from undertow.backend import cpu, devices_in_use
+from undertow.backend import cpu, devices_in_use, send_to_devices
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
@@ -87,10 +87,11 @@ class Engine(DeviceThreads):
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         run: Callable[[Any, Any], None] = _run_on_this_thread
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
-        space = only_space(task, grads) if devices_in_use() and not parallel else None
+        away = devices_in_use()
+        space = only_space(task, grads) if away and not parallel else None
         if space is not None:
             task.xp = space
-        elif parallel or (devices_in_use() and touches_devices(task, grads)):
+        elif parallel or (away and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             run = self.execute_with_graph_task
@@ -99,6 +100,8 @@ class Engine(DeviceThreads):
             add_thread_pool_task(task, copy_context(), _run_to_the_end, run, task, root)
         else:
             copy_context().run(_run_to_the_end, run, task, root)
+        if away:
+            send_to_devices()
         return task.captured_vars
 
     def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:

@@ -6,6 +6,7 @@ formulas     elementwise functions, as C++                 elementwise  their ke
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
 functions    functions of NumPy made of all these          arrays       CudaArray
+fused        what takes array functions several steps      rows         the same along rows: softmax, cross entropy
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
 host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.md.
@@ -14,6 +15,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,7 +25,18 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
-from undertow.backend.cuda import device, elementwise, functions, indexing, libraries, reductions, tail, views
+from undertow.backend.cuda import (
+    device,
+    elementwise,
+    functions,
+    fused,
+    indexing,
+    libraries,
+    reductions,
+    rows,
+    tail,
+    views,
+)
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
@@ -32,6 +45,13 @@ from undertow.compiled import core
 
 class OutOfMemoryError(RuntimeError):
     """A GPU has not enough memory left, even without what was kept for later."""
+
+
+#: kernels that do several steps at once, by the names of backend/kernels.py
+OWN_KERNELS: dict[str, Callable[..., Any]] = {
+    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
+    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+}  # fmt: skip
 
 
 class CudaStream:
@@ -69,6 +89,7 @@ class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
     checks_indices = True
+    own_kernels = OWN_KERNELS
 
     def __init__(self, which: Device) -> None:
         device.properties()
@@ -102,8 +123,9 @@ class CudaNamespace(ArrayNamespace):
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
         self.__dict__.update(self.kernels)
-        for name in ("arange", "eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
+        for name in ("eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
             setattr(self, name, made_on_host(getattr(np, name)))
+        self.arange = arange
         own = (self.empty_, self.zeros_, self.ones_, self.full_, self.array_, self.asarray_, self.matmul_)
         self.__dict__.update({function.__name__.rstrip("_"): function for function in own})
         self.asanyarray = self.asarray_
@@ -268,6 +290,18 @@ def made_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def arange(*args: Any, dtype: DType = None, **options: Any) -> Array:
+    """Whole numbers are counted on the device; others are computed as NumPy does."""
+    kind = "i" if dtype is None else np.dtype(dtype).kind
+    if options or len(args) > 3 or kind not in "iu" or not all([type(a) is int for a in args]):
+        named = options if dtype is None else {"dtype": dtype, **options}
+        return made_on_host(np.arange)(*args, **named)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    out = device.extension().empty((len(range(start, stop, step)),), np.dtype(np.int64))
+    fused.count(out, start, step)
+    return out if dtype is None else out.astype(dtype, copy=False)
+
+
 def strided_view(function: Callable[..., Any], x: Array, *args: Any, **options: Any) -> Array:
     return views.of(x, function, (x, *args), options)
 
@@ -305,9 +339,22 @@ def namespace(which: Device | None = None) -> CudaNamespace:
                 made = CudaNamespace(Device("cuda", 0))
                 if not device.is_emulated():
                     device.extension().start_blas(libraries.find("cublas"))
+                if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+                    set_launch_mode("blocking")
                 _namespace = made
     return _namespace
 
 
-def in_use() -> bool:
-    return _namespace is not None
+def flush() -> None:
+    """Send what was asked of the device."""
+    device.extension().flush()
+
+
+#: launch mode -> how many launches are sent together, and whether each is waited for
+LAUNCH_MODES = {"queue": (128, False), "direct": (0, False), "blocking": (0, True)}
+
+
+def set_launch_mode(mode: str) -> None:
+    if mode not in LAUNCH_MODES:
+        raise ValueError(f"set_launch_mode() takes {', '.join(map(repr, LAUNCH_MODES))}, not {mode!r}")
+    device.extension().set_launch_mode(*LAUNCH_MODES[mode])

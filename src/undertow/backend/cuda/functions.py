@@ -5,6 +5,7 @@ They take NumPy's arguments, and return NotImplemented where they do not serve.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -249,6 +250,8 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any)
 
 
 def matmul(a: Any, b: Any) -> Any:
+    with contextlib.suppress(NotImplementedError, TypeError):
+        return device.extension().matmul(a, b)  # two matrices, or stacks, of one dtype
     if not (tail.is_device_array(a) and tail.is_device_array(b)):
         return tail.on_host("matmul", np.matmul, (a, b), {})
     if not a.ndim or not b.ndim:
@@ -272,6 +275,8 @@ def matmul(a: Any, b: Any) -> Any:
         return a.namespace.zeros(shape, dtype)
     if math.prod(a.shape[:-2]) != 1 and math.prod(b.shape[:-2]) != 1:
         a, b = (x.namespace.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    else:
+        a, b = (x.reshape(x.shape[-2:]) if math.prod(x.shape[:-2]) == 1 else x for x in (a, b))
     product = device.extension().matmul(a, b)
     return product if product.shape == shape else product.reshape(shape)
 
