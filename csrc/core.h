@@ -78,6 +78,7 @@ typedef struct {
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     PyObject *device_forms, *device_rules; /* what an operation, and a class of nodes, does on a GPU */
+    PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;

@@ -222,8 +222,9 @@ module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     npy_intp m = a->dims[a->nd - 2], k = a->dims[a->nd - 1], n = b->dims[b->nd - 1];
     if (b->dims[b->nd - 2] != k) {
-        PyErr_Format(PyExc_ValueError, "matmul: the first operand has %zd columns, and the second %zd rows", k,
-                     b->dims[b->nd - 2]);
+        PyErr_Format(PyExc_ValueError,
+                     "matmul: Input operand 1 has a mismatch in its core dimension 0 (size %zd is different from %zd)",
+                     b->dims[b->nd - 2], k);
         return NULL;
     }
     npy_intp in_a = count_of_stack(a), in_b = count_of_stack(b);

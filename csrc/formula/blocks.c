@@ -16,6 +16,7 @@
 
 #include "formula/functions.h"
 #include "formula/small_arrays.h"
+#include "kernels/casts.h"
 #include "kernels/kernels.h"
 #include "loops/compile.h"
 #include "loops/threads.h"
@@ -23,7 +24,7 @@
 #include <fenv.h>
 #include <stdatomic.h>
 
-/* ---- steps that are no ufuncs: a choice, and casts */
+/* ---- a step that is no ufunc: a choice (casts, which are none either, are in kernels/casts.c) */
 
 #define CHOOSE(TYPE)                                                                                        \
     CLONES static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
@@ -64,54 +65,6 @@ choice_of(int size)
 {
     return size == 1 ? choose_npy_uint8 : size == 2 ? choose_npy_uint16 : size == 4 ? choose_npy_uint32
          : size == 8 ? choose_npy_uint64                                            : NULL;
-}
-
-#define CAST(FROM, TO)                                                                                      \
-    CLONES static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
-    {                                                                                                       \
-        if (strides[0] == sizeof(FROM) && strides[1] == sizeof(TO)) {                                       \
-            const FROM *from = (const FROM *)args[0];                                                       \
-            TO *to = (TO *)args[1];                                                                         \
-            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { to[k] = (TO)from[k]; }             \
-            return;                                                                                         \
-        }                                                                                                   \
-        for (npy_intp k = 0; k < *count; k++) {                                                             \
-            *(TO *)(args[1] + k * strides[1]) = (TO) * (const FROM *)(args[0] + k * strides[0]);            \
-        }                                                                                                   \
-    }
-
-#define CASTS(FROM) CAST(FROM, npy_float) CAST(FROM, npy_double)
-
-CASTS(npy_bool)
-CASTS(npy_ubyte)
-CASTS(npy_byte)
-CASTS(npy_short)
-CASTS(npy_int)
-CASTS(npy_long)
-CASTS(npy_float)
-CASTS(npy_double)
-
-static const struct {
-    int from;
-    PyUFuncGenericFunction to[2]; /* float, double */
-} casts[] = {{NPY_BOOL, {cast_npy_bool_npy_float, cast_npy_bool_npy_double}},
-             {NPY_UBYTE, {cast_npy_ubyte_npy_float, cast_npy_ubyte_npy_double}},
-             {NPY_BYTE, {cast_npy_byte_npy_float, cast_npy_byte_npy_double}},
-             {NPY_SHORT, {cast_npy_short_npy_float, cast_npy_short_npy_double}},
-             {NPY_INT, {cast_npy_int_npy_float, cast_npy_int_npy_double}},
-             {NPY_LONG, {cast_npy_long_npy_float, cast_npy_long_npy_double}},
-             {NPY_FLOAT, {cast_npy_float_npy_float, cast_npy_float_npy_double}},
-             {NPY_DOUBLE, {cast_npy_double_npy_float, cast_npy_double_npy_double}}};
-
-static PyUFuncGenericFunction
-cast_of(int from, int to)
-{
-    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
-        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
-            return casts[k].to[to == NPY_DOUBLE];
-        }
-    }
-    return NULL;
 }
 
 /* ---- adding up */
@@ -371,10 +324,14 @@ program_dealloc(Program *self)
 
 /* ---- running it */
 
+/* Where an operand is broadcast or has gaps, a block is a part of one row, if rows are long enough: in it, most operands
+ * follow each other or are one number, and need not be copied. */
+#define LONG_ROW 512
+
 typedef struct {
     const Program *program;
     Walk walk;
-    npy_intp block_size;
+    npy_intp block_size, row_size, blocks_in_row; /* one row has all elements if blocks are no parts of rows */
     char *out;
     double *sums;        /* of blocks, if they are added up */
     atomic_int noted[MOST_STEPS + 1]; /* by the steps, and when adding up */
@@ -390,6 +347,11 @@ block_of_input(const Run *run, int number, npy_intp first, npy_intp count, char 
     *stride = operand->kind == ONE_NUMBER ? 0 : size;
     if (operand->kind != SCATTERED) {
         return (char *)operand->data + (operand->kind == ONE_NUMBER ? 0 : first * size);
+    }
+    npy_intp step = operand->strides[run->walk.ndim - 1];
+    if (run->row_size < run->walk.size && (step == 0 || step == size)) {
+        *stride = step;
+        return (char *)find_element(&run->walk, operand, first);
     }
     gather_elements(&run->walk, operand, first, count, size, buffer);
     return buffer;
@@ -426,7 +388,7 @@ take_notes(int *noted)
 
 /* 0 if something that is assumed is not so */
 static int
-run_block(const Run *run, npy_intp first, npy_intp count, char *scratch, int *noted)
+run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *scratch, int *noted)
 {
     const Program *program = run->program;
     char *blocks[MOST_PLACES];
@@ -459,8 +421,8 @@ run_block(const Run *run, npy_intp first, npy_intp count, char *scratch, int *no
     }
     if (program->adds_up) {
         const void *terms = blocks[results + last];
-        run->sums[first / IN_BLOCK] = program->places[results + last].type == NPY_FLOAT ? sum_of_floats(terms, count)
-                                                                                        : sum_of_doubles(terms, count);
+        run->sums[block] = program->places[results + last].type == NPY_FLOAT ? sum_of_floats(terms, count)
+                                                                             : sum_of_doubles(terms, count);
         take_notes(&noted[last + 1]);
     }
     return 1;
@@ -481,8 +443,9 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     char *scratch = memory + (64 - (uintptr_t)memory % 64);
     feclearexcept(NOTED);
     for (Py_ssize_t block = first; block < last && !atomic_load_explicit(&run->is_wrong, memory_order_relaxed); block++) {
-        npy_intp start = block * block_size, left = run->walk.size - start;
-        if (!run_block(run, start, left < block_size ? left : block_size, scratch, noted)) {
+        npy_intp within = block % run->blocks_in_row * block_size, left = run->row_size - within;
+        npy_intp start = block / run->blocks_in_row * run->row_size + within;
+        if (!run_block(run, block, start, left < block_size ? left : block_size, scratch, noted)) {
             atomic_store(&run->is_wrong, 1);
         }
     }
@@ -535,15 +498,22 @@ finish_sum(Run *run, npy_intp count, int type)
     atomic_fetch_or(&run->noted[run->program->step_count], noted);
 }
 
-/* A single step that copies nothing has no intermediate results to keep near. */
-static npy_intp
-find_block_size(const Run *run)
+/* How to divide the elements: see LONG_ROW. A single step that copies nothing has no intermediate results to keep near. */
+static void
+choose_blocks(Run *run)
 {
-    int is_direct = run->program->step_count == 1 && !run->program->adds_up;
+    const Walk *walk = &run->walk;
+    int is_direct = run->program->step_count == 1 && !run->program->adds_up, is_scattered = 0;
+    npy_intp row = walk->ndim > 1 ? walk->shape[walk->ndim - 1] : 0;
     for (int k = 0; k < run->program->input_count; k++) {
-        is_direct &= run->walk.operands[k].kind != SCATTERED;
+        int is_spread = walk->ndim > 0 && walk->operands[k].kind == SCATTERED;
+        npy_intp step = is_spread ? walk->operands[k].strides[walk->ndim - 1] : 0;
+        is_scattered |= is_spread;
+        is_direct &= !is_spread || (row >= LONG_ROW && (step == 0 || step == run->program->places[k].size));
     }
-    return is_direct ? 8 * IN_BLOCK : IN_BLOCK;
+    run->row_size = is_scattered && row >= LONG_ROW ? row : walk->size;
+    run->block_size = is_direct ? 8 * IN_BLOCK : IN_BLOCK;
+    run->blocks_in_row = (run->row_size + run->block_size - 1) / run->block_size;
 }
 
 /* Whether the program was made for such arrays. */
@@ -583,8 +553,8 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
         Py_RETURN_NOTIMPLEMENTED;
     }
     run.out = PyArray_BYTES((PyArrayObject *)result);
-    run.block_size = find_block_size(&run);
-    npy_intp size = run.walk.size, count = (size + run.block_size - 1) / run.block_size;
+    choose_blocks(&run);
+    npy_intp size = run.walk.size, count = size / run.row_size * run.blocks_in_row;
     run.sums = self->adds_up ? malloc(count * sizeof(double)) : NULL;
     if (self->adds_up && run.sums == NULL) {
         run.is_short = 1;

@@ -70,6 +70,9 @@ typedef struct {
  * is of one number only if the elements are to be added up. NULL without an exception: NumPy has to say what is wrong. */
 PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up);
 
+/* Where the element with this number is. */
+const char *find_element(const Walk *walk, const Operand *operand, npy_intp number);
+
 /* Copy `count` elements from the one with the number `first` on. */
 void gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to);
 

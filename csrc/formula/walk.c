@@ -201,6 +201,17 @@ copy_run(char *to, const char *from, npy_intp stride, npy_intp count, int size)
     }
 }
 
+const char *
+find_element(const Walk *walk, const Operand *operand, npy_intp number)
+{
+    const char *found = operand->data;
+    for (int d = walk->ndim - 1; d >= 0; d--) {
+        found += number % walk->shape[d] * operand->strides[d];
+        number /= walk->shape[d];
+    }
+    return found;
+}
+
 void
 gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
 {

@@ -168,6 +168,7 @@ def set_warn_always(always: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings are repeated: see `set_warn_always`."""
     return _always_warn[0]
 
 

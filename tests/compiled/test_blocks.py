@@ -76,6 +76,23 @@ def test_strides(first: str, second: str) -> None:
     check(slope, np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.parametrize("second", VIEWS)
+@pytest.mark.parametrize("first", VIEWS)
+def test_strides_of_long_rows(first: str, second: str) -> None:
+    a, b = VIEWS[first](normal(1, 530, 530)), VIEWS[second](normal(2, 530, 530))
+    check(slope, np.asarray(a), np.asarray(b))
+    check(lambda xp, a, b: a * b, np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 2500), (5, 1, 20_000), (2, 2, 512)])
+def test_rows_of_several_blocks(shape: tuple[int, ...]) -> None:
+    x, (a, b, c) = normal(1, *shape), shape
+    for y in (normal(2, c), normal(2, a, 1, 1), normal(2, b, 1), normal(2, a, 1, c), normal(2, a, b, 2 * c)[..., ::2]):
+        check(slope, x, y)
+        check(slope, y, x[::-1])
+        check(lambda xp, a, b: a + b, x, y)
+
+
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_results_lie_as_their_operands(order: tuple[int, ...]) -> None:
     a = normal(1, 20, 30, 40).transpose(order)

@@ -81,7 +81,7 @@ class InBlocks:
             return NotImplemented
         program, places, least = found
         inputs = [arguments[k] for k in places]
-        if least and max([a.size for a in inputs]) < least:
+        if least and max([a.size for a in inputs]) < least and np.broadcast(*inputs).size < least:
             return NotImplemented
         return inputs[0] if program is None else program(*inputs)
 

@@ -142,14 +142,19 @@ def add_thread_pool_task(task: GraphTask, context: Context, function: Callable[.
 
 
 def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
+    enter_pass(task)
+    run(task, root)
+    run_callbacks(task)
+
+
+def enter_pass(task: GraphTask) -> None:
+    """Make the context that this runs in, and that nothing else does, the one of a pass."""
     set_current_task(task)
     set_state(current().with_grad(task.create_graph))
     cpu.seterr(all="ignore")
-    run(task, root)
-    _run_callbacks(task)
 
 
-def _run_callbacks(task: GraphTask) -> None:
+def run_callbacks(task: GraphTask) -> None:
     # a callback may queue another, so no plain for loop
     done = 0
     while done < len(task.final_callbacks):
@@ -305,13 +310,17 @@ def execution_order(task: GraphTask) -> list[Node]:
 
 
 def _run_on_this_thread(task: GraphTask, root: Node) -> None:
-    grad = True if task.seed is None else _first_gradient(task, *task.seed)  # a GraphRoot does not look at it
-    if type(root) is AccumulateGrad:
-        evaluate(task, root, grad)
+    run_from(task, root, True if task.seed is None else _first_gradient(task, *task.seed))
+
+
+def run_from(task: GraphTask, node: Node, grad: Any) -> None:
+    """Run a node, and then whatever is ready, until nothing is. A GraphRoot does not look at its gradient."""
+    if type(node) is AccumulateGrad:
+        evaluate(task, node, grad)
     elif core is None or (task.watches and task.rows is None):
-        _run(task, root, grad)
+        _run(task, node, grad)
     else:
-        _run_compiled(task, root, grad)
+        _run_compiled(task, node, grad)
 
 
 def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:

@@ -47,14 +47,12 @@ def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     return core.Operation(function, op.function) if is_compiled(op) else function
 
 
-def describe(
-    function: Any, compiled: Any, signature: Callable[[], inspect.Signature], documentation: Callable[[], str]
-) -> Any:
+def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
     """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for."""
     if compiled is function:
-        function.__signature__, function.__doc__ = signature(), documentation()
+        function.__signature__, function.__doc__ = signature(), op.derivatives()
     else:
-        function.make_signature, function.make_documentation = signature, documentation
+        function.make_signature, function.make_documentation = signature, op.documentation
     return compiled
 
 
