@@ -214,6 +214,7 @@ static PyMethodDef functions[] = {
     {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},
     {"copied", (PyCFunction)(void (*)(void))copied, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},

@@ -136,13 +136,16 @@ else:
     _lazily, __dir__ = _loaded_when_used(
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
-        "accelerator backends compiler cpu fx hub jit library mps mtia multiprocessing overrides profiler random "
-        "serialization signal storage types utils xpu",
+        "accelerator backends compiler cpu futures fx hub jit library mps mtia multiprocessing overrides profiler "
+        "random serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
             "undertow.interop.files": "load save",
+            "undertow.nn.functions.rnn.functional": (
+                "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
+            ),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.functions": (
                 "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "

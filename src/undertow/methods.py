@@ -12,6 +12,7 @@ from typing import Any
 from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
 from undertow.interop import answers, dlpack, pickling
+from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
@@ -57,6 +58,7 @@ AUTOGRAD: dict[str, Any] = {
     ),
     "_base": property(tensor_attributes.get_base),
     "_grad_fn": property(tensor_attributes.get_grad_fn, None, tensor_attributes.refuse_deletion),
+    "_cdata": property(id),
     "_is_view": tensor_attributes.is_view,
     "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
     "backward": tensor_attributes.backward,
@@ -93,7 +95,14 @@ def equality(name: str) -> Callable[..., Any]:
     function = REGISTRY[name].function
 
     def operator(self: Tensor, other: Any) -> Any:
-        return NotImplemented if other is None else function(self, other)
+        if other is None:
+            return NotImplemented
+        try:
+            return function(self, other)
+        except TypeError:
+            if hasattr(other, "dtype") or isinstance(other, NUMBERS):
+                raise
+            return NotImplemented
 
     return operator
 

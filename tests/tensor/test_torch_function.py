@@ -108,10 +108,14 @@ def test_programs_print_what_they_print_with_pytorch(torch: ModuleType) -> None:
 ALONE = """
 import undertow as ut
 before = ut.matmul, ut.Tensor.add, ut.nn.functional.softsign
+import sys
 class Foreign:
     shape, ndim = (2, 2), 2
     @staticmethod
     def __torch_function__(func, types, args=(), kwargs=None):
+        frame = sys._getframe()
+        while frame is not None:  # whoever looks at a traceback reads the variables of all functions
+            frame, _ = frame.f_back, frame.f_locals
         return func.__name__
 try:
     ut.matmul(Foreign(), ut.ones(2, 2))

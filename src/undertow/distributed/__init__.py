@@ -12,6 +12,8 @@ work            what is under way          run           the launcher
 collectives, point_to_point, objects       what is exchanged
 nn.functional   exchanges that gradients go through
 rpc             calls from process to process      autograd      backward passes through several
+sharding        parameters in pieces               checkpoint    files of which each process writes its part
+pipelining      a model in stages
 """
 
 from __future__ import annotations
@@ -73,10 +75,13 @@ from undertow.lazy_names import loaded_when_used
 
 if TYPE_CHECKING:
     from undertow.distributed import autograd as autograd
+    from undertow.distributed import checkpoint as checkpoint
     from undertow.distributed import optim as optim
+    from undertow.distributed import pipelining as pipelining
     from undertow.distributed import rpc as rpc
+    from undertow.distributed import sharding as sharding
 else:
-    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd optim rpc")
+    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
 
 
 def is_mpi_available() -> bool:

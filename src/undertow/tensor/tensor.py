@@ -68,9 +68,12 @@ class Tensor:
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
-        if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            if type(self) is not Tensor and hasattr(self, "_array"):
+        if type(self) is not Tensor and not hasattr(xp, "ndarray"):
+            if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass
+            if type(self).__new__ is not object.__new__:
+                array, xp, edge = (), None, None  # the arguments are for `__new__`, which has made one of no elements
+        if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
             array, xp, edge = lent().from_sizes_or_data(array, xp, edge)
         self._array = array
         self._xp = xp

@@ -14,10 +14,11 @@ because its tensors are plain ones, and comes to the Python function behind it w
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from undertow.compiled import core
@@ -235,7 +236,7 @@ def _interpose_all(namespace: Mapping[str, Any], but: frozenset[str]) -> None:
 
 
 def _interpose(public: Any, function: FunctionType) -> None:
-    """Replace the function's code by that of `_asking`, whose one constant is the Asked of this function."""
+    """Replace the function's code by one that asks, with the Asked of this function as a constant."""
     code = function.__code__
     original = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     original.__kwdefaults__ = function.__kwdefaults__
@@ -243,16 +244,35 @@ def _interpose(public: Any, function: FunctionType) -> None:
     if public is function and not hasattr(function, "__wrapped__") and not hasattr(function, "__signature__"):
         function.__signature__ = inspect.signature(original)
     asked = Asked(public, original)
-    function.__code__ = _asking.__code__.replace(
-        co_consts=tuple([asked if value == PLACE else value for value in _asking.__code__.co_consts]),
-        co_freevars=code.co_freevars,  # it uses none, but they must be as many
+    template = _asking_code(len(code.co_freevars))
+    function.__code__ = template.replace(
+        co_consts=tuple([asked if value == PLACE else value for value in template.co_consts]),
         co_name=code.co_name,
         co_qualname=code.co_qualname,
     )
 
 
+#: the constant that stands where the Asked will be
 PLACE = "the place of an Asked"
 
 
-def _asking(*args: Any, **kwargs: Any) -> Any:
-    return "the place of an Asked".call(args, kwargs)  # type: ignore[attr-defined]
+@functools.cache
+def _asking_code(cells: int) -> CodeType:
+    """The code of a function that asks, with as many variables of outer functions as the one whose place it takes.
+
+    It has no use for them, but Python's frames must find them where the code says that they are.
+    """
+    names = [f"cell_{n}" for n in range(cells)]
+    source = [
+        "def outer():",
+        *[f" {name} = None" for name in names],
+        " def asking(*args, **kwargs):",
+        f"  return {PLACE!r}.call(args, kwargs)",
+        *[f"  {name}" for name in names],
+        " return asking",
+    ]
+    scope: dict[str, Any] = {}
+    above = Asked.call.__code__.co_firstlineno - 3 - cells  # so that tracebacks show that line
+    exec(compile("\n" * above + "\n".join(source), __file__, "exec"), scope)
+    code: CodeType = scope["outer"]().__code__
+    return code
