@@ -25,6 +25,7 @@ MODULES = {
     "autograd": ("undertow.autograd", "undertow.autograd"),
     "autograd-graph": ("undertow.autograd.graph", "undertow.autograd.graph"),
     "autograd-functional": ("undertow.autograd.functional", "undertow.autograd.functional"),
+    "forward-ad": ("undertow.autograd.forward_ad", "undertow.autograd.forward_ad"),
     "func": ("undertow.func", "undertow.func"),
     "checkpoint": ("undertow.utils.checkpoint", "undertow.utils.checkpoint"),
     "linalg": ("undertow.linalg", "undertow.linalg"),
@@ -38,6 +39,7 @@ MODULES = {
     "nn-init": ("undertow.nn.init", "undertow.nn.init"),
     "nn-utils": ("undertow.nn.utils", "undertow.nn.utils"),
     "nn-utils-rnn": ("undertow.nn.utils.rnn", "undertow.nn.utils.rnn"),
+    "parametrizations": ("undertow.nn.utils.parametrizations", "undertow.nn.utils.parametrizations"),
     "optim": ("undertow.optim", "undertow.optim"),
     "optim-optimizer": ("optim.Optimizer", "undertow.optim.Optimizer"),
     "lr-scheduler": ("undertow.optim.lr_scheduler", "undertow.optim.lr_scheduler"),
@@ -49,6 +51,9 @@ MODULES = {
     "amp": ("undertow.amp", "undertow.amp"),
     "distributed": ("undertow.distributed", "undertow.distributed"),
     "instrument": ("undertow.instrument", "undertow.instrument"),
+    "tensorboard": ("undertow.utils.tensorboard", "undertow.utils.tensorboard"),
+    "flop-counter": ("undertow.utils.flop_counter", "undertow.utils.flop_counter"),
+    "interop": ("undertow.interop", "undertow.interop"),
     "profiler": ("undertow.profiler", "undertow.profiler"),
     "random": ("undertow.random", "undertow.random"),
     "testing": ("undertow.testing", "undertow.testing"),
@@ -142,14 +147,21 @@ ATTRIBUTES = (property, types.GetSetDescriptorType, types.MemberDescriptorType)
 DESCRIPTORS = (*ATTRIBUTES, classmethod, staticmethod)
 
 
-#: what modules without a public list import, or use themselves
+#: public lists of modules that have none, because they import much
+LISTED = {
+    "undertow.autograd.forward_ad": "UnpackedDualTensor dual_level enter_dual_level exit_dual_level make_dual "
+    "unpack_dual".split(),
+    "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
+}
+
+#: what other modules without a list import, or use themselves
 HELPERS = set(
     "Any activation fans in_place max_unpool public_function takes_old_arguments warn_user with_indices".split()
 )
 
 
 def public_names(place: Any) -> list[str]:
-    listed = getattr(place, "__all__", None)
+    listed = LISTED.get(getattr(place, "__name__", ""), getattr(place, "__all__", None))
     names = sorted(listed if listed is not None else dir(place))
     own = [name for name in names if not name.startswith("_")]
     if listed is not None or inspect.isclass(place):
