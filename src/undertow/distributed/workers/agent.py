@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 import struct
 import sys
 import threading
@@ -40,17 +41,30 @@ FACTS = struct.Struct(
     "=BqqqQI"
 )  # whether memory follows, the call, the context and its message, bytes of the tree, arrays
 SIZE = struct.Struct("=Q")
+#: names of processes are shorter
+LONGEST_NAME = 128
 #: how often MPI is asked for a message before the listener sleeps
 ASKS = 3
 #: seconds between two looks at calls that have taken too long
 LOOKS_EVERY = 0.02
 
 
-class WorkerInfo(NamedTuple):
-    """A process that can be called: its name, and its number (which is its rank)."""
-
+class NameAndNumber(NamedTuple):
     name: str
     id: int
+
+
+class WorkerInfo(NameAndNumber):
+    """A process that can be called: its name, and its number (which is its rank)."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, id: int) -> WorkerInfo:
+        if not name or len(name) >= LONGEST_NAME:
+            raise RuntimeError(f"Worker name must be non-empty, and shorter than {LONGEST_NAME} characters: {name!r}")
+        if re.fullmatch("[A-Za-z0-9_:-]+", name) is None:
+            raise RuntimeError(f"Worker name must match ^[A-Za-z0-9-_:]*$, and this one does not: {name!r}")
+        return super().__new__(cls, name, id)
 
     def __repr__(self) -> str:
         return f"WorkerInfo(id={self.id}, name={self.name})"
@@ -164,6 +178,10 @@ class Agent:
         self.dropped: collections.deque[Callable[[], None]] = collections.deque()  # from destructors: see drop
         self.stopped = False
         self.threads: list[threading.Thread] = []
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All processes, by rank."""
+        return list(self.workers)
 
     # ---- sending
 
@@ -447,7 +465,10 @@ _agent: Agent | None = None
 
 def current_agent() -> Agent:
     if _agent is None:
-        raise RuntimeError("RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first.")
+        raise RuntimeError(
+            "RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first. (Current RPC agent is not set!"
+            " Did you initialize the RPC framework?)"
+        )
     return _agent
 
 

@@ -16,6 +16,7 @@ import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, NamedTuple
 
 from undertow.backend import Device, cpu
@@ -130,7 +131,7 @@ class Tree(pickle.Pickler):
         if callable(value):
             if READERS.get((getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))) is value:
                 return NotImplemented
-            if not self.allow_pickle or kind is not type:
+            if not self.allow_pickle or not isinstance(value, type | MethodType):
                 return find, name_of(value)
         if self.allow_pickle:
             return NotImplemented
