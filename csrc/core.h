@@ -73,6 +73,7 @@ typedef struct {
     Py_ssize_t d_numpy;       /* where a public dtype keeps NumPy's */
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
+    PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;

@@ -71,6 +71,8 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
+#: (x, index, dim) -> x.take(index, dim)
+take = kernel("take")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place

@@ -43,6 +43,7 @@ from undertow.ops.declare.composite_order import rearranged as _rearranged
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
+from undertow.tensor.torch_function import join as _join
 from undertow.torch_names import missing as _absent
 
 if TYPE_CHECKING:
@@ -371,6 +372,12 @@ def unpool_of(dims: int) -> Callable[..., Any]:
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = unpool_of(1), unpool_of(2), unpool_of(3)
+
+_join(
+    globals(),
+    but="with_indices unpool_of warn_user takes_old_arguments as_tensors in_place public_function _rearranged _join "
+    "__getattr__",
+)
 
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("nn.functional")

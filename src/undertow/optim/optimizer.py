@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
+from types import FrameType
 from typing import Any
 
 from undertow.autograd.tensor_attributes import get_requires_grad
@@ -114,12 +115,15 @@ class Optimizer(HookedOptimizer):
         self._numbers.clear()
         site = user_frame(sys._getframe(1))
         with no_grad():
-            for group in [with_plain_rate(group) for group in self.param_groups]:
-                for p in group["params"]:
-                    if p._extra is not None and p._extra.grad is not None:
-                        self._step_of(p, p._extra.grad, group)
-                        counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
+            self._step_of_all(site)
         return loss
+
+    def _step_of_all(self, site: FrameType) -> None:
+        for group in [with_plain_rate(group) for group in self.param_groups]:
+            for p in group["params"]:
+                if p._extra is not None and p._extra.grad is not None:
+                    self._step_of(p, p._extra.grad, group)
+                    counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
 
     def _step_of(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         array, gradient = p._array, grad._array

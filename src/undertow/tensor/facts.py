@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array
 from undertow.backend.memory_order import inverse, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
@@ -68,13 +69,13 @@ def copy_laid_out(array: Array, format: memory_format | None) -> Array:
     """A copy of the array whose elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
-        return made_in_order(array, format.order, lambda source, order: source.copy(order=order))
+        return made_in_order(array, format.order, copied)
     if array.ndim != len(format.dims):
         raise RuntimeError(
             f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
         )
     inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
-    return array.transpose(format.dims).copy(order="C").transpose(inverse)
+    return copied(array.transpose(format.dims), "C").transpose(inverse)
 
 
 def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:
@@ -327,16 +328,26 @@ def get_device(self: Tensor) -> int:
     return -1 if self._xp.device.type == "cpu" or index is None else int(index)
 
 
+def is_distributed(self: Tensor) -> bool:
+    """False: a tensor is in one process."""
+    return False
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False: no GPU copies from this memory."""
+    return False
+
+
 # ---- to methods
 
 
 def is_on(kind: str) -> property:
     """`is_cpu`, `is_cuda`: whether the tensor's device is of this kind."""
-    return property(lambda self: self.device.type == kind)
+    return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on a device of kind {kind!r}.")
 
 
 #: kinds of tensors that there are none of here
-NEVER = property(lambda self: False)
+NEVER = property(lambda self: False, doc="False: undertow has no tensors of this kind.")
 
 #: attribute -> function or property; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
@@ -356,7 +367,7 @@ METHODS: dict[str, Any] = {
     "is_contiguous": is_contiguous,
     "is_cpu": is_on("cpu"),
     "is_cuda": is_on("cuda"),
-    "is_distributed": lambda self: False,
+    "is_distributed": is_distributed,
     "is_floating_point": is_floating_point,
     "is_ipu": NEVER,
     "is_maia": NEVER,
@@ -366,7 +377,7 @@ METHODS: dict[str, Any] = {
     "is_mtia": NEVER,
     "is_nested": NEVER,
     "is_nonzero": to_bool,
-    "is_pinned": lambda self, device=None: False,  # pages that no GPU copies from
+    "is_pinned": is_pinned,
     "is_quantized": NEVER,
     "is_same_size": is_same_size,
     "is_set_to": is_set_to,
@@ -376,7 +387,7 @@ METHODS: dict[str, Any] = {
     "is_xpu": NEVER,
     "item": item,
     "itemsize": property(element_size),
-    "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None
+    "name": property(lambda self: None, doc="None, as of PyTorch's tensors."),
     "nbytes": property(nbytes),
     "ndimension": dim,
     "nelement": numel,

@@ -258,11 +258,7 @@ class DistributedDataParallel(Module, Joinable):
         """The pass has ended: send what is left, and give every parameter the mean."""
         with self._lock:
             self._armed = False
-            for number, seen in enumerate(self._seen):
-                if not seen:
-                    bucket, k = self._places[number]
-                    bucket.views[k][...] = 0
-                    bucket.missing -= 1
+            self._fill_with_zeros()
             self._send_ready()
             self._settle(self._receive(), write=True)
 
@@ -273,6 +269,14 @@ class DistributedDataParallel(Module, Joinable):
         if write:
             self._write_back(counts)
         self._rebuild(all([n == self.process_group.size() for n in counts]))
+
+    def _fill_with_zeros(self) -> None:
+        """What got no gradient counts as zero."""
+        for number, seen in enumerate(self._seen):
+            if not seen:
+                bucket, k = self._places[number]
+                bucket.views[k][...] = 0
+                bucket.missing -= 1
 
     def _receive(self) -> list[int]:
         """Wait for all buckets; in how many processes each parameter was used."""

@@ -118,7 +118,7 @@ class Image:
         if self.padding == "reflection":
             low, high = (0.0, size - 1.0) if self.corners else (-0.5, size - 0.5)
             place = reflected(place, low, high) if high > low else place * 0
-        return ops.clamp(place, 0, size - 1)
+        return ops.clamp(ops.where(ops.isnan(place), 0, place), 0, size - 1)
 
     def at(self, indices: list[Any]) -> Tensor:
         """The elements with these numbers (tensors without history), 0 for those that do not exist."""
@@ -127,7 +127,8 @@ class Image:
         for index, size in zip(indices, self.sizes, strict=True):
             exists = ops.logical_and(ops.logical_and(index >= 0, index <= size - 1), exists)
             flat = flat * size + ops.clamp(index, 0, size - 1)
-        flat = ops.unsqueeze(flat.long(), 1).expand(*self.values.shape[:2], flat.shape[-1])
+        flat = ops.unsqueeze(ops.where(exists, flat, 0).long(), 1)  # nan is the number of no element
+        flat = flat.expand(*self.values.shape[:2], flat.shape[-1])
         return ops.gather(self.values, 2, flat) * ops.unsqueeze(exists, 1).to(self.values.dtype)
 
 

@@ -25,6 +25,8 @@ class Numbered(Module):
     def _name(self, index: Any) -> str:
         return list(self._modules)[self._place(index)]
 
+    _get_abs_string_index = _name  # as PyTorch calls it, and subclasses do
+
     def _refill(self, modules: Iterable[Any]) -> None:
         found = list(modules)
         self._modules.clear()

@@ -41,14 +41,12 @@ def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     return core.Operation(function, op.function) if is_compiled(op) else function
 
 
-def describe(
-    function: Any, compiled: Any, signature: Callable[[], inspect.Signature], documentation: Callable[[], str]
-) -> Any:
+def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
     """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for."""
     if compiled is function:
-        function.__signature__, function.__doc__ = signature(), documentation()
+        function.__signature__, function.__doc__ = signature(), op.derivatives()
     else:
-        function.make_signature, function.make_documentation = signature, documentation
+        function.make_signature, function.make_documentation = signature, op.documentation
     return compiled
 
 
@@ -88,7 +86,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
             dict(zip(op.ordered, range(len(op.ordered)), strict=True)),
             xp,
             op.keyword_only,
-            elementwise=is_elementwise(op),
+            op=op,
         ),
         node=form.node_class,
         alike=bits(form.taking_part),
@@ -106,9 +104,9 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
     )
 
 
-def is_elementwise(op: Op) -> bool:
-    """Whether its functions can be evaluated in blocks: they compute every element from those at its place."""
-    return op.batch is ELEMENTWISE and not op.random
+def goes_in_blocks(op: Op) -> bool:
+    """Whether its functions compute every element from those at its place, and at most add them up afterwards."""
+    return (op.batch is ELEMENTWISE or op.map_reduce) and not op.random
 
 
 def bits(numbers: Collection[int]) -> int:
@@ -201,7 +199,7 @@ def bound_rules(form: Form, count: int, xp: Namespace) -> plans.Rules:
 def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, leading: list[int]) -> Tree:
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
     names = formula.parameters(rule).names
-    return bound(rule, dict(zip(names, places, strict=True)), xp, elementwise=is_elementwise(form.op))
+    return bound(rule, dict(zip(names, places, strict=True)), xp, op=form.op, is_rule=True)
 
 
 # ---- formulas
@@ -213,19 +211,20 @@ def bound(
     xp: Namespace,
     keyword_only: Collection[str] = (),
     *,
-    elementwise: bool = False,
+    op: Op | None = None,
+    is_rule: bool = False,
 ) -> Tree:
     """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
 
     keyword_only  the parameters that must be given by name
-    elementwise   large arrays are evaluated in blocks
+    op            whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
     """
     tree = whole(function, places, xp, keyword_only)
-    if not elementwise or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
+    if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
     named = [n for n in places if n in keyword_only]
     values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
-    return ("blocks", blocks.InBlocks(function, named), tree, *values)
+    return ("blocks", blocks.InBlocks(function, named, op.map_reduce, is_rule), tree, *values)
 
 
 def whole(

@@ -14,7 +14,17 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_tensors import recorded_index_at
-from undertow.ops.index.positions import ALL, INTEGERS, add_at, add_flat, check_range, from_front, last_at, set_at
+from undertow.ops.index.positions import (
+    ALL,
+    INTEGERS,
+    add_at,
+    add_flat,
+    check_range,
+    from_front,
+    last_at,
+    set_at,
+    taken,
+)
 
 LONG = (dtypes.int64,)
 
@@ -106,7 +116,7 @@ def _index_select_array(xp: Namespace, input: Array, dim: int, index: Array, *, 
     if not input.size and index.size:
         _check_selection_of_nothing(input.shape[dim], index)
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
-    return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
+    return taken(xp, input, index.reshape(-1), dim) if input.ndim else input.copy()
 
 
 def _check_selection_of_nothing(size: int, index: Array) -> None:

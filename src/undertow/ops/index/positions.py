@@ -109,13 +109,19 @@ def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 # ---- reading
 
 
+def taken(xp: Namespace, array: Array, index: Array, dim: int) -> Any:
+    """The slices that an index of any shape names along a dimension: array.take, which reads an index once."""
+    found = kernels.take(xp, array, index, dim)
+    return array.take(index, dim) if found is None else found
+
+
 def take_at(xp: Namespace, array: Array, key: tuple[Any, ...]) -> Array:
     """`array[key]`, packed in row-major order."""
     if xp is not cpu:
         check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
     try:
         if key[-1].dtype.kind == "i" and (len(key) == 1 or all([item is ALL for item in key[:-1]])):
-            return array.take(key[-1], len(key) - 1)  # which reads an index once
+            return taken(xp, array, key[-1], len(key) - 1)
         out = array[own_key(key)]
     except IndexError:
         check_key(array.shape, key)

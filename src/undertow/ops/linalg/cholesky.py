@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg import by_blocks
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
 from undertow.ops.linalg.triangular import solve_triangular
@@ -17,7 +17,7 @@ from undertow.tensor import Tensor
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
     check_matrices("linalg.cholesky", input)
-    found = kernels.cholesky_small(xp, xp.ascontiguousarray(input))
+    found = by_blocks.cholesky(xp, input)
     if found is not None:
         return found
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."

@@ -7,7 +7,7 @@ so BLAS does the work in all derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -19,7 +19,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
-from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
 from undertow.ops.linalg.einsum import einsum_batched
 from undertow.ops.pointwise.arithmetic import mul
@@ -187,12 +187,6 @@ def _stack_other_gradient(xp: Namespace, g: Array, input: Array, other_shape: tu
     if len(other_shape) == 2:
         return xp.mm(xp.t(rows(xp, xp.conj(input))), rows(xp, g))
     return xp.matmul(xp.swapaxes(xp.conj(input), -1, -2), g)
-
-
-def batch_stacks(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
-    rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
-    return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
 
 
 matmul_stacks = primitive(

@@ -19,7 +19,7 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
-from undertow.ops.pointwise.activations import logsigmoid
+from undertow.ops.pointwise.activations import log1p_of_exp, logsigmoid
 from undertow.ops.pointwise.comparison import gt
 from undertow.ops.pointwise.elementary import abs, exp, log
 from undertow.ops.pointwise.powers import xlogy
@@ -109,6 +109,7 @@ mse_loss = primitive(
         "target": lambda xp, t, input, target, reduction: gathered(xp, t * (target - input) * 2, reduction),
     },
     batch=_batch_loss,
+    map_reduce=True,
     promote="same",
     autocast="float32",
     order="operands",
@@ -163,6 +164,7 @@ smooth_l1_loss = primitive(
         ),
     },
     batch=_batch_loss,
+    map_reduce=True,
     promote="same",
     node="SmoothL1LossBackward0",
     autocast="float32",
@@ -205,6 +207,7 @@ huber_loss = primitive(
         ),
     },
     batch=_batch_loss,
+    map_reduce=True,
     promote="same",
     autocast="float32",
     order="operands",
@@ -221,7 +224,7 @@ def _cross_entropy_of_bits(xp: Namespace, input: Array, target: Array, *, reduct
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) is "
             "deprecated. Please ensure they have the same size."
         )
-    if input.size and not (xp.min(input) >= 0 and xp.max(input) <= 1):
+    if not xp.all((input >= 0) & (input <= 1)):
         raise RuntimeError(
             "all elements of input should be between 0 and 1: pass probabilities, or use "
             "binary_cross_entropy_with_logits"
@@ -254,6 +257,7 @@ bce_of_probabilities = primitive(
         "target": lambda xp, t, input, reduction: gathered(xp, t * _bits_target_slope(xp, input), reduction),
     },
     batch=_batch_loss,
+    map_reduce=True,
     node="BinaryCrossEntropyBackward0",
     autocast="float32",
     order="operands",
@@ -279,8 +283,7 @@ def _cross_entropy_of_logits(xp: Namespace, input: Array, target: Array, *, redu
     require_kinds("log_sigmoid_cpu", input, "f")
     _check_same_size(input, target)
     # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
-    losses = xp.maximum(input, 0) - input * target + xp.log1p(xp.exp(-xp.abs(input)))
-    return _reduce_array(xp, losses, reduction)
+    return _reduce_array(xp, log1p_of_exp(xp, input) - input * target, reduction)
 
 
 def _check_same_size(input: Array, target: Array) -> None:
@@ -300,6 +303,7 @@ bce_of_logits = primitive(
         "target": lambda xp, t, input, reduction: gathered(xp, -t * input, reduction),
     },
     batch=_batch_loss,
+    map_reduce=True,
     promote="same",
     node="BinaryCrossEntropyWithLogitsBackward0",
     autocast="float32",
@@ -358,7 +362,7 @@ def kl_div(input: Array, target: Array, *, reduction: str = "mean", log_target: 
 
 
 def _variance_at_least(xp: Namespace, input: Array, eps: float) -> Array:
-    if xp.any(input < 0):
+    if not xp.all(~(input < 0)):
         raise ValueError("var has negative entry/entries")
     return xp.maximum(input, eps)
 

@@ -316,8 +316,11 @@ def silu_gradient(xp: Namespace, g: Array, input: Array) -> Array:
 silu = unary("silu", forward=sigmoid_linear, vjp=silu_gradient, promote=None)
 
 
-def _log1p_of_exp(xp: Namespace, x: Array) -> Array:
+def log1p_of_exp(xp: Namespace, x: Array) -> Array:
     """log(1 + exp(x)) without overflow."""
+    if hasattr(xp, "log1p_of_exp") and x.dtype in (dtypes.float32, dtypes.float64):
+        out: Array = xp.log1p_of_exp(x)  # the compiled core's
+        return out
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
@@ -325,7 +328,7 @@ def _log1p_of_exp(xp: Namespace, x: Array) -> Array:
 def log_one_plus_exp(xp: Namespace, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
     require_kinds("softplus_cpu", input, "f")
     x = input * beta
-    return xp.where(x > threshold, input, _log1p_of_exp(xp, x) / beta)
+    return xp.where(x > threshold, input, log1p_of_exp(xp, x) / beta)
 
 
 softplus = unary(
@@ -340,7 +343,7 @@ softplus = unary(
 
 def _log_of_sigmoid(xp: Namespace, input: Array) -> Array:
     require_kinds("log_sigmoid_cpu", input, "f")
-    return -_log1p_of_exp(xp, -input)
+    return -log1p_of_exp(xp, -input)
 
 
 logsigmoid = unary(

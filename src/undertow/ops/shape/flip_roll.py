@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
@@ -21,7 +22,7 @@ from undertow.ops.views.reshape import reshape
 
 def _flip_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     dims = wrap_dims(dims, input.ndim)
-    return xp.flip(input, dims if input.ndim else ()).copy()
+    return copied(xp.flip(input, dims if input.ndim else ()), "C")
 
 
 _flip = primitive(
@@ -49,6 +50,7 @@ def backwards(input: Array) -> Array:
 
 @composite(variants="function method")
 def fliplr(input: Array) -> Array:
+    """The second dimension (the columns of a matrix) in the other order."""
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
@@ -56,6 +58,7 @@ def fliplr(input: Array) -> Array:
 
 @composite(variants="function method")
 def flipud(input: Array) -> Array:
+    """The first dimension (the rows of a matrix) in the other order."""
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return _flip(input, (0,))

@@ -114,11 +114,13 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Arr
 
 @composite(out=True, overlap="any")
 def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+    """Another name of `cat`."""
     return cat(tensors, dim, axis=axis)
 
 
 @composite(out=True, overlap="any")
 def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+    """NumPy's name of `cat`."""
     return cat(tensors, dim, axis=axis)
 
 

@@ -82,6 +82,7 @@ _expand = view(
 
 @composite(variants="function method")
 def broadcast_to(input: Array, size: Sequence[int]) -> Array:
+    """The tensor seen as if it had another shape: dimensions of size 1 are repeated, without copying."""
     return _expand(input, tuple(size))
 
 
@@ -95,6 +96,7 @@ def expand(input: Array, *sizes: Any, size: Sequence[int] | None = None) -> Arra
 @composite(variants="method")
 @shortcut(_expand)
 def expand_as(input: Array, other: Array) -> Array:
+    """As `expand`, to the shape of another tensor."""
     return _expand(input, tuple(other.shape))
 
 
@@ -127,11 +129,13 @@ transpose = view(
 
 @composite(variants="function method")
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
+    """NumPy's name of `transpose`."""
     return transpose(input, axis0, axis1)
 
 
 @composite(variants="function method")
 def swapdims(input: Array, dim0: int, dim1: int) -> Array:
+    """Another name of `transpose`."""
     return transpose(input, dim0, dim1)
 
 
@@ -211,6 +215,7 @@ def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, .
 
 @composite(variants="function method")
 def moveaxis(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """NumPy's name of `movedim`."""
     return movedim(input, source, destination)
 
 

@@ -147,6 +147,7 @@ def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DT
 
 @composite(variants="method")
 def view_as(input: Array, other: Array) -> Array:
+    """As `view`, to the shape of another tensor."""
     return view(input, tuple(other.shape))
 
 
@@ -177,6 +178,7 @@ def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
 
 @composite(variants="method")
 def reshape_as(input: Array, other: Array) -> Array:
+    """As `reshape`, to the shape of another tensor."""
     return reshape(input, tuple(other.shape))
 
 

@@ -171,6 +171,7 @@ def split(
 
 @composite(variants="function method")
 def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Parts of the given sizes along `dim`, in the same memory."""
     return _split_with_sizes(input, ints((split_sizes,)), dim)
 
 
