@@ -455,7 +455,7 @@ def rebuilt(facts: tuple[str, str, str]) -> BaseException:
             return kind(whole)
         except Exception:
             pass
-    return RemoteError(whole)
+    return RemoteError(f"{module}.{name} cannot be made here. Original exception on remote side was: {whole}")
 
 
 # ---- the agent of this process

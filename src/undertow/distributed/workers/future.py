@@ -87,6 +87,8 @@ class Future:
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """The future of `callback(future)`, which is called when the result is there."""
+        if not callable(callback):
+            raise TypeError(f"then(): incompatible function arguments: a function is needed, not {callback!r}")
         following = Future()
 
         def call(future: Future) -> None:

@@ -10,13 +10,13 @@ Tensors are numbered in the tree, and their memory travels beside it as it is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from types import MethodType
 from typing import Any, NamedTuple
 
 from undertow.backend import Device, cpu
@@ -131,7 +131,9 @@ class Tree(pickle.Pickler):
         if callable(value):
             if READERS.get((getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))) is value:
                 return NotImplemented
-            if not self.allow_pickle or not isinstance(value, type | MethodType):
+            if not self.allow_pickle:
+                return find, name_of(value)
+            with contextlib.suppress(NotPlainError):
                 return find, name_of(value)
         if self.allow_pickle:
             return NotImplemented
