@@ -37,7 +37,7 @@ SUITES = {
 SNAPSHOTS: list[tuple[types.ModuleType, dict[str, Any]]] = []
 LEFT_OUT = re.compile(
     r"script|jit|torchscript|profil|cuda|gpu|device_map|stream|sandcastle|tensorpipe|multiplexing|faulty|server_process"
-    r"|set_and_get_default|verify_backend_options|infer_backend|world_size_one|record_function",
+    r"|dynamic_rpc|set_and_get_default|verify_backend_options|infer_backend|world_size_one|record_function",
 )
 
 
