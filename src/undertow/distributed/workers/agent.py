@@ -347,12 +347,15 @@ class Agent:
     def give_up_calls(self, now: float) -> None:
         for number, call in list(self.calls.items()):
             if now > call.until and self.calls.pop(number, None) is not None:
-                error = RuntimeError(
-                    f"RPC ran for more than set timeout ({call.limit * 1000:.0f} ms) and will now be marked with an "
-                    f"error: {self.workers[call.to]} has not answered {call.what}"
-                )
+                error = self.too_late(call)
                 # on a thread of its own: callbacks may wait for other calls
                 threading.Thread(target=call.future.set_exception, args=(error,), daemon=True).start()
+
+    def too_late(self, call: Call) -> RuntimeError:
+        return RuntimeError(
+            f"RPC ran for more than set timeout ({call.limit * 1000:.0f} ms) and will now be marked with an error: "
+            f"{self.workers[call.to]} has not answered {call.what}"
+        )
 
     # ---- answers
 
@@ -360,9 +363,12 @@ class Agent:
         call = self.calls.pop(arrived.call, None)
         if call is None:
             return None  # it was given up
+        is_late = time.monotonic() > call.until  # also where this process was too busy to give it up
 
         def finish() -> None:
-            if arrived.kind == "answer":
+            if is_late:
+                call.future.set_exception(self.too_late(call))
+            elif arrived.kind == "answer":
                 call.future.set_result(arrived.value)
             else:
                 call.future.set_exception(rebuilt(arrived.value))
