@@ -10,6 +10,7 @@ test passes if it does in all. Tests of TorchScript, of profiles and of GPUs are
 from __future__ import annotations
 
 import contextlib
+import enum
 import importlib
 import importlib.util
 import json
@@ -32,9 +33,11 @@ SUITES = {
     "rpc": ("rpc_test", ["RpcTest", "TensorPipeAgentRpcTest"]),
     "dist_optimizer": ("dist_optimizer_test", ["DistOptimizerTest"]),
 }
+#: modules of tests, and what they had before a test took something away
+SNAPSHOTS: list[tuple[types.ModuleType, dict[str, Any]]] = []
 LEFT_OUT = re.compile(
     r"script|jit|torchscript|profil|cuda|gpu|device_map|stream|sandcastle|tensorpipe|multiplexing|faulty|server_process"
-    r"|set_and_get_default|verify_backend_options|infer_backend|world_size_one|record_function",
+    r"|dynamic_rpc|set_and_get_default|verify_backend_options|infer_backend|world_size_one|record_function",
 )
 
 
@@ -99,10 +102,12 @@ def install(package: Path) -> None:
     module("torch.distributed.autograd", autograd)
     module("torch.distributed.rpc", rpc, _get_debug_info=lambda: rpc._rref_context_get_debug_info())
     module("torch.distributed.rpc.api", rpc, _thread_local_var=types.SimpleNamespace())
-    module("torch.distributed.rpc.internal")
+    mode = enum.Enum("RPCExecMode", {"SYNC": "sync", "ASYNC": "async", "ASYNC_JIT": "async_jit", "REMOTE": "remote"})
+    module("torch.distributed.rpc.internal", RPCExecMode=mode)
     module("torch.distributed.rpc.constants", DEFAULT_RPC_TIMEOUT_SEC=60.0)
     module("torch.distributed.optim", optim)
     module("torch.futures", future)
+    torch._C.Future = future.Future
     module("torch.jit", script=lambda f=None, *a, **k: f, ignore=lambda f=None, *a, **k: f)
     module("torch.autograd.profiler_legacy")
     module("torch.testing._internal.common_distributed", skip_if_lt_x_gpu=unchanged, tp_transports=unchanged)
@@ -143,6 +148,7 @@ def cases_of(suite: str) -> dict[str, Any]:
         case.__abstractmethods__ = frozenset()
         case.__module__ = tests.__name__
         setattr(tests, kind, case)  # where other processes look for its methods
+        SNAPSHOTS.append((tests, dict(vars(tests))))
         found |= {n: case for n in sorted(dir(case)) if n.startswith("test_") and not LEFT_OUT.search(n)}
     return found
 
@@ -176,6 +182,8 @@ def clean_up() -> None:
         rpc.shutdown(graceful=False)
     if dist.is_initialized():
         dist.destroy_process_group()
+    for tests, names in SNAPSHOTS:
+        vars(tests).update(names)
     for name, tests in list(sys.modules.items()):
         if name.startswith("torch.testing._internal.distributed.rpc.") and hasattr(tests, "rpc_done"):
             tests.rpc_done[:], tests.ctx_ids[:] = [False] * 4, [-1] * 4  # each test has new processes elsewhere

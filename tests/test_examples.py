@@ -23,6 +23,7 @@ SHARES = {
     "neural_ode": 0.5,
     "scipy_fit": 0.2,
     "transformer_sort": 0.8,
+    "two_processes": 0.75,
     "variational_inference": 0.25,
     "wave_in_place": 0.01,
 }
@@ -40,6 +41,8 @@ if __name__ == "__main__":
 def test_the_example_converges(name: str, tmp_path: Path) -> None:
     if name == "scipy_fit":
         pytest.importorskip("scipy")
+    if name == "two_processes":
+        pytest.importorskip("mpi4py")
     program, picture = tmp_path / "program.py", tmp_path / "plot.png"
     program.write_text(PROGRAM)
     command = [sys.executable, "-W", "error", program, ROOT / "examples", name, "--quick", "--plot", picture]

@@ -49,7 +49,7 @@ def test_futures() -> None:
     assert first.done() and text.wait() == "got 1" and not whole.done()
     with pytest.raises(ZeroDivisionError):
         failed.wait()
-    with pytest.raises(RuntimeError, match="only once"):
+    with pytest.raises(RuntimeError, match="completed once"):
         first.set_result(2)
     second.set_exception(ValueError("no"))
     assert whole.wait() == [first, second]

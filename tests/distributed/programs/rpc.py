@@ -184,7 +184,13 @@ def test_calls():
 def test_errors():
     expect(ValueError, f"On WorkerInfo(id={LAST}, name={OTHER}):", rpc.rpc_sync, OTHER, fail, args=(7,))
     expect(ValueError, "in fail", rpc.rpc_sync, OTHER, fail, args=(7,))
-    expect(RuntimeError, "Unknown destination worker nobody. There are: worker0", rpc.rpc_sync, "nobody", plain)
+    expect(
+        RuntimeError,
+        "Unknown destination worker nobody: could not find destination. There are: worker0",
+        rpc.rpc_sync,
+        "nobody",
+        plain,
+    )
     expect(RuntimeError, "RPC ran for more than set timeout (200 ms)", rpc.rpc_sync, OTHER, wait_for, (1,), timeout=0.2)
     expect(TypeError, "a __main__.Counter cannot travel", rpc.rpc_sync, OTHER, plain, args=(Counter(1),))
     expect(TypeError, "functions and classes travel by name", rpc.rpc_sync, OTHER, lambda: 1)

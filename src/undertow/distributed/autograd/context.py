@@ -113,10 +113,10 @@ class context:
     """Note what crosses processes inside of the block, so that `backward` can send gradients the same way back.
 
     >>> from undertow.distributed import autograd
-    >>> with autograd.context() as context_id:
+    >>> with autograd.context() as context_id:  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
-    RuntimeError: RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first.
+    RuntimeError: RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first. ...
     """
 
     def __enter__(self) -> int:

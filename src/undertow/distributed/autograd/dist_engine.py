@@ -73,6 +73,8 @@ def _check_roots(roots: Sequence[Tensor]) -> None:
     for root in roots:
         if not root.requires_grad:
             raise RuntimeError("requires_grad not set on root: it was not computed from a tensor that requires grad")
+        if root.numel() == 1 and root.is_leaf:
+            raise RuntimeError("a root does not have a valid gradient function: it is a leaf, and was not computed")
         if root.numel() != 1:
             raise RuntimeError(
                 f"a root of shape {list(root.shape)} is not a scalar, all roots need to be scalar: reduce it first"

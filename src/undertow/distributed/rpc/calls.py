@@ -36,7 +36,8 @@ def worker(agent: Agent, to: str | int | WorkerInfo) -> WorkerInfo:
     for found in agent.workers:
         if found.name == to:
             return found
-    raise RuntimeError(f"Unknown destination worker {to}. There are: {', '.join([w.name for w in agent.workers])}")
+    names = ", ".join([found.name for found in agent.workers])
+    raise RuntimeError(f"Unknown destination worker {to}: could not find destination. There are: {names}")
 
 
 def rpc_sync(
@@ -92,9 +93,15 @@ def run_function(context: int, func: Callable[..., Any], args: tuple[Any, ...], 
 
 def awaited(func: Callable[..., Any], result: Any) -> Any:
     """The result of a function, which must be a Future if the function says so."""
-    if hasattr(func, "_wrapped_async_rpc_function") and not isinstance(result, Future):
+    is_asynchronous = hasattr(func, "_wrapped_async_rpc_function")
+    if is_asynchronous and not isinstance(result, Future):
         raise RuntimeError(
             "Functions decorated with @rpc.functions.async_execution must return a Future object, but got "
             f"{type(result).__name__}"
+        )
+    if isinstance(result, Future) and not is_asynchronous and not getattr(func, "passes_futures_on", False):
+        raise RuntimeError(
+            "Can not pickle a Future: a function that others call returns its result, or a Future if it is decorated "
+            "with @rpc.functions.async_execution"
         )
     return result

@@ -31,6 +31,7 @@ from undertow.distributed.workers.future import Future
 from undertow.distributed.workers.values import travels
 from undertow.graph.end_nodes import copy_of
 from undertow.scopes import held
+from undertow.tensor import Tensor
 
 #: of a value or a fork: the rank of who gave the number, and the number
 Number = tuple[int, int]
@@ -48,7 +49,7 @@ class Owned:
 
 _owned: dict[Number, Owned] = {}
 _lock = threading.RLock()  # guards _owned and what is in it; re-entrant, because a destructor may need it anywhere
-_numbers = itertools.count(1)
+_numbers = itertools.count()
 
 
 def new_number() -> Number:
@@ -121,10 +122,15 @@ class RRef:
     def _shown(number: Any) -> str:
         return f"GloballyUniqueId(created_on={number[0]}, local_id={number[1]})"
 
+    def __getstate__(self) -> Any:
+        raise RuntimeError("Can not pickle rref in python pickler, rref can only be pickled when using RPC")
+
     # ---- what
 
     def to_here(self, timeout: float = UNSET_RPC_TIMEOUT) -> Any:
         """The value, which is sent if another process has it. An error of what computes it is raised."""
+        if self._agent.stopped:
+            raise RuntimeError(f"{self!r}: RPC has been shut down. Cannot call to_here() on it after deletion.")
         if self.is_owner():
             return self.local_value()
         if self._created is not None:
@@ -180,10 +186,12 @@ class RRef:
 
         dist_autograd_ctx_id  -1: the value is here, and so is its whole graph
         """
-        if dist_autograd_ctx_id == -1:
-            self.local_value().backward(retain_graph=retain_graph)
-        elif self.is_owner():
-            backward(dist_autograd_ctx_id, [self.local_value()], retain_graph)
+        if self.is_owner():
+            backward_from(self, dist_autograd_ctx_id, retain_graph)
+        elif dist_autograd_ctx_id == -1:
+            raise RuntimeError(
+                f"User RRefs require 'dist_autograd_ctx_id' to be specified: the value of {self!r} is elsewhere"
+            )
         else:
             rpc_sync(self._owner, backward_from, (self, dist_autograd_ctx_id, retain_graph))
 
@@ -211,8 +219,17 @@ def call_method(rref: RRef, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     return awaited(method, method(*args, **kwargs))
 
 
+call_method.passes_futures_on = True  # type: ignore[attr-defined]
+
+
 def backward_from(rref: RRef, context_id: int, retain_graph: bool) -> None:
-    backward(context_id, [rref.local_value()], retain_graph)
+    value = rref.local_value()
+    if not isinstance(value, Tensor):
+        raise RuntimeError(f"RRef should contain a tensor for .backward(), not {type(value).__name__}")
+    if context_id == -1:
+        value.backward(retain_graph=retain_graph)
+    else:
+        backward(context_id, [value], retain_graph)
 
 
 # ---- values that are computed where they stay
@@ -353,12 +370,15 @@ def debug_info() -> dict[str, str]:
         return {
             "num_owner_rrefs": str(len(_owned)),
             "num_pending_users": "0",
+            "num_pending_futures": "0",
             "num_forks": str(sum([len(o.forks) for o in _owned.values()])),
         }
 
 
 def forget_all() -> None:
     """RPC ends in this process."""
+    global _numbers
     assert not has_agent()
     with held(_lock):
         _owned.clear()
+        _numbers = itertools.count()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 import struct
 import sys
 import threading
@@ -40,17 +41,30 @@ FACTS = struct.Struct(
     "=BqqqQI"
 )  # whether memory follows, the call, the context and its message, bytes of the tree, arrays
 SIZE = struct.Struct("=Q")
+#: names of processes are shorter
+LONGEST_NAME = 128
 #: how often MPI is asked for a message before the listener sleeps
 ASKS = 3
 #: seconds between two looks at calls that have taken too long
 LOOKS_EVERY = 0.02
 
 
-class WorkerInfo(NamedTuple):
-    """A process that can be called: its name, and its number (which is its rank)."""
-
+class NameAndNumber(NamedTuple):
     name: str
     id: int
+
+
+class WorkerInfo(NameAndNumber):
+    """A process that can be called: its name, and its number (which is its rank)."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, id: int) -> WorkerInfo:
+        if not name or len(name) >= LONGEST_NAME:
+            raise RuntimeError(f"Worker name must be non-empty, and shorter than {LONGEST_NAME} characters: {name!r}")
+        if re.fullmatch("[A-Za-z0-9_:-]+", name) is None:
+            raise RuntimeError(f"Worker name must match ^[A-Za-z0-9-_:]*$, and this one does not: {name!r}")
+        return super().__new__(cls, name, id)
 
     def __repr__(self) -> str:
         return f"WorkerInfo(id={self.id}, name={self.name})"
@@ -164,6 +178,10 @@ class Agent:
         self.dropped: collections.deque[Callable[[], None]] = collections.deque()  # from destructors: see drop
         self.stopped = False
         self.threads: list[threading.Thread] = []
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All processes, by rank."""
+        return list(self.workers)
 
     # ---- sending
 
@@ -329,12 +347,15 @@ class Agent:
     def give_up_calls(self, now: float) -> None:
         for number, call in list(self.calls.items()):
             if now > call.until and self.calls.pop(number, None) is not None:
-                error = RuntimeError(
-                    f"RPC ran for more than set timeout ({call.limit * 1000:.0f} ms) and will now be marked with an "
-                    f"error: {self.workers[call.to]} has not answered {call.what}"
-                )
+                error = self.too_late(call)
                 # on a thread of its own: callbacks may wait for other calls
                 threading.Thread(target=call.future.set_exception, args=(error,), daemon=True).start()
+
+    def too_late(self, call: Call) -> RuntimeError:
+        return RuntimeError(
+            f"RPC ran for more than set timeout ({call.limit * 1000:.0f} ms) and will now be marked with an error: "
+            f"{self.workers[call.to]} has not answered {call.what}"
+        )
 
     # ---- answers
 
@@ -342,9 +363,12 @@ class Agent:
         call = self.calls.pop(arrived.call, None)
         if call is None:
             return None  # it was given up
+        is_late = time.monotonic() > call.until  # also where this process was too busy to give it up
 
         def finish() -> None:
-            if arrived.kind == "answer":
+            if is_late:
+                call.future.set_exception(self.too_late(call))
+            elif arrived.kind == "answer":
                 call.future.set_result(arrived.value)
             else:
                 call.future.set_exception(rebuilt(arrived.value))
@@ -437,7 +461,7 @@ def rebuilt(facts: tuple[str, str, str]) -> BaseException:
             return kind(whole)
         except Exception:
             pass
-    return RemoteError(whole)
+    return RemoteError(f"{module}.{name} cannot be made here. Original exception on remote side was: {whole}")
 
 
 # ---- the agent of this process
@@ -447,7 +471,10 @@ _agent: Agent | None = None
 
 def current_agent() -> Agent:
     if _agent is None:
-        raise RuntimeError("RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first.")
+        raise RuntimeError(
+            "RPC has not been initialized. Call undertow.distributed.rpc.init_rpc first. (Current RPC agent is not set!"
+            " Did you initialize the RPC framework?)"
+        )
     return _agent
 
 

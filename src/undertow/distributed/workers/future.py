@@ -77,7 +77,7 @@ class Future:
     def _settle(self, value: Any, error: BaseException | None) -> None:
         with held(self._lock):
             if self._is_done:
-                raise RuntimeError("Attempting to set the result of a future that has one: it can be set only once")
+                raise RuntimeError("Future can only be marked completed once: it has its result already")
             self._value, self._error, self._is_done = value, error, True
             callbacks, self._callbacks = self._callbacks, []
             if self._there is not None:
@@ -87,6 +87,8 @@ class Future:
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """The future of `callback(future)`, which is called when the result is there."""
+        if not callable(callback):
+            raise TypeError(f"then(): incompatible function arguments: a function is needed, not {callback!r}")
         following = Future()
 
         def call(future: Future) -> None:

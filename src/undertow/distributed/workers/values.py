@@ -10,6 +10,7 @@ Tensors are numbered in the tree, and their memory travels beside it as it is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import pickle
@@ -130,7 +131,9 @@ class Tree(pickle.Pickler):
         if callable(value):
             if READERS.get((getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))) is value:
                 return NotImplemented
-            if not self.allow_pickle or kind is not type:
+            if not self.allow_pickle:
+                return find, name_of(value)
+            with contextlib.suppress(NotPlainError):
                 return find, name_of(value)
         if self.allow_pickle:
             return NotImplemented
