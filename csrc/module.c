@@ -215,6 +215,8 @@ static PyMethodDef functions[] = {
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},
+    {"logsumexp_rows", (PyCFunction)(void (*)(void))logsumexp_rows, METH_FASTCALL},
+    {"logsumexp_rows_gradient", (PyCFunction)(void (*)(void))logsumexp_rows_gradient, METH_FASTCALL},
     {"copied", (PyCFunction)(void (*)(void))copied, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},

@@ -87,3 +87,41 @@ NAME(log_softmax_gradient)(const void *grad, const void *result, void *output, P
     }
     return 1;
 }
+
+/* log(sum(exp(x))) of every row */
+CLONES static int
+NAME(logsumexp)(const void *input, const void *unused, void *output, Py_ssize_t rows, Py_ssize_t count)
+{
+    const REAL *x = input;
+    REAL *out = output, some[BLOCK];
+    for (Py_ssize_t r = 0; r < rows; r++, x += count) {
+        REAL most = NAME(largest)(x, count);
+        double sum = 0;
+        if (isinf(most)) {
+            return 0;
+        }
+        for (Py_ssize_t start = 0; start < count; start += BLOCK) {
+            Py_ssize_t n = count - start < BLOCK ? count - start : BLOCK;
+            NAME(exponentials)(x + start, most, some, n);
+            sum += NAME(sum_of_block)(some, NULL, n);
+        }
+        out[r] = (REAL)(most + log(sum));
+    }
+    return 1;
+}
+
+/* its gradient, from those of the results and the results, two for every row */
+CLONES static int
+NAME(logsumexp_gradient)(const void *input, const void *pairs, void *output, Py_ssize_t rows, Py_ssize_t count)
+{
+    const REAL *x = input, *pair = pairs;
+    REAL *out = output;
+    for (Py_ssize_t r = 0; r < rows; r++, x += count, out += count, pair += 2) {
+        if (isinf(pair[1])) {
+            return 0;
+        }
+        NAME(exponentials)(x, pair[1], out, count);
+        NAME(multiply)(out, pair[0], count);
+    }
+    return 1;
+}
