@@ -215,6 +215,7 @@ static PyMethodDef functions[] = {
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},
+    {"scaled_softmax_rows", (PyCFunction)(void (*)(void))scaled_softmax_rows, METH_FASTCALL},
     {"logsumexp_rows", (PyCFunction)(void (*)(void))logsumexp_rows, METH_FASTCALL},
     {"logsumexp_rows_gradient", (PyCFunction)(void (*)(void))logsumexp_rows_gradient, METH_FASTCALL},
     {"copied", (PyCFunction)(void (*)(void))copied, METH_FASTCALL},

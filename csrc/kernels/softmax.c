@@ -113,19 +113,46 @@ log_softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize
     return gradients(arguments, count, log_softmax_gradient_float, log_softmax_gradient_double);
 }
 
-/* logsumexp_rows(x): along the last dimension, which is left out */
+/* Whether there is a number for each row of x. */
+static int
+has_row_numbers(PyObject *numbers, PyArrayObject *x)
+{
+    return is_plain(numbers) && PyArray_TYPE((PyArrayObject *)numbers) == PyArray_TYPE(x) &&
+           PyArray_SIZE((PyArrayObject *)numbers) * PyArray_DIM(x, PyArray_NDIM(x) - 1) == PyArray_SIZE(x);
+}
+
+/* scaled_softmax_rows(x, scales): softmax_rows(x) times a number for each row */
+PyObject *
+scaled_softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0];
+    if (count != 2 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0 || !has_row_numbers(arguments[1], x)) {
+        Py_RETURN_NONE;
+    }
+    int is_float = PyArray_TYPE(x) == NPY_FLOAT;
+    Py_ssize_t columns = PyArray_DIM(x, PyArray_NDIM(x) - 1), size = PyArray_ITEMSIZE(x);
+    PyObject *out = new_like(x);
+    Rows rows = {is_float ? softmax_float : softmax_double, PyArray_BYTES(x), data_of(arguments[1]), data_of(out),
+                 columns, columns * size, size, columns * size};
+    return out == NULL ? NULL : run(&rows, is_float, PyArray_SIZE(x), out);
+}
+
+/* logsumexp_rows(x), along the last dimension, which is left out; logsumexp_rows(x, numbers) is less by a number for each
+ * row */
 PyObject *
 logsumexp_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     PyArrayObject *x = (PyArrayObject *)arguments[0];
-    if (count != 1 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0) {
+    if (count < 1 || count > 2 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0 ||
+        (count == 2 && !has_row_numbers(arguments[1], x))) {
         Py_RETURN_NONE;
     }
     int last = PyArray_NDIM(x) - 1, is_float = PyArray_TYPE(x) == NPY_FLOAT;
     PyObject *out = new_array(last, PyArray_DIMS(x), PyArray_TYPE(x));
     Py_ssize_t columns = PyArray_DIM(x, last), size = PyArray_ITEMSIZE(x);
-    Rows rows = {is_float ? logsumexp_float : logsumexp_double, PyArray_BYTES(x), NULL, data_of(out), columns,
-                 columns * size, 0, size};
+    const void *less = count == 2 ? data_of(arguments[1]) : NULL;
+    Rows rows = {is_float ? logsumexp_float : logsumexp_double, PyArray_BYTES(x), less, data_of(out), columns,
+                 columns * size, size, size};
     return out == NULL ? NULL : run(&rows, is_float, PyArray_SIZE(x), out);
 }
 

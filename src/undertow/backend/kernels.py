@@ -71,7 +71,9 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
-#: (x) -> log(sum(exp(x))) along the last dimension, which is left out
+#: (x, scales) -> softmax(x) along the last dimension, times a number for each row
+scaled_softmax_rows = kernel("scaled_softmax_rows")
+#: (x) -> log(sum(exp(x))) along the last dimension, which is left out; (x, numbers) -> the same, minus one for each row
 logsumexp_rows = kernel("logsumexp_rows")
 #: (x, pairs) -> its gradient; a pair is the gradient of a result, and the result
 logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
