@@ -112,7 +112,7 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
 #define FEW_BYTES (1 << 17)
 
 static int
-write_result(PyArrayObject *target, PyArrayObject *result)
+put_result(PyArrayObject *target, PyArrayObject *result)
 {
     if (PyArray_NBYTES(target) < FEW_BYTES && PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
         !PyDataType_REFCHK(PyArray_DESCR(target))) {
@@ -128,7 +128,7 @@ write_change(const InPlace *self, PyObject *tensor, PyObject *const *arguments,
              PyObject *result)
 {
     if (self->ufunc == NULL) {
-        if (write_result((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
+        if (put_result((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
             return NULL;
         }
     }
