@@ -1,7 +1,7 @@
 #include "loops/threads.h"
 
 #define MOST_THREADS 256
-#define WORTHWHILE 8000.0 /* nanoseconds of work for which another thread is asked */
+#define WORTHWHILE 20000.0 /* nanoseconds of work for which a thread is woken, which takes a quarter of that */
 
 static int threads = 1;
 
@@ -34,45 +34,28 @@ choose_looks(void)
 #define LOOKS 4000     /* how often a thread looks before it sleeps: a tenth of a millisecond, or two */
 #define FEW_LOOKS 100  /* if there are more threads than processors, so that it takes time from another */
 #define STACK (1 << 20)
-#define LINE 64        /* bytes that processors hand to each other as one */
 
-/* What is being done, which whoever has the crew writes while nobody is inside. Everybody has a place, 0 is the caller's,
- * and some parts that are its own: it does those first, and then what others have not begun. So if the same arrays are
- * worked on again, they are still near the same processor. */
+/* What is being done. Whoever has the crew writes it while no member is inside, then opens it by giving out seats in
+ * `state`, and closes it by taking back those that are left. A member takes a seat and is inside, in one step, until it
+ * has left: nobody needs the lock for that. */
 static struct {
     Share share;
     void *context;
     Py_ssize_t count, parts;
-    int places;
+    atomic_long next; /* part that nobody has taken */
 } work;
-static struct {
-    _Alignas(LINE) atomic_long next; /* part of this place that nobody has taken */
-} places[MOST_THREADS];
+static atomic_uint state;       /* SEAT times the seats that are free, plus the number of members that are inside */
+#define SEAT 0x10000u
 
-/* The number of the work; up to which place members may enter it, none if it is closed; and how many are inside. A member
- * enters in one step, without a lock, and once. */
-static atomic_ullong state;
-#define WORKS(state) ((unsigned)((state) >> 32))
-#define OPEN(state) ((int)((state) >> 16 & 0xffff))
-#define INSIDE(state) ((int)((state) & 0xffff))
-
-/* A member that finds nothing to do for long sleeps. It says so before it looks for the last time, and who has news gives
- * them before looking whether somebody sleeps: so one of them sees the other. */
-typedef struct {
-    _Alignas(LINE) pthread_t thread;
-    pthread_mutex_t lock; /* guards falling asleep and waking up */
-    pthread_cond_t wake;
-    atomic_int is_asleep;
-    int place;
-    unsigned seen; /* the number of the last work that it has entered */
-} Member;
-
-static Member crew[MOST_THREADS]; /* the one at place p is crew[p] */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the same for a caller that waits for members to leave */
-static pthread_cond_t left = PTHREAD_COND_INITIALIZER;
-static atomic_int is_waiting;
+/* Who finds nothing to do for long sleeps. It says so before it looks for the last time, and who has news gives them before
+ * looking whether somebody sleeps: so one of them sees the other. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards falling asleep and waking up */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
+static atomic_int sleepers;     /* members that wait for seats */
+static atomic_int is_waiting;   /* whether the caller waits for members to leave */
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* whether somebody has the crew: it may use and change what is below */
-static int made, prepared;      /* made: members, at the places 1 to `made` */
+static pthread_t crew[MOST_THREADS];
+static int made, prepared;
 static atomic_int ending, looks = LOOKS;
 
 static inline void
@@ -83,42 +66,30 @@ rest(void)
 #endif
 }
 
-/* Part number k of a place; whether there is one. */
-static int
-do_part(int place, long k)
-{
-    Py_ssize_t first = work.parts * place / work.places + k;
-    if (first >= work.parts * (place + 1) / work.places) {
-        return 0;
-    }
-    work.share(work.context, work.count * first / work.parts, work.count * (first + 1) / work.parts);
-    return 1;
-}
-
 static void
-do_parts(int own)
+do_parts(void)
 {
-    for (int k = 0; k < work.places; k++) {
-        int place = (own + k) % work.places;
-        while (atomic_load(&places[place].next) < work.parts && do_part(place, atomic_fetch_add(&places[place].next, 1))) {
+    for (;;) {
+        long part = atomic_fetch_add(&work.next, 1);
+        if (part >= work.parts) {
+            return;
         }
+        work.share(work.context, work.count * part / work.parts, work.count * (part + 1) / work.parts);
     }
 }
 
 static int
-is_wanted(const Member *member)
+has_seats(void)
 {
-    unsigned long long now = atomic_load(&state);
-    return OPEN(now) > member->place && WORKS(now) != member->seen;
+    return atomic_load(&state) >= SEAT;
 }
 
 static int
-enter(Member *member)
+take_seat(void)
 {
-    unsigned long long now = atomic_load(&state);
-    while (OPEN(now) > member->place && WORKS(now) != member->seen) {
-        if (atomic_compare_exchange_weak(&state, &now, now + 1)) {
-            member->seen = WORKS(now);
+    unsigned now = atomic_load(&state);
+    while (now >= SEAT) {
+        if (atomic_compare_exchange_weak(&state, &now, now - SEAT + 1)) {
             return 1;
         }
     }
@@ -128,8 +99,7 @@ enter(Member *member)
 static void
 leave(void)
 {
-    unsigned long long before = atomic_fetch_sub(&state, 1);
-    if (OPEN(before) == 0 && INSIDE(before) == 1 && atomic_load(&is_waiting)) {
+    if (atomic_fetch_sub(&state, 1) == 1 && atomic_load(&is_waiting)) { /* closed, and this was the last */
         pthread_mutex_lock(&lock);
         pthread_cond_signal(&left);
         pthread_mutex_unlock(&lock);
@@ -137,52 +107,31 @@ leave(void)
 }
 
 static void
-wake(Member *member)
+sleep_until_wanted(void)
 {
-    if (atomic_load(&member->is_asleep)) {
-        pthread_mutex_lock(&member->lock);
-        pthread_cond_signal(&member->wake);
-        pthread_mutex_unlock(&member->lock);
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&sleepers, 1);
+    while (!has_seats() && !atomic_load(&ending)) {
+        pthread_cond_wait(&wake, &lock);
     }
-}
-
-/* Everybody wakes two others, who wake two others: it takes as long as several steps, and not as many as there are. */
-static void
-wake_others(int place)
-{
-    for (int other = 2 * place + 1; other <= 2 * place + 2 && other < work.places; other++) {
-        wake(&crew[other]);
-    }
-}
-
-static void
-sleep_until_wanted(Member *member)
-{
-    pthread_mutex_lock(&member->lock);
-    atomic_store(&member->is_asleep, 1);
-    while (!is_wanted(member) && !atomic_load(&ending)) {
-        pthread_cond_wait(&member->wake, &member->lock);
-    }
-    atomic_store(&member->is_asleep, 0);
-    pthread_mutex_unlock(&member->lock);
+    atomic_fetch_sub(&sleepers, 1);
+    pthread_mutex_unlock(&lock);
 }
 
 static void *
-run_member(void *given)
+run_member(void *nothing)
 {
-    Member *member = given;
     while (!atomic_load(&ending)) {
-        if (enter(member)) {
-            wake_others(member->place);
-            do_parts(member->place);
+        if (take_seat()) {
+            do_parts();
             leave();
             int most = atomic_load(&looks);
-            for (int look = 0; look < most && !is_wanted(member) && !atomic_load(&ending); look++) {
+            for (int look = 0; look < most && !has_seats() && !atomic_load(&ending); look++) {
                 rest();
             }
         }
         else {
-            sleep_until_wanted(member);
+            sleep_until_wanted();
         }
     }
     return NULL;
@@ -193,9 +142,11 @@ static void
 forget_crew(void)
 {
     pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&wake, NULL);
     pthread_cond_init(&left, NULL);
     atomic_flag_clear(&busy);
     atomic_store(&state, 0);
+    atomic_store(&sleepers, 0);
     atomic_store(&is_waiting, 0);
     atomic_store(&ending, 0);
     made = 0;
@@ -205,12 +156,12 @@ forget_crew(void)
 static void
 end_crew(void)
 {
+    pthread_mutex_lock(&lock);
     atomic_store(&ending, 1);
-    for (int place = 1; place <= made; place++) {
-        wake(&crew[place]);
-    }
-    for (int place = 1; place <= made; place++) {
-        pthread_join(crew[place].thread, NULL);
+    pthread_cond_broadcast(&wake);
+    pthread_mutex_unlock(&lock);
+    for (int k = 0; k < made; k++) {
+        pthread_join(crew[k], NULL);
     }
     made = 0;
     atomic_store(&ending, 0);
@@ -241,18 +192,6 @@ choose_looks(void)
     atomic_store(&looks, threads <= sysconf(_SC_NPROCESSORS_ONLN) ? LOOKS : FEW_LOOKS);
 }
 
-static int
-make_member(int place, const pthread_attr_t *small)
-{
-    Member *member = &crew[place];
-    pthread_mutex_init(&member->lock, NULL);
-    pthread_cond_init(&member->wake, NULL);
-    atomic_store(&member->is_asleep, 0);
-    member->place = place;
-    member->seen = WORKS(atomic_load(&state));
-    return pthread_create(&member->thread, small, run_member, member) == 0;
-}
-
 /* Have so many members, or as many as there can be; for whoever is `busy`. */
 static void
 make_crew(int members)
@@ -268,7 +207,7 @@ make_crew(int members)
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, STACK);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (made < members && make_member(made + 1, &small)) {
+    while (made < members && pthread_create(&crew[made], &small, run_member, NULL) == 0) {
         made++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -288,19 +227,34 @@ static void
 finish(void)
 {
     int most = atomic_load(&looks);
-    atomic_fetch_and(&state, ~(0xffffull << 16));
-    for (int look = 0; look < most && INSIDE(atomic_load(&state)) > 0; look++) {
+    atomic_fetch_and(&state, SEAT - 1);
+    for (int look = 0; look < most && atomic_load(&state) > 0; look++) {
         rest();
     }
-    if (INSIDE(atomic_load(&state)) == 0) {
+    if (atomic_load(&state) == 0) {
         return;
     }
     pthread_mutex_lock(&lock);
     atomic_store(&is_waiting, 1);
-    while (INSIDE(atomic_load(&state)) > 0) {
+    while (atomic_load(&state) > 0) {
         pthread_cond_wait(&left, &lock);
     }
     atomic_store(&is_waiting, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+wake_sleepers(int wanted)
+{
+    pthread_mutex_lock(&lock);
+    if (wanted < atomic_load(&sleepers)) {
+        for (int k = 0; k < wanted; k++) {
+            pthread_cond_signal(&wake);
+        }
+    }
+    else {
+        pthread_cond_broadcast(&wake);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -319,14 +273,12 @@ divide(Share share, void *context, Py_ssize_t count, double nanoseconds)
     work.context = context;
     work.count = count;
     work.parts = members * PARTS_EACH < count ? members * PARTS_EACH : count;
-    work.places = members;
-    for (int place = 0; place < members; place++) {
-        atomic_store_explicit(&places[place].next, 0, memory_order_relaxed);
+    atomic_store(&work.next, 0);
+    atomic_store(&state, SEAT * (members - 1));
+    if (atomic_load(&sleepers) > 0) {
+        wake_sleepers(members - 1);
     }
-    unsigned number = WORKS(atomic_load(&state)) + 1;
-    atomic_store(&state, (unsigned long long)number << 32 | (unsigned long long)members << 16);
-    wake_others(0);
-    do_parts(0);
+    do_parts();
     finish();
     atomic_flag_clear(&busy);
 }
