@@ -46,6 +46,7 @@ def test_what_a_dtype_tells_is_pytorchs(torch: ModuleType) -> None:
 
 
 def test_the_dtypes_of_ml_dtypes() -> None:
+    pytest.importorskip("ml_dtypes")
     for name in dtypes.FROM_ML_DTYPES:
         found = getattr(ut, name)
         assert isinstance(found, ut.dtype) and found.is_floating_point and repr(found) == f"undertow.{name}"

@@ -153,7 +153,17 @@ def test_nothing_is_drawn_for_meta(L: ModuleType) -> None:
     with L.device("meta"):
         L.nn.Linear(4, 4)
         L.randn(5), L.randint(0, 3, (2,)), L.nn.functional.dropout(L.empty(4)), L.empty(3).uniform_()
+        L.bernoulli(L.empty(4)), L.bernoulli(L.empty(3000, 3000)), L.normal(L.zeros(3), 1.0), L.normal(0.0, L.ones(3))
+        L.poisson(L.ones(4)), L.multinomial(L.ones(4), 2)
+        L.nn.init.orthogonal_(L.empty(3, 4)), L.nn.init.trunc_normal_(L.empty(4))
     assert L.rand(3).tolist() == expected
+
+
+def test_nothing_is_drawn_from_a_generator_for_meta() -> None:
+    generator = ut.Generator().manual_seed(0)
+    before = generator.get_state()
+    assert ut.bernoulli(meta(4), generator=generator).is_meta
+    assert ut.equal(generator.get_state(), before)
 
 
 def test_second_derivatives_forward_mode_and_vmap() -> None:
@@ -164,6 +174,17 @@ def test_second_derivatives_forward_mode_and_vmap() -> None:
     primal, tangent = ut.func.jvp(lambda t: t.sin().sum(0), (x.detach(),), (meta(1000, 300),))
     assert primal.shape == tangent.shape == (300,)
     assert ut.func.vmap(lambda t: t @ t.T)(meta(1000, 300, 20)).shape == (1000, 300, 300)
+
+
+@pytest.mark.parametrize("device", ["meta", "sim:0"])
+def test_jacobians(device: str) -> None:
+    x, f = ut.ones(3, 4, device=device), lambda t: t.sin().sum(1)
+    for found in (
+        ut.func.jacrev(f)(x), ut.func.jacrev(f, chunk_size=2)(x), ut.func.jacfwd(f)(x),
+        ut.func.jacrev(ut.func.grad(lambda t: f(t).sum()))(x).sum(0),
+        ut.autograd.functional.jacobian(f, x, vectorize=True),
+    ):  # fmt: skip
+        assert found.device == x.device and found.shape[-2:] == (3, 4)
 
 
 def test_functions_that_report_failures_are_run_whole() -> None:

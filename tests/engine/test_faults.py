@@ -571,7 +571,7 @@ def count_objects() -> int:
     for _ in range(1000):
         gc.collect()
         hidden, found = gc.get_freeze_count(), len(gc.get_objects())
-        if not hidden and not gc.get_freeze_count():
+        if hidden == gc.get_freeze_count() < 1000:  # Python 3.12 itself hides its immortal objects, a few hundred
             break
         time.sleep(1e-3)
     return found
@@ -646,7 +646,6 @@ def test_signal_handlers_that_use_the_library() -> None:
             ut.ones(2) * 2
         count[0] += 1
         signal.setitimer(signal.ITIMER_REAL, 1e-3)
-    run(); ut.randn(1)  # no handler can use a module that the program is just importing, as first uses do
     signal.signal(signal.SIGALRM, handler)
     def draw():
         while not done.is_set():

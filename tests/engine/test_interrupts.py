@@ -415,6 +415,12 @@ def alarms() -> Iterator[Callable[[float], None]]:
     signal.signal(signal.SIGALRM, former)
 
 
+def repeat(program: Callable[[], None], end: float) -> None:
+    """Not in the block that catches the interrupt: see Note [Loops in blocks]."""
+    while time.monotonic() < end:
+        program()
+
+
 @pytest.mark.parametrize(
     "program", [*PROGRAMS, a_device_pass] if core is not None else WITHOUT_MODES, ids=lambda f: f.__name__
 )
@@ -427,8 +433,7 @@ def test_an_interrupt_at_random_moments(program: Callable[[], None], alarms: Cal
         end = time.monotonic() + 1  # Python drops an interrupt that comes while a destructor runs
         try:
             alarms(delay)
-            while time.monotonic() < end:
-                program()
+            repeat(program, end)
             alarms(0)
         except KeyboardInterrupt:
             caught += 1
@@ -449,8 +454,7 @@ def test_interrupts_that_raise_in_every_mode_at_once(alarms: Callable[[float], N
         end = time.monotonic() + 1
         try:
             alarms(delay)
-            while time.monotonic() < end:
-                program()
+            repeat(program, end)
             alarms(0)
         except KeyboardInterrupt:
             pass

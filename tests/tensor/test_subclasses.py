@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import undertow as ut
+from undertow.tensor.tensor import SUBCLASSES
 
 
 class Labelled(ut.Tensor):
@@ -63,3 +67,27 @@ def test_memory_is_shared() -> None:
     made = Labelled(data)
     made.add_(1)
     assert data.tolist() == [1.0, 1.0] and data._version == made._version == 1
+
+
+def test_a_class_that_nobody_holds_is_forgotten() -> None:
+    class Passing(ut.Tensor): ...
+
+    for results in (ut.ones(2).as_subclass(Passing) * 2, ut.ones(2).as_subclass(Passing).unbind()):
+        assert type(results if isinstance(results, ut.Tensor) else results[0]) is Passing
+    gone, known = weakref.ref(Passing), len(SUBCLASSES)
+    del Passing, results
+    gc.collect()
+    assert gone() is None
+    assert len(SUBCLASSES) == known - 1
+
+
+def test_arguments_are_for_new() -> None:
+    class Wrapped(ut.Tensor):
+        @staticmethod
+        def __new__(cls, data, source=frozenset()):
+            made = ut.Tensor.__new__(cls)
+            made.inner, made.source = data, source
+            return made
+
+    made = Wrapped(ut.ones(2), frozenset({"a"}))
+    assert made.inner.tolist() == [1.0, 1.0] and made.source == {"a"} and made.shape == (0,)

@@ -219,16 +219,21 @@ class VonMises(Distribution):
             tau = 1 + (1 + 4 * k**2).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
             r = ops.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-            found, done = ops.zeros_like(k), ops.zeros(shape, dtype=bool)
-            while not bool(done.all()):
-                u = ops.rand((3, *shape), dtype=k.dtype)
-                z = ops.cos(math.pi * u[0])
-                f = (1 + r * z) / (r + z)
-                c = k * (r - f)
-                accepted = ((c * (2 - c) - u[1]) > 0) | ((c / u[1]).log() + 1 - c >= 0)
-                found = ops.where(accepted & ~done, (u[2] - 0.5).sign() * f.clamp(-1, 1).acos(), found)
-                done = done | accepted
+            found = self._angles(k, r)
             return ((found + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
+
+    @staticmethod
+    def _angles(k: Any, r: Any) -> Any:
+        found, done = ops.zeros_like(k), ops.zeros(k.shape, dtype=bool)
+        while not bool(done.all()):
+            u = ops.rand((3, *k.shape), dtype=k.dtype)
+            z = ops.cos(math.pi * u[0])
+            f = (1 + r * z) / (r + z)
+            c = k * (r - f)
+            accepted = ((c * (2 - c) - u[1]) > 0) | ((c / u[1]).log() + 1 - c >= 0)
+            found = ops.where(accepted & ~done, (u[2] - 0.5).sign() * f.clamp(-1, 1).acos(), found)
+            done = done | accepted
+        return found
 
     @property
     def mean(self) -> Any:

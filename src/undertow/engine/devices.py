@@ -28,15 +28,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, namespace_of_array
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
 from undertow.engine.graph_root import GraphRoot
-from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer, space_of_gradient
+from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
 from undertow.engine.tasks import DeviceGraphTask, GraphTask
-from undertow.engine.validate import conform_to_receiver
+from undertow.engine.validate import conform_to_receiver, space_of_gradient
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating
 from undertow.graph.node import Node, stream_of
@@ -376,5 +376,5 @@ def warn_of_mismatch() -> None:
 def touches_devices(task: GraphTask, grads: Any) -> bool:
     """Whether a node of the pass, or a gradient that it starts with, is on a device other than the CPU."""
     return any(stream_of(node) is not None for node in task.dependencies) or any(
-        namespace_of_array(getattr(g, "_array", g)) is not cpu for g in grads
+        space_of_gradient(g) is not cpu for g in grads
     )

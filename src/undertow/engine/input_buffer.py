@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.streams import stream
+from undertow.engine.validate import space_of_gradient
 
 
 class InputBuffer:
@@ -113,11 +113,6 @@ class DeviceInputBuffer(InputBuffer):
         for _, where, nr, grad in sorted(pending, key=lambda entry: entry[0]):
             self._add_on(where, nr, grad)
         self._wait()
-
-
-def space_of_gradient(grad: Array) -> Namespace:
-    """The namespace of the device that an array, or the array of a Tensor, lies on."""
-    return namespace_of_array(getattr(grad, "_array", grad))
 
 
 def accumulation_stream(space: Namespace, producer: Any, consumer: Any) -> tuple[Any, list[Any]]:

@@ -10,6 +10,7 @@ from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.sparse.kernels import sum_to
 from undertow.errors import InvalidGradientError
 from undertow.graph.node import Node, space_of
+from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
     from undertow.graph.edges import Edge
@@ -46,6 +47,11 @@ def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dty
     return grad
 
 
+def space_of_gradient(grad: Any) -> Namespace:
+    """The namespace of the device that a gradient is on: an array or, in a recorded pass, a Tensor."""
+    return grad._xp if isinstance(grad, Tensor) else namespace_of_array(grad)
+
+
 def conform_to_receiver(producer: Node, index: int, grad: Array, edge: Edge, recorded: Namespace | None) -> Any:
     """A gradient in the shape and dtype, and on the device, that the receiver at the end of `edge` expects.
 
@@ -57,7 +63,7 @@ def conform_to_receiver(producer: Node, index: int, grad: Array, edge: Edge, rec
     space = space_of(below, nr)
     if recorded is None and not isinstance(grad, DeviceArray):
         grad = cpu.asarray(grad)
-    here = namespace_of_array(getattr(grad, "_array", grad))
+    here = space_of_gradient(grad)
     shape, dtype = expected(below, nr)
     if tuple(grad.shape) != tuple(shape) or grad.dtype != dtype:
         grad = conform(producer, index, grad, shape, dtype, recorded or here)

@@ -64,6 +64,8 @@ def trunc_normal_(
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal, drawn again outside [a, b]."""
+    if tensor.is_meta:
+        return tensor  # it has no values that could lie inside
     if mean < a - 2 * std or mean > b + 2 * std:
         warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution may be incorrect.")
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
@@ -211,7 +213,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     with no_grad():
-        drawn = normal_(ops.empty(rows, columns, dtype=tensor.dtype), generator=generator)
+        drawn = normal_(ops.empty(rows, columns, dtype=tensor.dtype, device=tensor.device), generator=generator)
         q, r = ops.qr(ops.t(drawn) if rows < columns else drawn)
         q = q * ops.sign(ops.diagonal(r))
         return tensor.copy_(ops.reshape(ops.t(q) if rows < columns else q, tensor.shape)).mul_(gain)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cpu import cpu
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, for_shapes_alone
 from undertow.backend.meta.geometry import (
     VALUES,
     bytes_needed,
@@ -29,6 +29,7 @@ from undertow.backend.meta.geometry import (
     unmapped,
 )
 from undertow.errors import NoValuesError
+from undertow.scopes import call_with
 
 #: the product of the operands' sizes up to which a function is simply run, and the bytes of each; and the product of
 #: the two largest up to which it is run on stand-ins
@@ -129,7 +130,8 @@ def run(
     }
     try:
         with np.errstate(all="ignore"):
-            return function(*replaced(args, real, sizes or {}), **replaced(kwargs, real, sizes or {}))
+            args, kwargs = replaced(args, real, sizes or {}), replaced(kwargs, real, sizes or {})
+            return call_with(for_shapes_alone, True, function, *args, **kwargs)
     except np.linalg.LinAlgError as error:
         raise refused(name, f"it depends on values ({error})") from None
 

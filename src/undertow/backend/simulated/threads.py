@@ -106,13 +106,16 @@ class DeviceThread:
     def run_here(self) -> None:
         """Run in this thread what nobody else will run. The caller holds LOCK."""
         with np.errstate():
-            while self._inbox.qsize():
-                operation = self._inbox.get()
-                if isinstance(operation, Operation):
-                    for other in operation.needs:
-                        other.wait()
-                    self._run(operation)
+            self._empty_inbox()
         self._errors = None
+
+    def _empty_inbox(self) -> None:
+        while self._inbox.qsize():
+            operation = self._inbox.get()
+            if isinstance(operation, Operation):
+                for other in operation.needs:
+                    other.wait()
+                self._run(operation)
 
     # ---- in the thread
 

@@ -35,11 +35,12 @@ MAX_DEPTH = 100
 PathLike = str | os.PathLike[str]
 
 
-def save(obj: Any, f: PathLike | BinaryIO) -> None:
+def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
 
     f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
        or a file opened for writing bytes, which is written in PyTorch's format
+    pickle_module, pickle_protocol  are PyTorch's: nothing is pickled here but what such a file needs, by protocol 2
 
     >>> import os, tempfile
     >>> import undertow as ut
@@ -265,9 +266,8 @@ def _read_npz(path: PathLike) -> tuple[dict[str, Any], str | None]:
 
 def _npz_members(path: PathLike) -> Iterator[tuple[str, Any]]:
     with opened(path, compressed=True) as archive:
-        for info in archive.infolist():
-            if info.filename.endswith(".npy"):
-                yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
+        for info in [found for found in archive.infolist() if found.filename.endswith(".npy")]:
+            yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
 
 
 def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: PathLike) -> Any:

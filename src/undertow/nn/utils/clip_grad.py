@@ -80,7 +80,7 @@ def clip_grad_norm_(
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Cut off every element of the gradients at clip_value, and at its negative, in place."""
+    grads = [p.grad for p in parameters_of(parameters) if p.grad is not None]
     with no_grad():
-        for parameter in parameters_of(parameters):
-            if parameter.grad is not None:
-                parameter.grad.clamp_(-clip_value, clip_value)
+        for grad in grads:
+            grad.clamp_(-clip_value, clip_value)

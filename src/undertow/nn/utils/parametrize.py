@@ -140,12 +140,12 @@ class ParametrizationList(ModuleList):
 
 def inverted(modules: list[Any], original: Any) -> Any:
     """What the modules would make the original of: one tensor or several. Who cannot tell counts as the identity."""
+    inverses = [module.right_inverse for module in reversed(modules) if hasattr(module, "right_inverse")]
     found = original
     with no_grad():
-        for module in reversed(modules):
-            if hasattr(module, "right_inverse"):
-                with suppress(NotImplementedError):
-                    found = module.right_inverse(found)
+        for inverse in inverses:
+            with suppress(NotImplementedError):
+                found = inverse(found)
     if not isinstance(found, Tensor | Sequence):
         raise ValueError(
             "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, for_shapes_alone
 from undertow.ops.random.mersenne_twister import STATE_BYTES, Mersenne
 from undertow.scopes import Scope, common_lock, held
 from undertow.tensor import Tensor
@@ -64,6 +64,8 @@ class Generator:
 
     def draw(self, numbers: str, *args: Any) -> Array:
         """Random numbers from one of the methods of `Mersenne`."""
+        if for_shapes_alone.get():
+            return getattr(Mersenne(DEFAULT_SEED), numbers)(*args)
         with held(common_lock):
             return getattr(self._stream, numbers)(*args)
 
@@ -156,11 +158,21 @@ class _DefaultState:
 
 
 class fork_rng(Scope, ContextDecorator):
-    """Put the default generator back into its present state at the end of the block."""
+    """Put the default generator back into its present state at the end of the block.
+
+    devices, device_type  which other generators are meant, in PyTorch: here one serves all devices
+    """
 
     variable = _DefaultState()
 
-    def __init__(self, devices: Any = (), enabled: bool = True) -> None:
+    def __init__(
+        self,
+        devices: Any = None,
+        enabled: bool = True,
+        _caller: str = "fork_rng",
+        _devices_kw: str = "devices",
+        device_type: str = "cuda",
+    ) -> None:
         self.enabled = enabled
 
     def inside(self, outer: Tensor) -> None:
