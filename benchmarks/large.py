@@ -90,15 +90,17 @@ PROGRAMS: dict[str, tuple[int, Callable[[Any, int], Callable[[], Any]]]] = {
 }  # fmt: skip
 
 
-def seconds_of(steps: list[Callable[[], Any]], repeats: int) -> list[float]:
+def seconds_of(
+    steps: list[Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """The median time of each step; they take turns."""
     taken: list[list[float]] = [[] for _ in steps]
     for turn in range(repeats + 2):
         for step, times in zip(steps, taken, strict=True):
-            start = time.perf_counter()
+            start = clock()
             step()
             if turn >= 2:  # the first ones meet cold memory
-                times.append(time.perf_counter() - start)
+                times.append(clock() - start)
     return [statistics.median(times) for times in taken]
 
 

@@ -7,6 +7,7 @@
 #include "call/operation.h"
 #include "formula/blocks.h"
 #include "formula/small_arrays.h"
+#include "kernels/copies.h"
 #include "rows.h"
 
 typedef struct {
@@ -108,15 +109,17 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
     return written == NULL ? -1 : 0;
 }
 
+#define FEW_BYTES (1 << 17)
+
 static int
-copy_into(PyArrayObject *target, PyArrayObject *result)
+put_result(PyArrayObject *target, PyArrayObject *result)
 {
-    if (PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
+    if (PyArray_NBYTES(target) < FEW_BYTES && PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
         !PyDataType_REFCHK(PyArray_DESCR(target))) {
         memmove(PyArray_DATA(target), PyArray_DATA(result), PyArray_NBYTES(target));
         return 0;
     }
-    return PyArray_CopyInto(target, result);
+    return copy_into(target, result);
 }
 
 /* Write into the memory and count a version: the counter (borrowed). NULL without an exception: leave it to Python. */
@@ -125,7 +128,7 @@ write_change(const InPlace *self, PyObject *tensor, PyObject *const *arguments,
              PyObject *result)
 {
     if (self->ufunc == NULL) {
-        if (copy_into((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
+        if (put_result((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
             return NULL;
         }
     }

@@ -4,6 +4,7 @@
  * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
+#include "kernels/copies.h"
 #include "rows.h"
 
 static PyObject *name_out, *name_name;
@@ -222,7 +223,7 @@ write_result(const Operation *self, PyObject *result, PyObject *out)
                  PyArray_ISWRITEABLE(to);
     if (status) {
         name = PyObject_GetAttr(self->function, name_name);
-        status = name != NULL && PyArray_CopyInto(to, from) == 0 && count_change(out, name) != NULL;
+        status = name != NULL && copy_into(to, from) == 0 && count_change(out, name) != NULL;
     }
     Py_XDECREF(name);
     Py_DECREF(from);

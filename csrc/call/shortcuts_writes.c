@@ -1,5 +1,6 @@
 /* Shortcuts of functions that write into a tensor: zero_ and its like, and the argument `out`. */
 #include "call/shortcuts.h"
+#include "kernels/copies.h"
 
 /* ---- overwriting */
 
@@ -68,7 +69,7 @@ copy_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
     }
     Py_INCREF(array);
     Py_INCREF(source);
-    int status = PyArray_CopyInto(array, source);
+    int status = copy_into(array, source);
     Py_DECREF(array);
     Py_DECREF(source);
     return status < 0 ? NULL : changed(given[0], "copy_");

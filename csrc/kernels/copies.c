@@ -258,10 +258,32 @@ describe(Copy *copy, PyArrayObject *to, PyArrayObject *from)
     }
 }
 
+/* The first byte of an array, and the one behind its last. */
+static void
+find_ends(PyArrayObject *array, const char **low, const char **high)
+{
+    *low = PyArray_BYTES(array);
+    *high = *low + PyArray_ITEMSIZE(array);
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+        *(reach < 0 ? low : high) += reach;
+    }
+}
+
+static int
+lie_apart(PyArrayObject *a, PyArrayObject *b)
+{
+    const char *low_a, *high_a, *low_b, *high_b;
+    find_ends(a, &low_a, &high_a);
+    find_ends(b, &low_b, &high_b);
+    return high_a <= low_b || high_b <= low_a;
+}
+
 int
 copy_into(PyArrayObject *to, PyArrayObject *from)
 {
-    if (PyArray_DESCR(to) != PyArray_DESCR(from) || !is_simple(to) || !is_simple(from)) {
+    if (PyArray_DESCR(to) != PyArray_DESCR(from) || !PyArray_SAMESHAPE(to, from) || !PyArray_ISWRITEABLE(to) ||
+        !is_simple(to) || !is_simple(from) || !lie_apart(to, from)) {
         return PyArray_CopyInto(to, from);
     }
     Copy copy;

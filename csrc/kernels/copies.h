@@ -15,7 +15,7 @@ typedef struct {
 /* Copy all elements, which do not overlap. The description is changed. */
 void copy_elements(Copy *copy);
 
-/* Copy the elements of one array into another of the same shape and dtype, or leave it to NumPy; -1 with an exception. */
+/* PyArray_CopyInto, in threads if both are large, of one shape and dtype, and apart from each other. */
 int copy_into(PyArrayObject *to, PyArrayObject *from);
 
 #endif

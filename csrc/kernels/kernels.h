@@ -129,6 +129,9 @@ PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *take(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scaled_softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *logsumexp_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *logsumexp_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *copied(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

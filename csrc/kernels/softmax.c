@@ -21,7 +21,7 @@ typedef struct {
     Loop loop;
     const char *first, *second; /* second may be NULL */
     char *out;
-    Py_ssize_t columns, size; /* of a row, in bytes */
+    Py_ssize_t columns, size, second_size, out_size; /* of a row, in bytes */
     atomic_int is_refused;
 } Rows;
 
@@ -29,11 +29,22 @@ static void
 run_rows(void *context, Py_ssize_t first, Py_ssize_t last)
 {
     Rows *rows = context;
-    Py_ssize_t bytes = first * rows->size;
-    if (!rows->loop(rows->first + bytes, rows->second == NULL ? NULL : rows->second + bytes, rows->out + bytes,
-                    last - first, rows->columns)) {
+    const char *second = rows->second == NULL ? NULL : rows->second + first * rows->second_size;
+    if (!rows->loop(rows->first + first * rows->size, second, rows->out + first * rows->out_size, last - first,
+                    rows->columns)) {
         atomic_store(&rows->is_refused, 1);
     }
+}
+
+/* The result (taken over), or None. */
+static PyObject *
+run(Rows *rows, int is_float, Py_ssize_t size, PyObject *out)
+{
+    WORK(size, divide(run_rows, rows, size / rows->columns, (is_float ? 0.7 : 2.0) * size));
+    if (rows->is_refused) { /* NumPy warns of infinite numbers, or raises, as np.errstate says */
+        Py_SETREF(out, Py_NewRef(Py_None));
+    }
+    return out;
 }
 
 static PyObject *
@@ -43,12 +54,9 @@ over_rows(PyObject *first, PyArrayObject *like, const void *second, Loop of_floa
     if (out != NULL) {
         Py_ssize_t columns = PyArray_DIM(like, PyArray_NDIM(like) - 1), size = PyArray_SIZE(like);
         int is_float = PyArray_TYPE(like) == NPY_FLOAT;
-        Rows rows = {is_float ? of_float : of_double, data_of(first), second, data_of(out), columns,
-                     columns * PyArray_ITEMSIZE(like)};
-        WORK(size, divide(run_rows, &rows, size / columns, (is_float ? 0.7 : 2.0) * size));
-        if (rows.is_refused) { /* NumPy warns of infinite numbers, or raises, as np.errstate says */
-            Py_SETREF(out, Py_NewRef(Py_None));
-        }
+        Py_ssize_t row = columns * PyArray_ITEMSIZE(like);
+        Rows rows = {is_float ? of_float : of_double, data_of(first), second, data_of(out), columns, row, row, row};
+        out = run(&rows, is_float, size, out);
     }
     return out;
 }
@@ -103,4 +111,67 @@ PyObject *
 log_softmax_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     return gradients(arguments, count, log_softmax_gradient_float, log_softmax_gradient_double);
+}
+
+/* Whether there is a number for each row of x. */
+static int
+has_row_numbers(PyObject *numbers, PyArrayObject *x)
+{
+    return is_plain(numbers) && PyArray_TYPE((PyArrayObject *)numbers) == PyArray_TYPE(x) &&
+           PyArray_SIZE((PyArrayObject *)numbers) * PyArray_DIM(x, PyArray_NDIM(x) - 1) == PyArray_SIZE(x);
+}
+
+/* scaled_softmax_rows(x, scales): softmax_rows(x) times a number for each row */
+PyObject *
+scaled_softmax_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0];
+    if (count != 2 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0 || !has_row_numbers(arguments[1], x)) {
+        Py_RETURN_NONE;
+    }
+    int is_float = PyArray_TYPE(x) == NPY_FLOAT;
+    Py_ssize_t columns = PyArray_DIM(x, PyArray_NDIM(x) - 1), size = PyArray_ITEMSIZE(x);
+    PyObject *out = new_like(x);
+    Rows rows = {is_float ? softmax_float : softmax_double, PyArray_BYTES(x), data_of(arguments[1]), data_of(out),
+                 columns, columns * size, size, columns * size};
+    return out == NULL ? NULL : run(&rows, is_float, PyArray_SIZE(x), out);
+}
+
+/* logsumexp_rows(x), along the last dimension, which is left out; logsumexp_rows(x, numbers) is less by a number for each
+ * row */
+PyObject *
+logsumexp_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0];
+    if (count < 1 || count > 2 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0 ||
+        (count == 2 && !has_row_numbers(arguments[1], x))) {
+        Py_RETURN_NONE;
+    }
+    int last = PyArray_NDIM(x) - 1, is_float = PyArray_TYPE(x) == NPY_FLOAT;
+    PyObject *out = new_array(last, PyArray_DIMS(x), PyArray_TYPE(x));
+    Py_ssize_t columns = PyArray_DIM(x, last), size = PyArray_ITEMSIZE(x);
+    const void *less = count == 2 ? data_of(arguments[1]) : NULL;
+    Rows rows = {is_float ? logsumexp_float : logsumexp_double, PyArray_BYTES(x), less, data_of(out), columns,
+                 columns * size, size, size};
+    return out == NULL ? NULL : run(&rows, is_float, PyArray_SIZE(x), out);
+}
+
+/* logsumexp_rows_gradient(x, pairs of the gradient of a result and the result) */
+PyObject *
+logsumexp_rows_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0], *pairs = (PyArrayObject *)arguments[1];
+    if (count != 2 || !is_plain(arguments[0]) || PyArray_NDIM(x) == 0 || !is_plain(arguments[1]) ||
+        PyArray_TYPE(x) != PyArray_TYPE(pairs)) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t columns = PyArray_DIM(x, PyArray_NDIM(x) - 1), size = PyArray_ITEMSIZE(x);
+    if (PyArray_SIZE(pairs) * columns != 2 * PyArray_SIZE(x)) {
+        Py_RETURN_NONE;
+    }
+    int is_float = PyArray_TYPE(x) == NPY_FLOAT;
+    PyObject *out = new_like(x);
+    Rows rows = {is_float ? logsumexp_gradient_float : logsumexp_gradient_double, PyArray_BYTES(x),
+                 PyArray_BYTES(pairs), data_of(out), columns, columns * size, 2 * size, columns * size};
+    return out == NULL ? NULL : run(&rows, is_float, PyArray_SIZE(x), out);
 }

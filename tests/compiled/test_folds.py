@@ -102,3 +102,28 @@ def test_overflows_are_reported() -> None:
             assert fold(cpu, x, name, None, False) == np.inf
     with np.errstate(under="raise"):
         assert fold(cpu, x * 0 + np.float32(1e-30), "squares", None, False) == 0
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_logsumexp(dtype: str) -> None:
+    near = 2e-6 if dtype == "f" else 1e-13
+    for shape in [(1,), (5,), (70, 8), (300, 2049), (3, 4, 50), (2, 70_001)]:
+        x = numbers(shape, dtype) * 20
+        expected = np.logaddexp.reduce(x.astype("d"), -1)
+        for threads in (1, 3):
+            core.set_threads(threads)
+            np.testing.assert_allclose(core.logsumexp_rows(x), expected, rtol=near, atol=near)
+            leaf, g = ut.tensor(x, requires_grad=True), numbers(shape[:-1], dtype)
+            out = leaf.logsumexp(-1)
+            out.backward(ut.tensor(g))
+            slopes = g[..., None] * np.exp(x - expected[..., None])
+            np.testing.assert_allclose(leaf.grad.numpy(), slopes, rtol=30 * near, atol=near)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_logsumexp_of_what_is_not_finite() -> None:
+    x = numbers((4, 6), "f")
+    x[0], x[1, 2], x[2, 3] = -np.inf, np.inf, np.nan
+    np.testing.assert_array_equal(ut.tensor(x).logsumexp(1).numpy()[:3], [-np.inf, np.inf, np.nan])
+    assert core.logsumexp_rows(np.zeros((3, 0), "f")) is None
+    assert core.logsumexp_rows_gradient(x, np.zeros((3, 2), "f")) is None

@@ -74,6 +74,12 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
+#: (x, scales) -> softmax(x) along the last dimension, times a number for each row
+scaled_softmax_rows = kernel("scaled_softmax_rows")
+#: (x) -> log(sum(exp(x))) along the last dimension, which is left out; (x, numbers) -> the same, minus one for each row
+logsumexp_rows = kernel("logsumexp_rows")
+#: (x, pairs) -> its gradient; a pair is the gradient of a result, and the result
+logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 #: (x, index, dim) -> x.take(index, dim)
 take = kernel("take")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others

@@ -240,6 +240,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 def astype(x: Any, dtype: DType, /, *, copy: bool = True) -> Any:
     dtype = np.dtype(dtype)
+    if not isinstance(x, Traced):
+        return np.asarray(x, dtype)
     return x if x.dtype == dtype else Traced(x.trace, _place(x.trace, x, dtype), dtype, x.ndim)
 
 

@@ -253,6 +253,9 @@ nll_of_classes = primitive(
 
 
 def cross_entropies(xp: Namespace, input: Array, place: Any) -> Array:
+    found = kernels.logsumexp_rows(xp, input, input[place]) if input.ndim == 2 else None
+    if found is not None:
+        return found
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         return row_kernels.cross_entropies(input, input[place])
     axis = _class_axis(input.shape)
@@ -358,7 +361,10 @@ def softmax_minus_target(xp: Namespace, grad_output: Array, target: Array, input
         return found
     target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
-    if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
+    found = kernels.scaled_softmax_rows(xp, input, grad_output) if input.ndim == 2 else None
+    if found is not None:
+        out = found
+    elif input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         out = row_kernels.scaled_softmax(input, grad_output)
     else:
         out = xp.softmax(input, _class_axis(input.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore
 from undertow.ops.arguments.operands import float_array
@@ -17,6 +17,9 @@ def _logsumexp_forward(xp: Namespace, input: Array, dim: Dims, keepdim: bool = F
     input = float_array(input)
     axes = reduced_axes(dim, input.ndim)
     kept = kept_shape(input.shape, dim)
+    found = kernels.logsumexp_rows(xp, input) if axes == (input.ndim - 1,) else None
+    if found is not None:
+        return xp.reshape(found, kept) if keepdim else found
     if input.size == 0:
         largest = xp.zeros(kept, dtypes.real_of(input.dtype))
     else:
@@ -36,14 +39,19 @@ def _softmax_like(xp: Namespace, input: Array, out: Array, dim: Dims, keepdim: b
     return xp.exp(input - restore(xp, out, tuple(input.shape), dim, keepdim))
 
 
+def _logsumexp_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
+    if xp is cpu and reduced_axes(dim, input.ndim) == (input.ndim - 1,):
+        found = kernels.logsumexp_rows_gradient(xp, input, xp.stack([g.reshape(-1), out.reshape(-1)], 1))
+        if found is not None:
+            return found
+    g = restore(xp, g, tuple(input.shape), dim, keepdim)
+    return g * xp.conj(_softmax_like(xp, input, out, dim, keepdim))
+
+
 logsumexp_dims = primitive(
     "_logsumexp_dims",
     forward=_logsumexp_forward,
-    vjp={
-        "input": lambda xp, g, input, input_shape, out, dim, keepdim: (
-            restore(xp, g, input_shape, dim, keepdim) * xp.conj(_softmax_like(xp, input, out, dim, keepdim))
-        )
-    },
+    vjp={"input": _logsumexp_gradient},
     jvp={
         "input": lambda xp, t, input, out, dim, keepdim: xp.sum(
             t * _softmax_like(xp, input, out, dim, keepdim), reduced_axes(dim, input.ndim), keepdims=keepdim

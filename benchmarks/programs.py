@@ -1,0 +1,113 @@
+"""Whole programs beside PyTorch: `python -m benchmarks.programs --threads 1 2`.
+
+Every number of threads is a process of its own, in which the two libraries take turns; figures are medians, with one
+thread of the time of the processor.
+`--json FILE` also writes them, with the date and the machine; `--update` writes the table into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.large import seconds_of
+from benchmarks.measure import describe, libraries
+from benchmarks.program_steps import PROGRAMS
+from benchmarks.threads import environment
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- programs: begin -->", "<!-- programs: end -->"
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Print what is known of the process, and the seconds of each program, as lines of JSON."""
+    found = libraries(options.measure)
+    print(json.dumps(describe(options.measure, found)), flush=True)
+    for name in chosen(options.only):
+        for lib in found:
+            lib.manual_seed(0)
+        # other programs hardly disturb the time of the process, but it counts all threads
+        clock = time.process_time if options.measure == 1 else time.perf_counter
+        seconds = seconds_of([PROGRAMS[name](lib) for lib in found], options.repeats, clock)
+        print(json.dumps([name, *seconds]), flush=True)
+
+
+def chosen(part: str) -> list[str]:
+    return [name for name in PROGRAMS if part in name]
+
+
+def figures_of(threads: int, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.programs", "--measure", str(threads)]
+    command += ["--repeats", str(options.repeats), "--only", options.only]
+    done = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True, check=True)
+    machine, *rows = map(json.loads, done.stdout.splitlines())
+    return {"machine": machine, "seconds": {name: seconds for name, *seconds in rows}}
+
+
+def ratio(seconds: list[float]) -> float:
+    return seconds[0] / seconds[1] if len(seconds) > 1 else math.nan
+
+
+def table(found: dict[int, dict[str, Any]]) -> list[str]:
+    """A line for each program: milliseconds of both, and their ratio, for every number of threads."""
+    head = (
+        "| program | " + " | ".join([f"undertow, PyTorch (ms), {n} thread{'s'[: n > 1]} | ratio" for n in found]) + " |"
+    )
+    lines = [head, "| --- |" + " --- | --- |" * len(found)]
+    for name in next(iter(found.values()))["seconds"]:
+        cells = []
+        for one in found.values():
+            seconds = one["seconds"][name]
+            cells += [", ".join([f"{1e3 * s:.2f}" for s in seconds]), f"{ratio(seconds):.2f}"]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    means = [math.exp(sum([math.log(ratio(s)) for s in one["seconds"].values()]) / len(one["seconds"]))
+             for one in found.values()]  # fmt: skip
+    return [*lines, "| geometric mean | " + " | ".join([f"| {mean:.2f}" for mean in means]) + " |"]
+
+
+def sentence(found: dict[int, dict[str, Any]], date: str) -> str:
+    facts = next(iter(found.values()))["machine"]
+    return (
+        f"Measured on {date}: {platform.machine()}, {facts['cores']} cores, Python {facts['python']}, NumPy "
+        f"{facts['numpy']}, PyTorch {facts['torch']}."
+    )
+
+
+def update(lines: list[str]) -> None:
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.split(END)[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.programs", description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--only", default="", help="programs whose names contain this")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options)
+        return
+    found = {threads: figures_of(threads, options) for threads in options.threads}
+    date = datetime.date.today().isoformat()
+    lines = [sentence(found, date), "", *table(found)]
+    print("\n".join(lines))
+    if options.json:
+        options.json.write_text(json.dumps({"date": date, "by number of threads": found}, indent=1))
+    if options.update:
+        update(lines)
+
+
+if __name__ == "__main__":
+    main()
