@@ -28,7 +28,8 @@ typedef struct {
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled),
-    TYPE(PublicDtype), OBJECT(LEAF),
+    TYPE(PublicDtype), TYPE(device_array), TYPE(StreamExtra), OBJECT(device_xp), OBJECT(device_forms),
+    OBJECT(device_rules), OBJECT(extra_on), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),

@@ -193,7 +193,9 @@ static PyObject *get_shape(Array *a, void *c) { return tuple_of(a->nd, a->dims);
 static PyObject *get_strides(Array *a, void *c) { return tuple_of(a->nd, a->strides); }
 static PyObject *get_itemsize(Array *a, void *c) { return PyLong_FromSsize_t(PyDataType_ELSIZE(a->dtype)); }
 static PyObject *get_nbytes(Array *a, void *c) { return PyLong_FromSsize_t(a->size * PyDataType_ELSIZE(a->dtype)); }
-static PyObject *get_pointer(Array *a, void *c) { return PyLong_FromVoidPtr(a->data); }
+static PyObject *get_address(Array *a, void *c) { return PyLong_FromVoidPtr(a->data); }
+/* for whoever reads or writes there: what was asked of the memory is sent first */
+static PyObject *get_pointer(Array *a, void *c) { return flush() < 0 ? NULL : PyLong_FromVoidPtr(a->data); }
 static PyObject *get_base(Array *a, void *c) { return Py_NewRef(a->base == NULL ? Py_None : a->base); }
 static PyObject *get_dtype(Array *a, void *c) { return Py_NewRef(a->dtype); }
 static PyObject *get_transposed(PyObject *a, void *c) { return array_transpose(a, NULL, 0); }
@@ -229,6 +231,7 @@ static PyGetSetDef array_getset[] = {
     {"itemsize", (getter)get_itemsize},
     {"nbytes", (getter)get_nbytes},
     {"pointer", (getter)get_pointer},
+    {"address", (getter)get_address},
     {"base", (getter)get_base},
     {"dtype", (getter)get_dtype},
     {"T", get_transposed},

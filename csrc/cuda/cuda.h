@@ -2,6 +2,7 @@
  *
  * driver.c       the functions of the driver, found when a device is first used; the emulated device
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
+ * queue.c        what is asked of the device, sent together; repeated sequences as graphs
  * launch.c       a kernel, a grid and its arguments
  * array.c        the array type            views.c   the same memory with other shapes and strides
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
@@ -26,7 +27,7 @@
 
 #include <stdint.h>
 
-#define MOST_DIMS 16
+#include "cuda/array.h"
 
 /* ---- driver.c */
 
@@ -48,7 +49,12 @@ int driver_copy_to_host(void *to, const char *from, size_t bytes);
 int driver_fill_zero(char *memory, size_t bytes);
 /* Wait for the stream, without Python's lock. */
 int driver_synchronize(void);
-int driver_launch(Function function, const unsigned *grid, unsigned block, unsigned shared, void *arguments);
+int driver_launch(Function function, const unsigned *grid, unsigned block, void *arguments);
+int driver_begin_capture(void);
+/* End it; with NULL for the graph what was recorded is dropped. */
+int driver_end_capture(void **graph);
+int driver_launch_graph(void *graph);
+void driver_free_graph(void *graph);
 /* The word that kernels write to when an index is out of range. */
 extern long long *index_error;
 /* Raise what kernels have noted since the last look. */
@@ -65,15 +71,6 @@ PyObject *module_error_word(PyObject *module, PyObject *nothing);
 
 /* ---- memory.c */
 
-/* A stretch of device memory, shared by the arrays that show it. */
-typedef struct Block {
-    char *data;
-    size_t size;   /* of the block, at least what was asked for */
-    Py_ssize_t references;
-    int bin, index;
-    PyObject *owner; /* whoever lent the memory; NULL: it is ours */
-} Block;
-
 /* A block of at least so many bytes; NULL with OutOfMemoryError. */
 Block *block_new(size_t bytes);
 Block *block_lent(char *data, PyObject *owner);
@@ -85,28 +82,34 @@ PyObject *module_empty_cache(PyObject *module, PyObject *nothing);
 PyObject *module_set_memory_limit(PyObject *module, PyObject *bytes);
 extern PyObject *out_of_memory_error;
 
+/* ---- queue.c */
+
+enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY };
+
+typedef struct {
+    char *memory;
+    size_t bytes;
+} Zero;
+
+/* Ask for a launch. `size` is that of the arguments; is_long: it keeps the device busy, and is sent at once. */
+int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
+            int is_long);
+int enqueue_zero(char *memory, size_t bytes);
+/* Send what was asked for: before anybody looks at memory of the device, or gives it away. */
+int flush(void);
+
+PyObject *module_flush(PyObject *module, PyObject *nothing);
+PyObject *module_set_launch_mode(PyObject *module, PyObject *args);
+PyObject *module_launch_stats(PyObject *module, PyObject *nothing);
+PyObject *module_forget_graphs(PyObject *module, PyObject *nothing);
+
 /* ---- launch.c */
 
-/* Start a kernel on the current stream. `size` is that of the arguments. */
-int launch(Function function, unsigned gx, unsigned gy, unsigned gz, unsigned block, const void *arguments, size_t size);
-extern long long launches;
+/* Start a kernel on so many elements. `size` is that of the arguments. */
+int launch(Function function, unsigned blocks, unsigned block, const void *arguments, size_t size, npy_intp elements);
 extern PyTypeObject Kernel_Type;
 
 /* ---- array.c */
-
-typedef struct {
-    PyObject_HEAD
-    PyArray_Descr *dtype;
-    Block *block;
-    char *data;
-    PyObject *base; /* the array that it is a view of, or NULL */
-    PyObject *weak_references;
-    Py_ssize_t size;
-    int nd;
-    char code; /* of the dtype, see code_of */
-    char is_contiguous, is_writeable;
-    npy_intp dims[MOST_DIMS], strides[MOST_DIMS];
-} Array;
 
 extern PyTypeObject Array_Type;
 extern PyTypeObject *array_class; /* the subclass that Python made of it */
@@ -144,6 +147,7 @@ PyObject *array_swapaxes(PyObject *self, PyObject *const *given, Py_ssize_t coun
 PyObject *array_getitem(PyObject *self, PyObject *index);
 int array_setitem(PyObject *self, PyObject *index, PyObject *value);
 PyObject *module_as_view(PyObject *module, PyObject *args);
+PyObject *module_broadcast_to(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *module_shadow(PyObject *module, PyObject *array);
 PyObject *module_adopt(PyObject *module, PyObject *args);
 extern PyObject *slow_getitem, *slow_setitem;
@@ -180,6 +184,8 @@ extern PyObject *reduction_maker;
 
 /* ---- products.c */
 
+/* Send a product that was asked for. */
+int issue_product(const void *product);
 PyObject *module_start_blas(PyObject *module, PyObject *path);
 PyObject *module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count);
 

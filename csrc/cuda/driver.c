@@ -31,7 +31,7 @@ typedef struct {
 } LaunchConfiguration;
 
 enum { PROGRAMMATIC_SERIALIZATION = 6, NON_BLOCKING_STREAM = 1, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76,
-       PROCESSORS = 16 };
+       PROCESSORS = 16, RELAXED_CAPTURE = 2 };
 
 static struct {
     int (*init)(unsigned);
@@ -55,6 +55,12 @@ static struct {
     int (*to_device)(DevicePointer, const void *, size_t, Stream);
     int (*to_host)(void *, DevicePointer, size_t, Stream);
     int (*fill)(DevicePointer, unsigned char, size_t, Stream);
+    int (*begin_capture)(Stream, int);
+    int (*end_capture)(Stream, void **);
+    int (*graph_instantiate)(void **, void *, unsigned long long);
+    int (*graph_launch)(void *, Stream);
+    int (*graph_destroy)(void *);
+    int (*graph_free)(void *);
 } driver;
 
 static const struct {
@@ -82,6 +88,12 @@ static const struct {
     {"cuMemcpyHtoDAsync_v2", &driver.to_device},
     {"cuMemcpyDtoHAsync_v2", &driver.to_host},
     {"cuMemsetD8Async", &driver.fill},
+    {"cuStreamBeginCapture_v2", &driver.begin_capture},
+    {"cuStreamEndCapture", &driver.end_capture},
+    {"cuGraphInstantiateWithFlags", &driver.graph_instantiate},
+    {"cuGraphLaunch", &driver.graph_launch},
+    {"cuGraphDestroy", &driver.graph_destroy},
+    {"cuGraphExecDestroy", &driver.graph_free},
 };
 
 int
@@ -222,6 +234,9 @@ driver_free(char *memory)
 int
 driver_copy_to_device(char *to, const void *from, size_t bytes)
 {
+    if (flush() < 0) {
+        return -1;
+    }
     if (is_emulated) {
         memcpy(to, from, bytes);
         return 0;
@@ -240,6 +255,9 @@ int
 driver_copy_to_host(void *to, const char *from, size_t bytes)
 {
     int result;
+    if (flush() < 0) {
+        return -1;
+    }
     if (is_emulated) {
         memcpy(to, from, bytes);
         return raise_index_error();
@@ -277,6 +295,9 @@ int
 driver_synchronize(void)
 {
     int result = 0;
+    if (flush() < 0) {
+        return -1;
+    }
     if (!is_emulated) {
         if (enter_context() < 0) {
             return -1;
@@ -307,7 +328,7 @@ raise_index_error(void)
 typedef void (*HostKernel)(const void *arguments, unsigned gx, unsigned gy, unsigned gz, unsigned block);
 
 int
-driver_launch(Function function, const unsigned *grid, unsigned block, unsigned shared, void *arguments)
+driver_launch(Function function, const unsigned *grid, unsigned block, void *arguments)
 {
     if (is_emulated) {
         HostKernel kernel;
@@ -316,10 +337,51 @@ driver_launch(Function function, const unsigned *grid, unsigned block, unsigned 
         return 0;
     }
     LaunchAttribute attribute = {.id = PROGRAMMATIC_SERIALIZATION, .value.allowed = 1};
-    LaunchConfiguration configuration = {{grid[0], grid[1], grid[2]}, {block, 1, 1}, shared, the_stream,
+    LaunchConfiguration configuration = {{grid[0], grid[1], grid[2]}, {block, 1, 1}, 0, the_stream,
                                          &attribute, (unsigned)overlaps_launches};
     void *list[] = {arguments};
-    return driver.launch(&configuration, function, list, NULL);
+    return failed(driver.launch(&configuration, function, list, NULL), "launching a kernel") ? -1 : 0;
+}
+
+/* ---- graphs */
+
+int
+driver_begin_capture(void)
+{
+    return failed(driver.begin_capture(the_stream, RELAXED_CAPTURE), "recording a graph") ? -1 : 0;
+}
+
+int
+driver_end_capture(void **made)
+{
+    void *graph = NULL;
+    int result = driver.end_capture(the_stream, &graph);
+    if (made == NULL) { /* the error that is under way matters more */
+        if (result == 0) {
+            driver.graph_destroy(graph);
+        }
+        return 0;
+    }
+    if (failed(result, "recording a graph")) {
+        return -1;
+    }
+    result = driver.graph_instantiate(made, graph, 0);
+    driver.graph_destroy(graph);
+    return failed(result, "making a graph") ? -1 : 0;
+}
+
+int
+driver_launch_graph(void *graph)
+{
+    return failed(driver.graph_launch(graph, the_stream), "launching a graph") ? -1 : 0;
+}
+
+void
+driver_free_graph(void *graph)
+{
+    if (graph != NULL && !is_emulated) {
+        driver.graph_free(graph);
+    }
 }
 
 /* load(cubin, names): the addresses of its kernels */

@@ -192,6 +192,7 @@ read_operand(const Elementwise *self, PyObject *object, Operand *operand)
 {
     operand->array = NULL;
     operand->is_single = operand->is_copy = 0;
+    operand->value = (Value){.i = 0}; /* equal launches are equal to the last byte */
     if (!IS_ARRAY(object)) {
         int found = read_number(object, operand);
         if (found == 0) {
@@ -479,7 +480,7 @@ launch_variant(Elementwise *self, Variant *variant, const Operand *operands, Arr
         }
         return -1;
     }
-    return launch(function, (unsigned)blocks, 1, 1, (unsigned)threads, room, words.size);
+    return launch(function, (unsigned)blocks, (unsigned)threads, room, words.size, out->size);
 }
 
 static Array *

@@ -1,17 +1,13 @@
 /* Starting kernels. A kernel takes one structure, whose fields follow each other in words of eight bytes. */
 #include "cuda/cuda.h"
 
-long long launches;
+#define MANY ((npy_intp)1 << 18)
 
 int
-launch(Function function, unsigned gx, unsigned gy, unsigned gz, unsigned block, const void *arguments, size_t size)
+launch(Function function, unsigned blocks, unsigned block, const void *arguments, size_t size, npy_intp elements)
 {
-    unsigned grid[] = {gx, gy, gz};
-    if (enter_context() < 0) {
-        return -1;
-    }
-    launches++;
-    return failed(driver_launch(function, grid, block, 0, (void *)arguments), "launching a kernel") ? -1 : 0;
+    unsigned grid[] = {blocks, 1, 1};
+    return enqueue(KERNEL_ENTRY, function, grid, block, arguments, size, elements > MANY);
 }
 
 /* ---- Kernel(address): kernel(grid, block, *arguments), of arrays, ints, floats, None and bytes */
@@ -98,7 +94,8 @@ kernel_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject
             return NULL;
         }
     }
-    int status = launch(self->function, grid[0], grid[1], grid[2], (unsigned)block, words, 8 * (size_t)at);
+    int is_long = (npy_intp)grid[0] * grid[1] * grid[2] * block > MANY;
+    int status = enqueue(KERNEL_ENTRY, self->function, grid, (unsigned)block, words, 8 * (size_t)at, is_long);
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 

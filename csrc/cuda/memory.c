@@ -56,10 +56,13 @@ reserve(size_t bytes)
     return found;
 }
 
-/* Give free blocks that lie in no slab back to the driver. */
+/* Give free blocks that lie in no slab back to the driver, after what was asked of them. */
 static void
 give_back(void)
 {
+    if (flush() < 0) {
+        PyErr_Clear(); /* an error of the device, which the next look at it meets again */
+    }
     for (int b = 0; b < BINS; b++) {
         Bin *bin = &bins[b];
         int kept = 0;
@@ -198,6 +201,12 @@ block_release(Block *block)
         return;
     }
     if (block->owner != NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback); /* an array may be freed while an exception is under way */
+        if (flush() < 0) {
+            PyErr_Clear();
+        }
+        PyErr_Restore(type, value, traceback);
         Py_DECREF(block->owner);
         free(block);
         return;

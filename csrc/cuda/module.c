@@ -13,12 +13,6 @@ module_set_bfloat16(PyObject *module, PyObject *dtype)
     Py_RETURN_NONE;
 }
 
-static PyObject *
-module_launches(PyObject *module, PyObject *nothing)
-{
-    return PyLong_FromLongLong(launches);
-}
-
 /* zero(array): set all bytes of one that has no gaps to 0 */
 static PyObject *
 module_zero(PyObject *module, PyObject *object)
@@ -28,7 +22,7 @@ module_zero(PyObject *module, PyObject *object)
         return NULL;
     }
     Array *array = (Array *)object;
-    int status = array->size ? driver_fill_zero(array->data, array->size * PyDataType_ELSIZE(array->dtype)) : 0;
+    int status = array->size ? enqueue_zero(array->data, array->size * PyDataType_ELSIZE(array->dtype)) : 0;
     return status < 0 ? NULL : Py_NewRef(object);
 }
 
@@ -42,7 +36,10 @@ static PyMethodDef functions[] = {
     {"synchronize", module_synchronize, METH_NOARGS},
     {"stream", module_stream, METH_NOARGS},
     {"error_word", module_error_word, METH_NOARGS},
-    {"launches", module_launches, METH_NOARGS},
+    {"flush", module_flush, METH_NOARGS},
+    {"set_launch_mode", module_set_launch_mode, METH_VARARGS},
+    {"launch_stats", module_launch_stats, METH_NOARGS},
+    {"forget_graphs", module_forget_graphs, METH_NOARGS},
     {"memory_stats", module_memory_stats, METH_NOARGS},
     {"reset_peak", module_reset_peak, METH_NOARGS},
     {"empty_cache", module_empty_cache, METH_NOARGS},
@@ -50,6 +47,7 @@ static PyMethodDef functions[] = {
     {"empty", FAST(module_empty)},
     {"zero", module_zero, METH_O},
     {"lent", module_lent, METH_VARARGS},
+    {"broadcast_to", FAST(module_broadcast_to)},
     {"as_view", module_as_view, METH_VARARGS},
     {"shadow", module_shadow, METH_O},
     {"adopt", module_adopt, METH_VARARGS},

@@ -48,10 +48,10 @@ multiply_on_host(const Product *p)
     }
 }
 
-static int
-issue(const Product *p)
+int
+issue_product(const void *product)
 {
-    launches++;
+    const Product *p = product;
     if (is_emulated) {
         multiply_on_host(p);
         return 0;
@@ -192,11 +192,14 @@ multiply(Array *a, Array *b, Array *out)
         order_a = 0;
         step_a = (int)k;
     }
-    Product p = {.transposes_a = order_b, .transposes_b = order_a, .m = (int)n, .n = (int)m, .k = (int)k, .lda = step_b,
+    Product p;
+    memset(&p, 0, sizeof(p)); /* equal products are equal to the last byte */
+    p = (Product){.transposes_a = order_b, .transposes_b = order_a, .m = (int)n, .n = (int)m, .k = (int)k, .lda = step_b,
                  .ldb = step_a, .ldc = (int)n, .batch = (int)(in_a > in_b ? in_a : in_b), .type = a->code,
                  .step_a = in_b == 1 ? 0 : of_b / item, .step_b = in_a == 1 ? 0 : of_a / item,
                  .step_c = (long long)m * n, .a = right->data, .b = left->data, .c = out->data};
-    int status = issue(&p);
+    static const unsigned grid[] = {1, 1, 1};
+    int status = enqueue(PRODUCT_ENTRY, NULL, grid, 1, &p, sizeof(p), (double)m * n * k * p.batch > 5e8);
     Py_DECREF(left);
     Py_DECREF(right);
     return status < 0 ? NULL : (Array *)Py_NewRef(out);
@@ -219,13 +222,18 @@ module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     npy_intp m = a->dims[a->nd - 2], k = a->dims[a->nd - 1], n = b->dims[b->nd - 1];
     if (b->dims[b->nd - 2] != k) {
-        PyErr_Format(PyExc_ValueError, "matmul: the first operand has %zd columns, and the second %zd rows", k,
-                     b->dims[b->nd - 2]);
+        PyErr_Format(PyExc_ValueError,
+                     "matmul: Input operand 1 has a mismatch in its core dimension 0 (size %zd is different from %zd)",
+                     b->dims[b->nd - 2], k);
         return NULL;
     }
     npy_intp in_a = count_of_stack(a), in_b = count_of_stack(b);
-    const Array *stack = in_a > in_b || (in_a == in_b && a->nd >= b->nd) ? a : b;
-    if ((in_a != in_b && in_a != 1 && in_b != 1) || in_a * m > INT32_MAX || in_b * k > INT32_MAX || n > INT32_MAX) {
+    const Array *stack = in_a > in_b || (in_a == in_b && a->nd >= b->nd) ? a : b, *other = stack == a ? b : a;
+    int alike = stack->nd >= other->nd;
+    if (in_a != 1 && in_b != 1) {
+        alike = a->nd == b->nd && memcmp(a->dims, b->dims, (a->nd - 2) * sizeof(npy_intp)) == 0;
+    }
+    if (!alike || in_a * m > INT32_MAX || in_b * k > INT32_MAX || n > INT32_MAX) {
         PyErr_SetString(PyExc_NotImplementedError, "a product of stacks of these sizes on cuda");
         return NULL;
     }

@@ -62,7 +62,8 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
         PyErr_SetString(PyExc_NotImplementedError, "a reduction of an array with so many elements on cuda");
         return -1;
     }
-    return launch(function, (unsigned)blocks, 1, 1, block, &arguments, sizeof(arguments));
+    npy_intp elements = r->outer * r->length * r->inner;
+    return launch(function, (unsigned)blocks, block, &arguments, sizeof(arguments), elements);
 }
 
 /* How many pieces the elements that make one of the result are added up in. */

@@ -277,6 +277,38 @@ array_setitem(PyObject *self, PyObject *index, PyObject *value)
     return done == NULL ? -1 : 0;
 }
 
+/* broadcast_to(array, shape): nothing may be written to the result */
+PyObject *
+module_broadcast_to(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    npy_intp dims[MOST_DIMS], strides[MOST_DIMS];
+    int nd = count == 2 && IS_ARRAY(given[0]) ? read_sizes(given + 1, 1, dims) : -1;
+    if (nd < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "broadcast_to(array, shape)");
+        }
+        return NULL;
+    }
+    Array *array = (Array *)given[0];
+    int lead = nd - array->nd, fits = lead >= 0;
+    for (int d = 0; d < nd && fits; d++) {
+        int at = d - lead;
+        npy_intp size = at < 0 ? 1 : array->dims[at];
+        fits = dims[d] >= 0 && (size == dims[d] || size == 1);
+        strides[d] = at < 0 || size != dims[d] ? 0 : array->strides[at];
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "operands could not be broadcast together with remapped shapes: an array on "
+                                          "cuda does not fit the shape it is to be broadcast to");
+        return NULL;
+    }
+    Array *view = array_view(array, nd, dims, strides, 0, NULL);
+    if (view != NULL) {
+        view->is_writeable = 0;
+    }
+    return (PyObject *)view;
+}
+
 /* ---- any other view */
 
 /* as_view(array, shape, strides, offset, dtype or None): strides and offset in bytes; nothing is checked */

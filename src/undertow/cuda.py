@@ -185,6 +185,26 @@ def host_functions() -> dict[str, int]:
     return dict(import_module("undertow.backend.cuda.tail").counts)
 
 
+# ---- launching
+
+
+def set_launch_mode(mode: str) -> None:
+    """How operations are sent to the GPU.
+
+    "queue" (the default) sends many together, and sequences that repeat themselves as CUDA graphs; "direct" sends each
+    at once; "blocking" also waits for each, so that an error is raised where its operation is. CUDA_LAUNCH_BLOCKING=1
+    in the environment chooses the last.
+    """
+    _extension()
+    import_module("undertow.backend.cuda").set_launch_mode(mode)
+
+
+def launch_stats() -> dict[str, int]:
+    """How many `launches` were asked for, how often they were sent (`flushes`), and how often as a graph (`graphs`)."""
+    found: dict[str, int] = _extension().launch_stats()
+    return found
+
+
 # ---- random numbers: those of tensors on a GPU are drawn by the CPU's generator, and copied
 
 

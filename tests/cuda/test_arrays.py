@@ -234,10 +234,10 @@ def test_memory_is_counted_and_handed_out_lowest_first(xp: Any) -> None:
     before = ut.cuda.memory_allocated()
     first = [xp.zeros(1000) for _ in range(4)]
     assert ut.cuda.memory_allocated() - before == 4 * 8192
-    places = [a.pointer for a in first]
+    places = [a.address for a in first]
     del first[2], first[0]
     again = [xp.zeros(1000), xp.zeros(1000)]
-    assert [a.pointer for a in again] == sorted([places[0], places[2]])
+    assert [a.address for a in again] == sorted([places[0], places[2]])
     view = first[0][10:]
     del first, again
     assert ut.cuda.memory_allocated() - before == 8192

@@ -17,11 +17,11 @@ def test_gradients_are_those_of_one_process(run: Run, ranks: int) -> None:
     assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
 
 
-@pytest.mark.parametrize("ranks", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-def test_uneven_batches_whole_statistics_and_divided_optimizers(run: Run, ranks: int) -> None:
-    done = run("uneven.py", ranks=ranks)
+@pytest.mark.parametrize("program", ["uneven.py", "pipeline.py"])
+def test_uneven_batches_divided_optimizers_and_pipelines(run: Run, program: str) -> None:
+    done = run(program, ranks=3)
     assert done.returncode == 0, done.stderr
-    assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
+    assert all([f"rank {r} is done" in done.stdout for r in range(3)])
 
 
 def test_parameters_in_pieces_and_their_checkpoints(run: Run, tmp_path: Path) -> None:

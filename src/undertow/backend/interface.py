@@ -130,6 +130,8 @@ class ArrayNamespace:
     #: the class of this device's arrays; everything else that rules return is turned into one by `asarray`
     ndarray: Any
     device: Device
+    #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
+    checks_indices = False
 
     def __init__(self, device: Device, module: Any) -> None:
         self.device = device

@@ -1,8 +1,8 @@
 """Kernels of the compiled core (csrc/kernels/), which do in one step what takes NumPy several.
 
 Each takes the array namespace and then the arguments that its C function names. It returns None where it does not
-serve (no compiled core, another device than the CPU, arrays that are not contiguous, not float32 or float64, or empty):
-the caller then computes the same with NumPy.
+serve (no compiled core, arrays that are not contiguous, not float32 or float64, or empty): the caller then computes the
+same with array functions. Other devices may have kernels of the same names (`own_kernels` of their namespaces).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def kernel(name: str) -> Callable[..., Any]:
             if listeners and compiled is not None:
                 return told(name, compiled, arguments)
             return None if compiled is None else compiled(*arguments)
+        own = getattr(xp, "own_kernels", None)
+        if own is not None and name in own:
+            return own[name](*arguments)
         if getattr(xp, "traces", False) and all([getattr(a, "is_contiguous", True) for a in arguments]):
             raise LookupError(f"{name} is there, and better than a program of array functions")
         return None
@@ -79,6 +82,13 @@ gather = kernel("gather")
 scatter_add = kernel("scatter_add")
 #: the same, but puts them there
 scatter = kernel("scatter")
+#: on other devices alone: (x, whether its logarithm) -> softmax of the last dimension
+softmax_rows_of = kernel("softmax_rows_of")
+#: (input, target, weight, ignore_index, reduction) -> the loss; (g, target, input, ignore_index) -> its gradient;
+#: (target, weight, classes, ignore_index, reduction, dtype) -> what each target counts in the loss
+cross_entropy = kernel("cross_entropy")
+softmax_minus_target = kernel("softmax_minus_target")
+target_coefficients = kernel("target_coefficients")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")

@@ -13,6 +13,7 @@ collectives, point_to_point, objects       what is exchanged
 nn.functional   exchanges that gradients go through
 rpc             calls from process to process      autograd      backward passes through several
 sharding        parameters in pieces               checkpoint    files of which each process writes its part
+pipelining      a model in stages
 """
 
 from __future__ import annotations
@@ -76,10 +77,11 @@ if TYPE_CHECKING:
     from undertow.distributed import autograd as autograd
     from undertow.distributed import checkpoint as checkpoint
     from undertow.distributed import optim as optim
+    from undertow.distributed import pipelining as pipelining
     from undertow.distributed import rpc as rpc
     from undertow.distributed import sharding as sharding
 else:
-    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim rpc sharding")
+    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
 
 
 def is_mpi_available() -> bool:

@@ -6,6 +6,7 @@ formulas     elementwise functions, as C++                 elementwise  their ke
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
 functions    functions of NumPy made of all these          arrays       CudaArray
+fused        what takes array functions several steps      rows         the same along rows: softmax, cross entropy
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
 host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.md.
@@ -14,6 +15,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,18 +25,42 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
-from undertow.backend.cuda import device, elementwise, functions, indexing, libraries, reductions, tail, views
+from undertow.backend.cuda import (
+    device,
+    elementwise,
+    functions,
+    fused,
+    indexing,
+    libraries,
+    reductions,
+    rows,
+    tail,
+    views,
+)
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.compiled import core
 
 
 class OutOfMemoryError(RuntimeError):
     """A GPU has not enough memory left, even without what was kept for later."""
 
 
+#: kernels that do several steps at once, by the names of backend/kernels.py
+OWN_KERNELS: dict[str, Callable[..., Any]] = {
+    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
+    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+}  # fmt: skip
+
+
 class CudaStream:
     """The stream that all work goes to: one after the other, in the order in which it was asked for."""
+
+    #: there is no other that it would have to wait for
+    is_only_stream = True
+    #: what nodes that have run on it share; graph/node.py keeps it here
+    extra_of_nodes: Any = None
 
     def __init__(self, namespace: Any) -> None:
         self.namespace, self.device = namespace, namespace.device
@@ -62,6 +88,9 @@ class CudaStream:
 class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
+    checks_indices = True
+    own_kernels = OWN_KERNELS
+
     def __init__(self, which: Device) -> None:
         device.properties()
         super().__init__(which, cpu.module)
@@ -76,10 +105,15 @@ class CudaNamespace(ArrayNamespace):
         extension.setup(
             self.ndarray, Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError
         )
+        if core is not None:
+            core.bind(device_xp=self, device_array=self.ndarray)
 
     def _make_kernels(self) -> None:
         self.kernels = elementwise.ufunc_kernels(on_host)
         self.copy_kernel = elementwise.kernel("copy", Formula(1, elementwise.same, lambda dtypes: "a"), refuse("copy"))
+        self.fill_kernel = elementwise.kernel(
+            "fill", Formula(2, elementwise.filled, lambda dtypes: "b"), refuse("fill")
+        )
         self.where_kernel = elementwise.kernel(
             "where",
             Formula(3, elementwise.chosen, lambda dtypes: "a ? b : c"),
@@ -89,8 +123,9 @@ class CudaNamespace(ArrayNamespace):
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
         self.__dict__.update(self.kernels)
-        for name in ("arange", "eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
+        for name in ("eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
             setattr(self, name, made_on_host(getattr(np, name)))
+        self.arange = arange
         own = (self.empty_, self.zeros_, self.ones_, self.full_, self.array_, self.asarray_, self.matmul_)
         self.__dict__.update({function.__name__.rstrip("_"): function for function in own})
         self.asanyarray = self.asarray_
@@ -106,10 +141,9 @@ class CudaNamespace(ArrayNamespace):
         self.errstate = cpu.errstate
         self.finfo = cpu.finfo
         self.sum_to = reductions.sum_to
-        self.astype = functions.astype
-        self.broadcast_to = lambda x, shape: strided_view(np.broadcast_to, self.asarray_(x), shape)
-        self.where = functions.where
-        self.copyto = functions.copyto
+        for name, function in functions.FUNCTIONS.items():
+            setattr(self, name, without_detour(function, getattr(np, name)))
+        self.broadcast_to = self.broadcast_to_
 
     def cast_to(self, dtype: np.dtype[Any]) -> Any:
         """The kernel of casts to a dtype."""
@@ -173,6 +207,10 @@ class CudaNamespace(ArrayNamespace):
             return functions.stack([self.asarray_(v) for v in value])
         return value
 
+    def broadcast_to_(self, x: Any, shape: Any, subok: bool = False) -> Array:
+        shape = shape if type(shape) in (tuple, list) else (shape,)
+        return device.extension().broadcast_to(self.asarray_(x), shape)
+
     def matmul_(self, a: Any, b: Any) -> Any:
         return functions.matmul(a, b)
 
@@ -193,6 +231,23 @@ def learn(dtype: np.dtype[Any]) -> None:
     """Tell the extension of bfloat16, whose number NumPy gives when ml_dtypes is imported."""
     if dtype.kind == "V" and dtypes.is_bfloat16(dtype):
         device.extension().set_bfloat16(dtype)
+
+
+def without_detour(own: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy by our own of that name, if that serves: NumPy would look for it among its arguments."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if args and (tail.is_device_array(args[0]) or function in LISTS):
+            found = own(*args, **options)
+            if found is not NotImplemented:
+                return found
+        return function(*args, **options)
+
+    return call
+
+
+#: functions whose first argument is a list of arrays, or may be anything
+LISTS = (np.concatenate, np.stack, np.where)
 
 
 def on_host(ufunc: Any) -> Callable[..., Any]:
@@ -235,6 +290,18 @@ def made_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def arange(*args: Any, dtype: DType = None, **options: Any) -> Array:
+    """Whole numbers are counted on the device; others are computed as NumPy does."""
+    kind = "i" if dtype is None else np.dtype(dtype).kind
+    if options or len(args) > 3 or kind not in "iu" or not all([type(a) is int for a in args]):
+        named = options if dtype is None else {"dtype": dtype, **options}
+        return made_on_host(np.arange)(*args, **named)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    out = device.extension().empty((len(range(start, stop, step)),), np.dtype(np.int64))
+    fused.count(out, start, step)
+    return out if dtype is None else out.astype(dtype, copy=False)
+
+
 def strided_view(function: Callable[..., Any], x: Array, *args: Any, **options: Any) -> Array:
     return views.of(x, function, (x, *args), options)
 
@@ -272,9 +339,22 @@ def namespace(which: Device | None = None) -> CudaNamespace:
                 made = CudaNamespace(Device("cuda", 0))
                 if not device.is_emulated():
                     device.extension().start_blas(libraries.find("cublas"))
+                if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+                    set_launch_mode("blocking")
                 _namespace = made
     return _namespace
 
 
-def in_use() -> bool:
-    return _namespace is not None
+def flush() -> None:
+    """Send what was asked of the device."""
+    device.extension().flush()
+
+
+#: launch mode -> how many launches are sent together, and whether each is waited for
+LAUNCH_MODES = {"queue": (128, False), "direct": (0, False), "blocking": (0, True)}
+
+
+def set_launch_mode(mode: str) -> None:
+    if mode not in LAUNCH_MODES:
+        raise ValueError(f"set_launch_mode() takes {', '.join(map(repr, LAUNCH_MODES))}, not {mode!r}")
+    device.extension().set_launch_mode(*LAUNCH_MODES[mode])

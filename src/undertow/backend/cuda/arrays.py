@@ -54,7 +54,7 @@ class Methods(HostValues):
     namespace: Any = None
 
     device = property(lambda self: self.namespace.device)
-    ctypes = property(lambda self: SimpleNamespace(data=self.pointer))
+    ctypes = property(lambda self: SimpleNamespace(data=self.address))
     mT = property(lambda self: self.swapaxes(-1, -2))
     real = property(lambda self: views.part(self, "real") if self.dtype.kind == "c" else self)
     imag = property(lambda self: views.part(self, "imag") if self.dtype.kind == "c" else functions.zeros_like(self))

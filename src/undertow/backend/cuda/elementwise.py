@@ -175,6 +175,11 @@ def same(kinds: tuple[Any, ...]) -> DTypes:
     return kinds[0], kinds[0]
 
 
+def filled(kinds: tuple[Any, ...]) -> DTypes:
+    """Those of an array and a number that is written everywhere."""
+    return kinds[0], kinds[0], kinds[0]
+
+
 def chosen(kinds: tuple[Any, ...]) -> DTypes:
     """Those of `where`."""
     values = [k if isinstance(k, np.dtype) else k(0) for k in kinds[1:]]

@@ -5,6 +5,7 @@ They take NumPy's arguments, and return NotImplemented where they do not serve.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,14 +106,11 @@ def ones_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = Tru
 
 def filled(array: Array, value: Any) -> Array:
     """Write one value everywhere."""
-    if not tail.is_device_array(value):
-        if (
-            isinstance(value, (int, float, complex))
-            and value == 0
-            and math.copysign(1, value.real) > 0
-            and math.copysign(1, value.imag) > 0
-        ):
+    if type(value) in (bool, int, float) or isinstance(value, np.generic):
+        if value == 0 and array.dtype.kind in "bui":
             return device.extension().zero(array)
+        return array.namespace.fill_kernel(array, value if array.dtype.kind != "b" else bool(value), array)
+    if not tail.is_device_array(value):
         value = array.namespace.asarray(np.asarray(value).astype(array.dtype))
     copyto(array, value, casting="unsafe")
     return array
@@ -212,7 +210,7 @@ def concatenate(
     arrays: Sequence[Any], axis: int | None = 0, out: Any = None, dtype: DType = None, casting: str = "same_kind"
 ) -> Any:
     given = list(arrays)
-    if out is not None or not given or axis is None:
+    if out is not None or axis is None or not any(map(tail.is_device_array, given)):
         return NotImplemented
     space = next(a for a in given if tail.is_device_array(a)).namespace
     given = [a if tail.is_device_array(a) else space.asarray(a) for a in given]
@@ -238,6 +236,8 @@ def common_dtype(arrays: Sequence[Array]) -> np.dtype[Any]:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any) -> Any:
     given = list(arrays)
+    if not all(map(tail.is_device_array, given)) or not given:
+        return NotImplemented
     nd = given[0].ndim + 1
     axis = np.lib.array_utils.normalize_axis_index(axis, nd)
     if len({a.shape for a in given}) > 1:
@@ -250,6 +250,8 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any)
 
 
 def matmul(a: Any, b: Any) -> Any:
+    with contextlib.suppress(NotImplementedError, TypeError):
+        return device.extension().matmul(a, b)  # two matrices, or stacks, of one dtype
     if not (tail.is_device_array(a) and tail.is_device_array(b)):
         return tail.on_host("matmul", np.matmul, (a, b), {})
     if not a.ndim or not b.ndim:
@@ -273,6 +275,8 @@ def matmul(a: Any, b: Any) -> Any:
         return a.namespace.zeros(shape, dtype)
     if math.prod(a.shape[:-2]) != 1 and math.prod(b.shape[:-2]) != 1:
         a, b = (x.namespace.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    else:
+        a, b = (x.reshape(x.shape[-2:]) if math.prod(x.shape[:-2]) == 1 else x for x in (a, b))
     product = device.extension().matmul(a, b)
     return product if product.shape == shape else product.reshape(shape)
 
@@ -312,6 +316,8 @@ def where(condition: Any, *values: Any) -> Any:
     if len(values) != 2:
         return NotImplemented
     arrays = [v for v in (condition, *values) if tail.is_device_array(v)]
+    if not arrays:
+        return NotImplemented
     space = arrays[0].namespace
     operands = [space.asarray(v) if isinstance(v, np.ndarray) and v.ndim else v for v in (condition, *values)]
     return space.where_kernel(*operands)

@@ -28,6 +28,7 @@ from undertow.distributed.autograd.context import context as context
 from undertow.distributed.autograd.context import get_gradients as get_gradients
 from undertow.distributed.autograd.dist_engine import backward as backward
 from undertow.distributed.process_group import is_available as is_available
+from undertow.distributed.workers.agent import current_agent
 
 __all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_available"]
 
@@ -56,7 +57,8 @@ def _is_valid_context(context_id: int) -> bool:
 
 
 def _get_max_id() -> int:
-    return (1 << COUNTER_BITS) - 1
+    """The last number that a context of this process can have."""
+    return (current_agent().rank << COUNTER_BITS) + (1 << COUNTER_BITS) - 1
 
 
 def _get_debug_info() -> dict[str, Any]:

@@ -69,19 +69,19 @@ class DistAutogradContext:
     def _recv_functions(self) -> dict[int, Any]:
         return dict(self.recvs)
 
-    def _known_worker_ids(self) -> list[int]:
-        return sorted(self.workers)
+    def _known_worker_ids(self) -> set[int]:
+        return set(self.workers)
 
 
 _contexts: dict[int, DistAutogradContext] = {}
 _lock = threading.RLock()  # guards _contexts
-_counter = itertools.count()
+_counter = itertools.count(1)  # 0 stands for no context
 current_id: ContextVar[int] = ContextVar("undertow.distributed.autograd.context", default=0)
 
 
 def new_number() -> int:
     """A number that no other process gives."""
-    return (current_agent().rank + 1 << COUNTER_BITS) | next(_counter)
+    return (current_agent().rank << COUNTER_BITS) | next(_counter)
 
 
 def find_or_make(number: int) -> DistAutogradContext:

@@ -46,6 +46,8 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
     roots         scalars of this process
     retain_graph  keep what a pass frees, everywhere, so that another one may follow
     """
+    if not isinstance(context_id, int):
+        raise TypeError(f"backward(): incompatible function arguments: context_id is a number, not {context_id!r}")
     context = retrieve(context_id)
     _check_roots(roots)
     seeds: Any = _seeds(roots, [None] * len(roots), False)
@@ -63,7 +65,9 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
 
 def _check_roots(roots: Sequence[Tensor]) -> None:
     if isinstance(roots, Tensor) or not isinstance(roots, list | tuple):
-        raise TypeError(f"backward(): roots must be a list of tensors, not {type(roots).__name__}")
+        raise TypeError(
+            f"backward(): incompatible function arguments: roots must be a list of tensors, not {type(roots).__name__}"
+        )
     if not roots:
         raise RuntimeError("No tensors provided for gradient computation.")
     for root in roots:

@@ -12,6 +12,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
+from types import GenericAlias
 from typing import Any
 
 from undertow.distributed.autograd.context import current_id
@@ -73,6 +74,10 @@ class RRef:
     value      kept here; `remote` makes RRefs of values that another process will compute
     type_hint  taken for PyTorch's sake
     """
+
+    def __class_getitem__(cls, kind: Any) -> GenericAlias:
+        """`RRef[Tensor]`, in annotations."""
+        return GenericAlias(cls, kind)
 
     def __init__(self, value: Any, type_hint: Any = None) -> None:
         self._become(current_agent().me, new_number(), None)

@@ -66,9 +66,18 @@ def name_of(function: Any) -> tuple[str, str]:
             f"{function!r} cannot be named in another process: functions and classes travel by name, so define it at "
             "the top of a module that both programs import"
         )
-    if module in sys.modules and found_in(module, name) is not function:
-        raise NotPlainError(f"{function!r} calls itself {module}.{name}, which is something else here")
-    return module, name
+    for place in [(module, name), *public_names(module, name)]:
+        if found_in(*place) == function:
+            return place
+    raise NotPlainError(f"{function!r} calls itself {module}.{name}, which is something else here")
+
+
+def public_names(module: str, name: str) -> list[tuple[str, str]]:
+    """Where an operation of undertow's may be found: `linalg_norm` is `undertow.linalg.norm`."""
+    if not module.startswith("undertow"):
+        return []
+    family, _, rest = name.partition("_")
+    return [("undertow", name), ("undertow", f"Tensor.{name}"), ("undertow", f"{family}.{rest}")]
 
 
 def found_in(module: str, name: str) -> Any:

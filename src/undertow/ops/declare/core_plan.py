@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import blocks, cpu
+from undertow.backend import blocks, cpu, namespace_of
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
@@ -33,7 +33,13 @@ def compile_operation(op: Op, function: Callable[..., Any]) -> Any:
     """The function, or a C object that passes for it and calls it in unusual cases."""
     if core is None or op.moves_to is not None or len(op.ordered) > plans.MOST_ARGUMENTS:
         return function
-    return core.Operation(function, lambda: operation_plan(op))
+    made = core.Operation(function, lambda: operation_plan(op))
+    _operations[made] = op
+    return made
+
+
+#: the C objects that pass for functions -> what they compute
+_operations: dict[Any, Op] = {}
 
 
 def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
@@ -200,6 +206,29 @@ def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, l
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
     names = formula.parameters(rule).names
     return bound(rule, dict(zip(names, places, strict=True)), xp, op=form.op, is_rule=True)
+
+
+# ---- the same on a GPU
+
+
+def device_forms(operation: Any) -> tuple[plans.FormPlan | None, plans.FormPlan | None]:
+    """The forms of an operation with the array functions of the GPU; None where there are none."""
+    op = _operations.get(operation)
+    if op is None:
+        return None, None
+    xp, form = namespace_of("cuda"), op.form
+    return form_plan(form, xp), None if form.number is None else form_plan(form.number, xp)
+
+
+def device_rules(node_class: Any) -> plans.Rules:
+    """The rules of a class of nodes, with the array functions of the GPU."""
+    form = node_class.form
+    count = 1 + len(form.kept_inputs) + len(form.kept_outputs) + len(form.values)
+    return bound_rules(form, count, namespace_of("cuda"))
+
+
+if core is not None:
+    core.bind(device_forms=device_forms, device_rules=device_rules)
 
 
 # ---- formulas
