@@ -71,6 +71,25 @@ def test_a_program_a_module_and_a_command_run_as_they_are(tmp_path: Path) -> Non
     assert as_file.split()[0] == as_command.strip()
 
 
+def test_numpy_is_silent_in_all_threads(tmp_path: Path) -> None:
+    program = """
+        import threading, warnings
+        import torch
+
+        def work():
+            print(torch.log(torch.zeros(100)).max().item(), (1 / torch.zeros(3)).sum().item())
+
+        with warnings.catch_warnings(record=True) as seen:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            work()
+        print(len(seen))
+        """
+    name = written(tmp_path, "silent.py", program)
+    assert undertow("run", name, folder=tmp_path) == "-inf inf\n-inf inf\n0\n"
+
+
 @pytest.mark.torch
 def test_its_numbers_are_those_of_pytorch(torch, tmp_path: Path) -> None:
     written(tmp_path, "program.py", PROGRAM)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -425,3 +426,18 @@ def test_the_decision_is_made_once_per_pass(monkeypatch: pytest.MonkeyPatch) -> 
         x = x * 2
     x.sum().backward()
     assert len(asked) == 1
+
+
+def test_the_first_operation_that_gives_inf_or_nan_is_found() -> None:
+    x = ut.tensor([0.0, 1.0], requires_grad=True)
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        with ut.autograd.detect_anomaly(check_forward=True) as _, pytest.raises(RuntimeError) as found:
+            fine = x.masked_fill(x > 0, float("-inf")).exp()  # an infinity that was given
+            y = x + 1
+            z = (y * x).log()  # the line
+            z * 0
+        assert "log() gave inf of finite numbers, at " in str(found.value) and "test_anomaly.py:" in str(found.value)
+        with ut.autograd.detect_anomaly(check_forward=True), pytest.raises(RuntimeError, match=r"div\(\) gave nan"):
+            (fine - 1) / ut.zeros(2)
+        x.log()  # outside nothing is looked at
+        assert not ut.is_anomaly_enabled()

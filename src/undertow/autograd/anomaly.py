@@ -18,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.limits import is_finite
 from undertow.backend.sparse.compressed import to_dense
 from undertow.backend.sparse.protocol import AnySparse
 from undertow.engine.tasks import current_task
@@ -27,7 +28,7 @@ from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
 from undertow.graph.user_lines import warn_user
-from undertow.modes import Anomaly, anomaly, anomaly_variable
+from undertow.modes import Anomaly, State, anomaly, anomaly_variable, current, set_state
 from undertow.own_files import OWN_FILES
 from undertow.scopes import Scope
 from undertow.tensor import Tensor
@@ -38,8 +39,10 @@ from undertow.tensor import Tensor
 class detect_anomaly(Scope, contextlib.ContextDecorator):
     """Inside, errors in backward show the forward call they come from, and nan in a gradient is an error.
 
-    check_nan  look for nan in the gradients each node returns
-    check_inf  look for infinities, too
+    check_nan      look for nan in the gradients each node returns
+    check_inf      look for infinities, too
+    check_forward  look for both in what each operation of this thread computes: the first one that gives an infinity or
+                   nan of finite numbers is an error
 
     It concerns all threads, and makes everything slower: a mode for debugging.
 
@@ -55,9 +58,12 @@ class detect_anomaly(Scope, contextlib.ContextDecorator):
     Function 'SqrtBackward0' returned nan values in its 0th output.
     """
 
-    variable = anomaly_variable
+    variable: Any = anomaly_variable
 
-    def __init__(self, check_nan: bool = True, check_inf: bool = False) -> None:
+    def __new__(cls, check_nan: bool = True, check_inf: bool = False, check_forward: bool = False) -> Any:
+        return super().__new__(_AlsoForward if check_forward else cls)
+
+    def __init__(self, check_nan: bool = True, check_inf: bool = False, check_forward: bool = False) -> None:
         self._wanted = Anomaly(bool(check_nan), bool(check_inf), note_forward)
         warnings.warn(
             "Anomaly Detection has been enabled. It slows the forward and the backward pass down and is meant for "
@@ -67,6 +73,33 @@ class detect_anomaly(Scope, contextlib.ContextDecorator):
 
     def inside(self, outer: Anomaly | None) -> Anomaly:
         return self._wanted
+
+
+class _AnomalyAndState:
+    """What is set by anomaly mode that looks forward, too, as one variable (see scopes.py)."""
+
+    def get(self) -> tuple[Anomaly | None, State]:
+        return anomaly(), current()
+
+    def set(self, wanted: tuple[Anomaly | None, State]) -> None:
+        set_state(wanted[1])
+        anomaly_variable.set(wanted[0])
+
+
+class _AlsoForward(detect_anomaly):
+    variable = _AnomalyAndState()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from undertow.autograd.interceptors.first_not_finite import FirstNotFinite  # which few programs need
+
+        super().__init__(*args, **kwargs)
+        self._mode = FirstNotFinite()
+
+    def inside(self, outer: Any) -> Any:
+        return super().inside(outer[0]), self._mode.inside(outer[1])
+
+    def after(self, inner: Any, outer: Any) -> Any:
+        return outer[0], self._mode.after(inner[1], outer[1])
 
 
 class set_detect_anomaly(Scope):
@@ -171,10 +204,6 @@ def _is_nan(array: Any) -> Any:
 
 def _is_inf(array: Any) -> Any:
     return abs(array) == float("inf")
-
-
-def is_finite(array: Any) -> bool:
-    return not dtypes.is_differentiable(array.dtype) or bool((abs(array) < float("inf")).all())
 
 
 class AnomalyWatch(Watch):

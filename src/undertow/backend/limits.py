@@ -55,3 +55,8 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+
+def is_finite(array: Any) -> bool:
+    """Whether there is neither an infinity nor nan in an array."""
+    return not dtypes.is_differentiable(array.dtype) or bool((abs(array) < float("inf")).all())

@@ -28,6 +28,6 @@ def has_side_effect(fn: T) -> T:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith(("__", "pytest")):
+    if name.startswith(("__", "pytest", "setup", "setUp", "teardown", "tearDown")):  # which test runners look for
         raise AttributeError(name)
     return absent(f"torch.fx.{name}")
