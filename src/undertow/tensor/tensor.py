@@ -136,7 +136,7 @@ class Tensor:
 
     @property
     def output_nr(self) -> int:
-        edge = current_edge(self)
+        edge = self._edge  # as it was recorded, also where a view may not be used any more
         return 0 if edge is None else int(edge[1])
 
     @property
