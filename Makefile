@@ -3,7 +3,7 @@ PYTHON ?= python
 # The tier for every save: the library end to end in small, and the import directions.  Under five seconds.
 TINY = tests/test_tiny.py tests/test_layers.py
 
-.PHONY: check format-check lint types test tiny quick docs-test bench format sanitize
+.PHONY: check format-check lint types test tiny quick docs docs-test bench format sanitize
 
 check: format-check lint types test
 
@@ -25,6 +25,10 @@ tiny:
 # The tier for every commit: each operation's first row of samples in every system, and what is not slow.
 quick:
 	$(PYTHON) -m pytest -q --quick
+
+# The site, in build/docs: its pages, and the reference made of docstrings.  Needs `pip install -e ".[docs]"`.
+docs:
+	$(PYTHON) -m tools.site
 
 docs-test:
 	$(PYTHON) -m pytest -q --doctest-modules src/undertow tests/test_docs.py

@@ -1,4 +1,6 @@
-"""Builds the compiled core, undertow._core. Without a C compiler it is left out, and undertow runs as pure Python.
+"""Builds the compiled core, undertow._core, and what drives GPUs, undertow._cuda.
+
+Without a C compiler both are left out: undertow runs as pure Python, on the CPU. Neither needs CUDA to be built.
 
 UNDERTOW_SYMBOLS=1     keeps the symbols that debuggers and profilers show; without it they are stripped
 UNDERTOW_SANITIZE=1    the same, with the checks of the address and undefined-behaviour sanitizers (see `make sanitize`)
@@ -32,6 +34,28 @@ elif is_set("UNDERTOW_SYMBOLS"):
 else:
     compile_args, link_args = ["-O3"], ["-Wl,--strip-all"] if sys.platform.startswith("linux") else []
 
+FLOATING_POINT = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+SOURCES = sorted(glob.glob("csrc/**/*.c", recursive=True))
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",  # Python says what its callbacks take
+    "-Wno-missing-field-initializers",  # {NULL} ends Python's tables
+]
+
+
+def extension(name: str, sources: list[str], options: list[str]) -> Extension:
+    return Extension(
+        f"undertow.{name}",
+        sources=sources,
+        depends=sorted(glob.glob("csrc/**/*.h", recursive=True)),
+        include_dirs=["csrc", numpy.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION")],
+        extra_compile_args=[*compile_args, *WARNINGS, *options, "-fvisibility=hidden"],
+        extra_link_args=link_args,
+        optional=True,
+    )
+
 
 class BuildOnAllCores(build_ext):
     """As setuptools builds an extension, but the files of one are compiled side by side, not one after the other."""
@@ -54,28 +78,7 @@ class BuildOnAllCores(build_ext):
 setup(
     cmdclass={"build_ext": BuildOnAllCores},
     ext_modules=[
-        Extension(
-            "undertow._core",
-            sources=sorted(glob.glob("csrc/**/*.c", recursive=True)),
-            depends=sorted(glob.glob("csrc/**/*.h", recursive=True)),
-            include_dirs=["csrc", numpy.get_include()],
-            define_macros=[
-                ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
-                ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
-            ],
-            extra_compile_args=[
-                *compile_args,
-                "-Wall",
-                "-Wextra",
-                "-Wno-unused-parameter",  # Python says what its callbacks take
-                "-Wno-missing-field-initializers",  # {NULL} ends Python's tables
-                "-fno-math-errno",
-                "-fno-trapping-math",
-                "-ffp-contract=off",
-                "-fvisibility=hidden",
-            ],
-            extra_link_args=link_args,
-            optional=True,
-        )
+        extension("_core", [path for path in SOURCES if not path.startswith("csrc/cuda/")], FLOATING_POINT),
+        extension("_cuda", [path for path in SOURCES if path.startswith("csrc/cuda/")], []),
     ],
 )

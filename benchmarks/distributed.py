@@ -69,8 +69,40 @@ def measure(lib: Any, path: str) -> None:
             optimizer.step()
 
         found[name] = median_time(lib, step)
+    found |= measure_calls(lib)
     if lib.distributed.get_rank() == 0:
         Path(path).write_text(json.dumps(found))
+
+
+def tanh_layer(x: Any, weight: Any) -> Any:
+    """What the other process computes."""
+    return (x @ weight).tanh()
+
+
+def measure_calls(lib: Any) -> dict[str, float]:
+    """A call of the other process, and one with a backward pass through both."""
+    from importlib import import_module
+
+    rpc = import_module(f"{lib.__name__}.distributed.rpc")
+    autograd = import_module(f"{lib.__name__}.distributed.autograd")
+    rank = lib.distributed.get_rank()
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+    x, weight = lib.randn(32, 64, requires_grad=True), lib.randn(64, 64, requires_grad=True)
+    calls = rank == 0
+    others_turn = lambda: None
+
+    def call() -> None:
+        rpc.rpc_sync("worker1", tanh_layer, args=(x, weight))
+
+    def call_and_backward() -> None:
+        with autograd.context() as number:
+            loss = rpc.rpc_sync("worker1", tanh_layer, args=(x, weight)).sum()
+            autograd.backward(number, [loss])
+
+    steps = {"a call": call, "a call, and backward": call_and_backward}
+    found = {name: median_time(lib, step if calls else others_turn) for name, step in steps.items()}
+    rpc.shutdown()
+    return found
 
 
 def run_undertow(path: str) -> None:

@@ -71,8 +71,14 @@ typedef struct {
     PyArray_Descr *float32, *float64;
     PyTypeObject *PublicDtype;
     Py_ssize_t d_numpy;       /* where a public dtype keeps NumPy's */
+    PyTypeObject *device_array; /* the class of arrays on a GPU, and their namespace: NULL until one is used */
+    PyObject *device_xp;
+    PyTypeObject *StreamExtra; /* the class of what nodes of one stream share, and where an array's node gets it from */
+    PyObject *extra_on;
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
+    PyObject *device_forms, *device_rules; /* what an operation, and a class of nodes, does on a GPU */
+    PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
@@ -130,7 +136,7 @@ extern PyTypeObject Pull_Type;
  * exception. */
 int pull_applies(PyObject *pull, PyObject *xp, PyObject *grad);
 /* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if that failed. */
-int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
+int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, PyObject *xp,
                    PyObject **gradients);
 
 /* ---- engine.c */
@@ -185,7 +191,7 @@ exceptions_noted(void)
 #endif
 
 
-/* A new tensor on the CPU; takes over `array`, borrows edge and extra. */
+/* A new tensor; takes over `array`, borrows edge and extra. */
 static inline PyObject *
 new_tensor(PyObject *array, PyObject *edge, PyObject *extra)
 {
@@ -195,7 +201,7 @@ new_tensor(PyObject *array, PyObject *edge, PyObject *extra)
         return NULL;
     }
     SLOT(tensor, core.t_array) = array;
-    SLOT(tensor, core.t_xp) = Py_NewRef(core.cpu);
+    SLOT(tensor, core.t_xp) = Py_NewRef(Py_TYPE(array) == core.device_array ? core.device_xp : core.cpu);
     SLOT(tensor, core.t_edge) = Py_NewRef(edge);
     SLOT(tensor, core.t_extra) = Py_NewRef(extra);
     return tensor;

@@ -28,12 +28,13 @@ typedef struct {
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled),
-    TYPE(PublicDtype), OBJECT(LEAF),
+    TYPE(PublicDtype), TYPE(device_array), TYPE(StreamExtra), OBJECT(device_xp), OBJECT(device_forms),
+    OBJECT(device_rules), OBJECT(extra_on), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(own_edge), OBJECT(rebase_history),
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(current_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
-    OBJECT(own_files), OBJECT(cpu), OBJECT(recorded), OBJECT(common_dtype),
+    OBJECT(own_files), OBJECT(cpu), OBJECT(recorded), OBJECT(common_dtype), OBJECT(functions_ask),
     OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(pause)};
 
@@ -213,6 +214,9 @@ static PyMethodDef functions[] = {
     {"avg_pool", (PyCFunction)(void (*)(void))avg_pool, METH_FASTCALL},
     {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
+    {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},
+    {"copied", (PyCFunction)(void (*)(void))copied, METH_FASTCALL},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL},
     {"scatter_add", (PyCFunction)(void (*)(void))scatter_add, METH_FASTCALL},
     {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},

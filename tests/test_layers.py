@@ -28,6 +28,7 @@ LAYERS = {
         "errors",
         "version",
         "_core",
+        "_cuda",
         "compiled",
         "scopes",
         "backend",

@@ -54,7 +54,7 @@ take(Results *results, Py_ssize_t k)
 static int
 is_unusual(Pass *pass, PyObject *node, PyObject *grad)
 {
-    if (SLOT(node, core.n_extra) != Py_None || grad == NULL) {
+    if (!is_plain(node) || grad == NULL) {
         return 1;
     }
     return pass->info != Py_None && PyDict_GetItemWithError(pass->info, node) != core.RUNS;
@@ -115,7 +115,7 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
             return -1;
         }
         if (size > 0 && PySequence_Fast_GET_SIZE(results->edges) == size) {
-            if (pull_gradients(pull, node, grad, results->edges, pass->keep, pass->xp != core.cpu, results->few) < 0) {
+            if (pull_gradients(pull, node, grad, results->edges, pass->keep, pass->xp, results->few) < 0) {
                 return -1;
             }
             results->count = size;

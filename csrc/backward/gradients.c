@@ -29,13 +29,13 @@ as_array(Pass *pass, PyObject *value) /* takes the value over */
 }
 
 static int
-has_shape(PyArrayObject *array, PyObject *shape)
+has_shape(PyObject *array, PyObject *shape)
 {
-    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != PyArray_NDIM(array)) {
+    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != ndim_of(array)) {
         return 0;
     }
-    for (int k = 0; k < PyArray_NDIM(array); k++) {
-        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k)) != PyArray_DIM(array, k)) {
+    for (int k = 0; k < ndim_of(array); k++) {
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k)) != dims_of(array)[k]) {
             PyErr_Clear();
             return 0;
         }
@@ -50,8 +50,8 @@ fits(PyObject *grad, PyObject *shape, PyObject *dtype)
     if (is_tensor(grad) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
         grad = SLOT(grad, core.t_array);
     }
-    if (PyArray_CheckExact(grad)) {
-        return (PyObject *)PyArray_DESCR((PyArrayObject *)grad) == dtype && has_shape((PyArrayObject *)grad, shape);
+    if (PyArray_CheckExact(grad) || is_device_array(grad)) {
+        return (PyObject *)dtype_of(grad) == dtype && has_shape(grad, shape);
     }
     PyObject *own_dtype = PyObject_GetAttr(grad, name_dtype), *own_shape = PyObject_GetAttr(grad, name_shape);
     int same = own_dtype == NULL || own_shape == NULL ? -1
@@ -67,15 +67,14 @@ static int
 was_broadcast(PyObject *grad, PyObject *shape, PyObject *dtype)
 {
     PyObject *object = is_tensor(grad) ? SLOT(grad, core.t_array) : grad;
-    PyArrayObject *array = (PyArrayObject *)object;
-    if (!PyArray_CheckExact(object) || (PyObject *)PyArray_DESCR(array) != dtype || !PyTuple_CheckExact(shape) ||
-        PyTuple_GET_SIZE(shape) > PyArray_NDIM(array)) {
+    if (!(PyArray_CheckExact(object) || is_device_array(object)) || (PyObject *)dtype_of(object) != dtype ||
+        !PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) > ndim_of(object)) {
         return 0;
     }
-    int lead = PyArray_NDIM(array) - (int)PyTuple_GET_SIZE(shape);
-    for (int k = lead; k < PyArray_NDIM(array); k++) {
+    int lead = ndim_of(object) - (int)PyTuple_GET_SIZE(shape);
+    for (int k = lead; k < ndim_of(object); k++) {
         Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k - lead));
-        if (size != 1 && size != PyArray_DIM(array, k)) {
+        if (size != 1 && size != dims_of(object)[k]) {
             PyErr_Clear();
             return 0;
         }

@@ -51,6 +51,19 @@ have_same_strides(PyArrayObject *a, PyArrayObject *b)
     return PyArray_NDIM(a) == PyArray_NDIM(b);
 }
 
+/* The same of an array on a GPU, which must also lie as the leaf does. */
+static int
+is_own_on_device(PyObject *grad, PyObject *leaf)
+{
+    if (!is_device_array(grad) || !is_device_array(leaf)) {
+        return 0;
+    }
+    const Array *mine = (Array *)grad, *other = (Array *)leaf, *base = (Array *)mine->base;
+    int alone = base == NULL || (Py_REFCNT(base) == 1 && base->base == NULL && base->size == mine->size);
+    return alone && mine->block->owner == NULL && mine->is_writeable && mine->nd == other->nd &&
+           memcmp(mine->strides, other->strides, mine->nd * sizeof(npy_intp)) == 0;
+}
+
 /* Make the gradient (borrowed) the leaf's own, if it has none and nobody else holds this one; whether that was done.
  *
  * Nothing runs between the look at the leaf's gradient and the store, so no lock is needed: accumulate() of
@@ -60,11 +73,12 @@ give_first(PyObject *variable, PyObject *grad)
 {
     PyObject *extra = SLOT(variable, core.t_extra), *array = SLOT(variable, core.t_array);
     if (extra == Py_None || SLOT(extra, core.e_grad) != Py_None || SLOT(variable, core.t_edge) == Py_None ||
-        SLOT(variable, core.t_xp) != core.cpu || !PyArray_CheckExact(grad) || !PyArray_CheckExact(array)) {
+        SLOT(variable, core.t_xp) != (is_device_array(grad) ? core.device_xp : core.cpu)) {
         return 0;
     }
     PyArrayObject *mine = (PyArrayObject *)grad, *leaf = (PyArrayObject *)array;
-    if (!has_own_memory(mine) || !have_same_strides(mine, leaf)) {
+    if (!is_own_on_device(grad, array) && !(PyArray_CheckExact(grad) && PyArray_CheckExact(array) &&
+                                            has_own_memory(mine) && have_same_strides(mine, leaf))) {
         return 0;
     }
     PyObject *tensor = new_tensor(Py_NewRef(grad), Py_None, Py_None);
@@ -79,6 +93,21 @@ give_first(PyObject *variable, PyObject *grad)
     return 1;
 }
 
+/* Whether nothing rare hangs on a leaf with this extra that its gradient would have to meet. */
+static int
+is_quiet(PyObject *extra)
+{
+    PyObject *rare = extra == Py_None ? Py_None : SLOT(extra, core.e_rare);
+    if (rare == Py_None) {
+        return 1;
+    }
+    PyObject *answer = PyObject_GetAttrString(rare, "is_quiet");
+    int quiet = answer == Py_True;
+    Py_XDECREF(answer);
+    PyErr_Clear(); /* Python meets what is wrong with it */
+    return quiet;
+}
+
 /* 1 if the gradient was only given to who asked for it, and the leaf has nothing of it. */
 static int
 finish(Pass *pass, PyObject *node, PyObject *grad)
@@ -87,8 +116,7 @@ finish(Pass *pass, PyObject *node, PyObject *grad)
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
-    if (extra != NULL && SLOT(node, core.n_extra) == Py_None &&
-        (extra == Py_None || SLOT(extra, core.e_rare) == Py_None)) {
+    if (extra != NULL && is_plain(node) && is_quiet(extra)) {
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);
         if (status < 1 || grad == NULL) {
             Py_XDECREF(grad);
@@ -112,8 +140,7 @@ is_evaluated(PyObject *node)
 {
     PyObject *variable = SLOT(node, core.a_variable);
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
-    return SLOT(node, core.n_extra) != Py_None ||
-           (extra != NULL && extra != Py_None && SLOT(extra, core.e_rare) != Py_None);
+    return !is_plain(node) || (extra != NULL && !is_quiet(extra));
 }
 
 int

@@ -3,6 +3,7 @@
 #define UNDERTOW_PASS_H
 
 #include "backward/heap.h"
+#include "device_arrays.h"
 
 typedef struct {
     PyObject *task, *xp, *keep, *info, *wanted, *dependencies, *not_ready, *captured; /* of the GraphTask */

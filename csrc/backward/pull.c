@@ -1,5 +1,5 @@
 /* Pull: the method `pull` of the nodes of operations (ops/declare/node.py), in C for gradients that are arrays of the
- * CPU, and for those of a recorded pass, which are tensors.
+ * CPU or of a GPU, and for those of a recorded pass, which are tensors.
  *
  * In every other case the Python function is called that it stands in for.
  */
@@ -25,8 +25,11 @@ typedef struct {
     int only;           /* the one of them that has a gradient, which the rules get; -1: they get the list */
     int kept_count, value_count;
     Kept kept[MOST_EDGES];
-    Rules rules[2]; /* for arrays, and for tensors in a recorded pass */
+    Rules rules[3]; /* for arrays, for tensors in a recorded pass, and for arrays on a GPU */
+    int has_device_rules; /* 1 if the last are there, -1 if there are none, 0 before they were asked for */
 } Pull;
+
+enum { OF_ARRAYS, OF_TENSORS, OF_DEVICE_ARRAYS };
 
 /* ---- reading the plan */
 
@@ -136,6 +139,34 @@ pull_size(Pull *self)
     return self->edge_count;
 }
 
+/* Whether there are rules for a GPU, asked for when they are first needed; -1 with an exception. */
+static int
+find_device_rules(Pull *self)
+{
+    if (self->has_device_rules == 0) {
+        self->has_device_rules = -1;
+        PyObject *plan = core.device_rules == NULL ? NULL : PyObject_CallOneArg(core.device_rules, (PyObject *)self->node);
+        if (plan == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        if (plan != Py_None) {
+            Rules *rules = &self->rules[OF_DEVICE_ARRAYS];
+            int most = self->kept_count + self->value_count + 2;
+            if (check_plan(plan, RULES_SIZE) < 0 || PyTuple_GET_SIZE(FIELD(plan, RULES_EDGES)) != self->edge_count ||
+                read_rules(rules, plan) < 0 || reach_of_rules(rules) > most) {
+                Py_DECREF(plan);
+                if (!PyErr_Occurred()) {
+                    PyErr_SetString(PyExc_ValueError, "a rule speaks of more edges or arguments than there are");
+                }
+                return -1;
+            }
+            self->has_device_rules = 1;
+        }
+        Py_DECREF(plan);
+    }
+    return self->has_device_rules > 0;
+}
+
 /* ---- running */
 
 /* A kept input, if it is still what it was: the tensor (a new reference) or None. */
@@ -157,7 +188,7 @@ unpack_input(const Kept *kept, PyObject *node, PyObject *value)
 static PyObject *
 unpack_output(const Kept *kept, PyObject *node, PyObject *value, PyObject *number)
 {
-    if (SLOT(node, core.n_extra) == Py_None && Py_TYPE(value) != core.Freed) {
+    if (is_plain(node) && Py_TYPE(value) != core.Freed) {
         return Py_NewRef(value);
     }
     return PyObject_CallFunctionObjArgs(core.unpack_output, node, number, kept->name, value, NULL);
@@ -236,11 +267,12 @@ widened(PyObject *value)
 
 /* The arguments of the rules are: gradient, kept tensors, values, needs. */
 int
-pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, int recorded,
+pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, PyObject *xp,
                PyObject **gradients)
 {
     Pull *self = (Pull *)pull;
-    const Rules *rules = &self->rules[recorded];
+    int recorded = xp == core.recorded;
+    const Rules *rules = &self->rules[recorded ? OF_TENSORS : xp == core.cpu ? OF_ARRAYS : OF_DEVICE_ARRAYS];
     PyObject *arguments[MOST_VALUES + MOST_EDGES], **items;
     int owned = 0, status = -1;
     if (!PyObject_TypeCheck(node, self->node)) {
@@ -341,6 +373,10 @@ pull_applies(PyObject *pull, PyObject *xp, PyObject *grad)
     if (self->several) {
         return xp == core.cpu && are_gradients(self, grad) ? size : 0;
     }
+    if (xp == core.device_xp && xp != NULL) {
+        int found = is_device_array(grad) && !is_narrow_type(dtype_of(grad)->type_num) ? find_device_rules(self) : 0;
+        return found > 0 ? size : found;
+    }
     return (xp == core.cpu ? PyArray_CheckExact(grad) : xp == core.recorded && is_tensor(grad)) ? size : 0;
 }
 
@@ -359,8 +395,7 @@ pull_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *
     if (size == 0 || !(PyTuple_Check(edges) || PyList_Check(edges)) || PySequence_Fast_GET_SIZE(edges) != size) {
         return PyObject_Vectorcall(self->function, given, flagged, names);
     }
-    if (pull_gradients(callable, given[0], given[2], edges, given[4], given[1] != core.cpu,
-                       gradients) < 0) {
+    if (pull_gradients(callable, given[0], given[2], edges, given[4], given[1], gradients) < 0) {
         return NULL;
     }
     PyObject *results = PyList_New(size);
@@ -419,9 +454,11 @@ pull_dealloc(Pull *self)
         Py_CLEAR(self->kept[k].name);
         expression_free(self->rules[0].edges[k]);
         expression_free(self->rules[1].edges[k]);
+        expression_free(self->rules[2].edges[k]);
     }
     expression_free(self->rules[0].joint);
     expression_free(self->rules[1].joint);
+    expression_free(self->rules[2].joint);
     stand_in_dealloc((PyObject *)self);
 }
 

@@ -40,7 +40,7 @@ shapes_of(PyObject *arrays)
 {
     PyObject *shapes = PyList_New(PyList_GET_SIZE(arrays));
     for (Py_ssize_t k = 0; shapes != NULL && k < PyList_GET_SIZE(arrays); k++) {
-        PyObject *shape = shape_of((PyArrayObject *)PyList_GET_ITEM(arrays, k));
+        PyObject *shape = shape_of(PyList_GET_ITEM(arrays, k));
         if (shape == NULL) {
             Py_CLEAR(shapes);
         }
@@ -115,7 +115,7 @@ new_variadic_node(Variadic *self, PyObject *state, PyObject *const *tensors, PyO
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
     SLOT(node, core.n_saved) = PyTuple_New(0);
     SLOT(node, core.n_extra) = Py_NewRef(Py_None);
-    SLOT(node, core.n_shape) = shape_of((PyArrayObject *)out);
+    SLOT(node, core.n_shape) = shape_of(out);
     SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
     SLOT(node, core.n_params) = kept_values(self, arrays, params);
     if (PyErr_Occurred() || take_site(node) < 0 || show_to_recorder(node, state) < 0) {

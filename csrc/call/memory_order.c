@@ -3,6 +3,8 @@
  * Results that lie by rows beside operands that do, nearly all there are, cost a look at their flags.
  */
 #include "call/operation.h"
+#include "kernels/copies.h"
+#include "loops/memory.h"
 
 /* What an array tells about two dimensions of a result of which it is an operand: its strides along them, 0 where it is
  * broadcast. */
@@ -192,9 +194,8 @@ laid_out(PyArrayObject *array, const npy_intp *dims)
     }
     PyArray_Descr *descr = PyArray_DESCR(array);
     Py_INCREF(descr);
-    PyObject *copy = PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(array), PyArray_DIMS(array), strides, NULL,
-                                          0, NULL);
-    if (copy != NULL && PyArray_CopyInto((PyArrayObject *)copy, array) < 0) {
+    PyObject *copy = new_large(PyArray_NDIM(array), PyArray_DIMS(array), strides, descr);
+    if (copy != NULL && copy_into((PyArrayObject *)copy, array) < 0) {
         Py_CLEAR(copy);
     }
     Py_DECREF(array);

@@ -47,7 +47,7 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
 
 /* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
  * NumPy's, or a tensor, which the Binder makes a Python number. */
-static int
+int
 is_unusual_option(PyObject *value)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
@@ -251,7 +251,7 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     int number = is_number ? self->number : -1;
     int found = find_arrays(self, form, number, values, arguments);
     if (!found) {
-        return NULL;
+        return core.device_xp == NULL || out != NULL ? NULL : device_result(self, state, values);
     }
     for (int k = 0; k < self->count; k++) { /* a tensor may be given another array while we compute with this one */
         Py_INCREF(arguments[k]);
@@ -372,6 +372,8 @@ operation_dealloc(Operation *self)
     }
     form_free(self->forms[0]);
     form_free(self->forms[1]);
+    form_free(self->device_forms[0]);
+    form_free(self->device_forms[1]);
     stand_in_dealloc((PyObject *)self);
 }
 

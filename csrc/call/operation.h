@@ -2,7 +2,7 @@
 #ifndef UNDERTOW_OPERATION_H
 #define UNDERTOW_OPERATION_H
 
-#include "core.h"
+#include "device_arrays.h"
 
 /* ---- reading plans (ops/declare/plans.py) */
 
@@ -73,6 +73,8 @@ typedef struct Operation {
     PyObject *names[MOST_ARGUMENTS], *defaults[MOST_ARGUMENTS];
     char inputs[MOST_ARGUMENTS]; /* 1: a tensor, 2: a tensor or None */
     Form *forms[2];
+    Form *device_forms[2]; /* the same on a GPU */
+    int asked_for_device;  /* whether these have been asked for */
 } Operation;
 
 /* ---- plan.c */
@@ -81,6 +83,8 @@ typedef struct Operation {
 int read_description(Operation *self, PyObject *description);
 /* Whether the forms are there, made now if they can be; -1 with an exception. */
 int has_plan(Operation *self);
+/* The same for those of a GPU. */
+int has_device_plan(Operation *self);
 void form_free(Form *form);
 
 /* ---- operation.c */
@@ -95,11 +99,18 @@ int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t cou
 int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
+/* Whether Python has to look at an option: a dtype of half precision, a class, a scalar of NumPy's. */
+int is_unusual_option(PyObject *value);
 /* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- device.c */
+
+/* The result of an operation on a GPU; NULL without an exception: Python has to compute it. */
+PyObject *device_result(Operation *self, PyObject *state, PyObject *const *values);
 
 /* ---- promote.c: all change the arrays (owned) among the arguments. 1 if it is done, 0 if Python has to do it, -1 with an
  * exception */
@@ -186,13 +197,5 @@ int attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *
                 PyObject *state);
 /* The arguments of a view operation behind the tensor, a new tuple: what its replay keeps. */
 PyObject *view_arguments(const Operation *self, PyObject *const *arguments);
-
-/* ---- small things */
-
-static inline PyObject *
-shape_of(PyArrayObject *array)
-{
-    return PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
-}
 
 #endif

@@ -204,6 +204,30 @@ read_description(Operation *self, PyObject *plan)
     return form == NULL ? -1 : 1;
 }
 
+int
+has_device_plan(Operation *self)
+{
+    if (!self->asked_for_device) {
+        self->asked_for_device = 1;
+        PyObject *forms = core.device_forms == NULL ? NULL : PyObject_CallOneArg(core.device_forms, (PyObject *)self);
+        if (forms == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        for (int k = 0; k < 2 && PyTuple_Check(forms) && PyTuple_GET_SIZE(forms) == 2; k++) {
+            PyObject *plan = PyTuple_GET_ITEM(forms, k);
+            Form *form = plan == Py_None ? NULL : form_new(plan);
+            if (form != NULL && !is_within(form, self->count)) {
+                PyErr_SetString(PyExc_ValueError, "a form of an operation speaks of more arguments than there are");
+                form_free(form);
+                form = NULL;
+            }
+            self->device_forms[k] = form;
+        }
+        Py_DECREF(forms);
+    }
+    return PyErr_Occurred() ? -1 : self->device_forms[0] != NULL;
+}
+
 /* Ask for the plan; 0 if there is none. A thread that comes second finds it made, or leaves it to Python. */
 static int
 make_plan(Operation *self)

@@ -60,16 +60,15 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
             found = Py_NewRef(argument);
         }
         else if (value->kind == FACT_SHAPE) {
-            found = shape_of((PyArrayObject *)argument);
+            found = shape_of(argument);
         }
         else if (value->kind == FACT_BY_COLUMNS) {
-            PyArrayObject *array = (PyArrayObject *)argument;
-            npy_intp step = PyArray_ITEMSIZE(array);
-            found = PyBool_FromLong(PyArray_NDIM(array) == 2 && PyArray_STRIDE(array, 0) == step &&
-                                    PyArray_STRIDE(array, 1) != step);
+            npy_intp step = PyDataType_ELSIZE(dtype_of(argument));
+            const npy_intp *strides = strides_of(argument);
+            found = PyBool_FromLong(ndim_of(argument) == 2 && strides[0] == step && strides[1] != step);
         }
         else { /* of the tensor, not of what was made of it */
-            found = Py_NewRef(PyArray_DESCR((PyArrayObject *)SLOT(values[value->argument], core.t_array)));
+            found = Py_NewRef(dtype_of(SLOT(values[value->argument], core.t_array)));
         }
         if (found == NULL) {
             Py_CLEAR(params);
@@ -97,14 +96,13 @@ describe_results(const Form *form, PyObject *node, PyObject *several)
     Py_ssize_t count = PyTuple_GET_SIZE(several);
     PyObject *shapes = PyList_New(count), *dtypes = PyList_New(count);
     for (Py_ssize_t k = 0; shapes != NULL && dtypes != NULL && k < count; k++) {
-        PyArrayObject *array = (PyArrayObject *)PyTuple_GET_ITEM(several, k);
-        PyObject *shape = shape_of(array);
+        PyObject *array = PyTuple_GET_ITEM(several, k), *shape = shape_of(array);
         if (shape == NULL) {
             Py_CLEAR(shapes);
         }
         else {
             PyList_SET_ITEM(shapes, k, shape);
-            PyList_SET_ITEM(dtypes, k, Py_NewRef(PyArray_DESCR(array)));
+            PyList_SET_ITEM(dtypes, k, Py_NewRef(dtype_of(array)));
         }
     }
     SLOT(node, form->shapes) = shapes;
@@ -119,8 +117,8 @@ describe_result(const Form *form, PyObject *node, PyObject *out)
     if (form->several) {
         return describe_results(form, node, out);
     }
-    SLOT(node, core.n_shape) = shape_of((PyArrayObject *)out);
-    SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
+    SLOT(node, core.n_shape) = shape_of(out);
+    SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(out));
     return SLOT(node, core.n_shape) == NULL ? -1 : 0;
 }
 
@@ -161,9 +159,10 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
     }
     SLOT(node, core.n_recorded_edges) = recorded;
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
-    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
+    SLOT(node, core.n_extra) = is_device_array(out) ? PyObject_CallOneArg(core.extra_on, core.device_xp)
+                                                    : Py_NewRef(Py_None);
     SLOT(node, core.n_params) = params_of(form, values, arguments);
-    if (describe_result(form, node, out) < 0) {
+    if (SLOT(node, core.n_extra) == NULL || describe_result(form, node, out) < 0) {
         goto failed;
     }
     for (int k = 0; k < form->saved_count; k++) {
@@ -226,7 +225,7 @@ recorded_node(const Form *form, PyObject *state, PyObject *const *values, PyObje
     if (wanted < 0) {
         return NULL;
     }
-    if (form->check_output && !PyArray_ISFLOAT((PyArrayObject *)out) && !PyArray_ISCOMPLEX((PyArrayObject *)out)) {
+    if (form->check_output && !has_floats(out)) {
         wanted = 0;
     }
     if (wanted) {

@@ -130,7 +130,7 @@ PyObject *
 expand_as(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     PyArrayObject *other = names != NULL || count != 2 || usual_array(given[0]) == NULL ? NULL : usual_array(given[1]);
-    return other == NULL ? NULL : call_two(self->targets[0], given[0], shape_of(other));
+    return other == NULL ? NULL : call_two(self->targets[0], given[0], shape_of((PyObject *)other));
 }
 
 /* numpy_T(input): of a matrix */

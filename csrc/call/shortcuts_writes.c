@@ -131,11 +131,25 @@ into_out(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize
     return written;
 }
 
+/* Whether a class may have a say in a call (see Note [Functions that ask] in tensor/torch_function.py): that is for Python
+ * to find out. */
+static int
+may_have_a_say(PyObject *const *given, Py_ssize_t count)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (!is_tensor(given[k]) && !PyLong_Check(given[k]) && !PyFloat_CheckExact(given[k]) && given[k] != Py_None) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* function(..., out=None), with that function without `out` and ForeignOperandError */
 PyObject *
 wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
-    if (count < 1) {
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    if (count < 1 || (core.functions_ask != NULL && may_have_a_say(given, all))) {
         return NULL;
     }
     PyObject *result = known_names(names, "out", "out")

@@ -5,6 +5,10 @@
  * numbers are those that the ufuncs would give, one after the other. Blocks are divided among threads, which do not
  * need Python's lock. What the processor notes is remembered for every step, and reported as NumPy does it.
  *
+ * A program may add up what its last step computes: a sum for every block, and these one after the other, so that it
+ * does not depend on the number of threads (kernels/sums.c adds the same numbers in the same order). And it may assume
+ * that a test is true of all elements: where it is not, there is no result, and the function itself is called.
+ *
  * backend/blocks.py makes programs; None of what they refer to changes afterwards.
  */
 #define PY_UFUNC_UNIQUE_SYMBOL UNDERTOW_BLOCKS_UFUNC_API
@@ -12,6 +16,7 @@
 
 #include "formula/functions.h"
 #include "formula/small_arrays.h"
+#include "kernels/casts.h"
 #include "kernels/kernels.h"
 #include "loops/compile.h"
 #include "loops/threads.h"
@@ -19,7 +24,7 @@
 #include <fenv.h>
 #include <stdatomic.h>
 
-/* ---- steps that are no ufuncs: a choice, and casts */
+/* ---- a step that is no ufunc: a choice (casts, which are none either, are in kernels/casts.c) */
 
 #define CHOOSE(TYPE)                                                                                        \
     CLONES static void choose_##TYPE(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
@@ -62,52 +67,41 @@ choice_of(int size)
          : size == 8 ? choose_npy_uint64                                            : NULL;
 }
 
-#define CAST(FROM, TO)                                                                                      \
-    CLONES static void cast_##FROM##_##TO(char **args, const npy_intp *count, const npy_intp *strides, void *data) \
-    {                                                                                                       \
-        if (strides[0] == sizeof(FROM) && strides[1] == sizeof(TO)) {                                       \
-            const FROM *from = (const FROM *)args[0];                                                       \
-            TO *to = (TO *)args[1];                                                                         \
-            _Pragma("GCC ivdep") for (npy_intp k = 0; k < *count; k++) { to[k] = (TO)from[k]; }             \
-            return;                                                                                         \
-        }                                                                                                   \
-        for (npy_intp k = 0; k < *count; k++) {                                                             \
-            *(TO *)(args[1] + k * strides[1]) = (TO) * (const FROM *)(args[0] + k * strides[0]);            \
-        }                                                                                                   \
-    }
+/* ---- adding up */
 
-#define CASTS(FROM) CAST(FROM, npy_float) CAST(FROM, npy_double)
+#define REAL float
+#include "loops/max_and_sum.h"
+#undef REAL
+#define REAL double
+#include "loops/max_and_sum.h"
+#undef REAL
 
-CASTS(npy_bool)
-CASTS(npy_ubyte)
-CASTS(npy_byte)
-CASTS(npy_short)
-CASTS(npy_int)
-CASTS(npy_long)
-CASTS(npy_float)
-CASTS(npy_double)
-
-static const struct {
-    int from;
-    PyUFuncGenericFunction to[2]; /* float, double */
-} casts[] = {{NPY_BOOL, {cast_npy_bool_npy_float, cast_npy_bool_npy_double}},
-             {NPY_UBYTE, {cast_npy_ubyte_npy_float, cast_npy_ubyte_npy_double}},
-             {NPY_BYTE, {cast_npy_byte_npy_float, cast_npy_byte_npy_double}},
-             {NPY_SHORT, {cast_npy_short_npy_float, cast_npy_short_npy_double}},
-             {NPY_INT, {cast_npy_int_npy_float, cast_npy_int_npy_double}},
-             {NPY_LONG, {cast_npy_long_npy_float, cast_npy_long_npy_double}},
-             {NPY_FLOAT, {cast_npy_float_npy_float, cast_npy_float_npy_double}},
-             {NPY_DOUBLE, {cast_npy_double_npy_float, cast_npy_double_npy_double}}};
-
-static PyUFuncGenericFunction
-cast_of(int from, int to)
+CLONES static double
+sum_of_floats(const float *x, npy_intp count)
 {
-    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
-        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
-            return casts[k].to[to == NPY_DOUBLE];
+    return sum_of_block_float(x, NULL, count);
+}
+
+CLONES static double
+sum_of_doubles(const double *x, npy_intp count)
+{
+    return sum_of_block_double(x, NULL, count);
+}
+
+#define BLOCKS_IN_PIECE 16 /* of those that kernels/sums.c adds up first */
+
+static double
+sum_of_blocks(const double *sums, npy_intp count)
+{
+    double total = 0;
+    for (npy_intp start = 0; start < count; start += BLOCKS_IN_PIECE) {
+        double piece = 0;
+        for (npy_intp k = start; k < count && k < start + BLOCKS_IN_PIECE; k++) {
+            piece += sums[k];
         }
+        total += piece;
     }
-    return NULL;
+    return total;
 }
 
 /* ---- making a program */
@@ -210,7 +204,8 @@ read_step(Program *self, PyObject *description, int number)
     return 1;
 }
 
-/* Buffers for the results of all steps but the last; one is used again when nobody reads it any more. */
+/* Buffers for the results of all steps but the last (which has one if its numbers are added up); one is used again when
+ * nobody reads it any more. */
 static void
 assign_buffers(Program *self)
 {
@@ -222,7 +217,7 @@ assign_buffers(Program *self)
     }
     for (int k = 0; k < self->step_count; k++) {
         const Step *step = &self->steps[k];
-        if (k < self->step_count - 1) {
+        if (k < self->step_count - 1 || self->adds_up) {
             self->places[step->place].buffer = free_count > 0 ? free_buffers[--free_count] : self->buffer_count++;
         }
         for (int j = 0; j < step->inputs; j++) { /* afterwards: a loop may read what lies behind what it writes */
@@ -235,14 +230,47 @@ assign_buffers(Program *self)
     }
 }
 
-/* Program(types of the inputs, constants, steps) */
+/* Mark the steps that are taken for true: bools, before the last. */
+static int
+read_assumed(Program *self, PyObject *assumed)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(assumed); k++) {
+        long step = PyLong_AsLong(PyTuple_GET_ITEM(assumed, k));
+        if (step < 0 || step >= self->step_count - 1 || self->places[self->steps[step].place].type != NPY_BOOL) {
+            PyErr_SetString(PyExc_ValueError, "a program assumes what is none of its tests");
+            return 0;
+        }
+        self->steps[step].is_assumed = 1;
+    }
+    return 1;
+}
+
+/* The number that the sum is divided by; None if nothing is added up. */
+static int
+read_divisor(Program *self, PyObject *divisor)
+{
+    if (divisor == Py_None) {
+        return 1;
+    }
+    int type = self->places[self->steps[self->step_count - 1].place].type;
+    self->adds_up = 1;
+    self->divisor = PyFloat_AsDouble(divisor);
+    self->nanoseconds += 0.1;
+    if (!PyErr_Occurred() && type != NPY_FLOAT && type != NPY_DOUBLE) {
+        PyErr_SetString(PyExc_ValueError, "a program adds up floating-point numbers");
+    }
+    return !PyErr_Occurred();
+}
+
+/* Program(types of the inputs, constants, steps, numbers of steps that are assumed to be true, divisor or None) */
 static PyObject *program_call(PyObject *, PyObject *const *, size_t, PyObject *);
 
 static PyObject *
 program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *types, *constants, *steps;
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &types, &PyTuple_Type, &constants, &PyTuple_Type, &steps) ||
+    PyObject *types, *constants, *steps, *assumed, *divisor;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O", &PyTuple_Type, &types, &PyTuple_Type, &constants, &PyTuple_Type, &steps,
+                          &PyTuple_Type, &assumed, &divisor) ||
         _import_umath() < 0) {
         return NULL;
     }
@@ -279,7 +307,7 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     for (int k = 0; is_fine && k < count; k++) {
         is_fine = read_step(self, PyTuple_GET_ITEM(steps, k), k);
     }
-    if (!is_fine) {
+    if (!is_fine || !read_assumed(self, assumed) || !read_divisor(self, divisor)) {
         Py_DECREF(self);
         return NULL;
     }
@@ -296,13 +324,19 @@ program_dealloc(Program *self)
 
 /* ---- running it */
 
+/* Where an operand is broadcast or has gaps, a block is a part of one row, if rows are long enough: in it, most operands
+ * follow each other or are one number, and need not be copied. */
+#define LONG_ROW 512
+
 typedef struct {
     const Program *program;
     Walk walk;
-    npy_intp block_size;
+    npy_intp block_size, row_size, blocks_in_row; /* one row has all elements if blocks are no parts of rows */
     char *out;
-    atomic_int noted[MOST_STEPS];
+    double *sums;        /* of blocks, if they are added up */
+    atomic_int noted[MOST_STEPS + 1]; /* by the steps, and when adding up */
     atomic_int is_short; /* of memory */
+    atomic_int is_wrong; /* something that was assumed */
 } Run;
 
 static char *
@@ -314,17 +348,52 @@ block_of_input(const Run *run, int number, npy_intp first, npy_intp count, char 
     if (operand->kind != SCATTERED) {
         return (char *)operand->data + (operand->kind == ONE_NUMBER ? 0 : first * size);
     }
+    npy_intp step = operand->strides[run->walk.ndim - 1];
+    if (run->row_size < run->walk.size && (step == 0 || step == size)) {
+        *stride = step;
+        return (char *)find_element(&run->walk, operand, first);
+    }
     gather_elements(&run->walk, operand, first, count, size, buffer);
     return buffer;
 }
 
-static void
-run_block(const Run *run, npy_intp first, npy_intp count, char *scratch, int *noted)
+/* Where the result of a step goes. What all elements have in common is computed once: `count` becomes 1, and the stride 0. */
+static char *
+block_of_result(const Run *run, int number, npy_intp first, char *scratch, const npy_intp *steps, npy_intp *count,
+                npy_intp *stride)
+{
+    const Program *program = run->program;
+    const Step *step = &program->steps[number];
+    const Place *place = &program->places[step->place];
+    int is_last = number == program->step_count - 1, varies = is_last;
+    for (int j = 0; j < step->inputs; j++) {
+        varies |= steps[j] != 0;
+    }
+    *stride = varies ? place->size : 0;
+    *count = varies ? *count : 1;
+    return is_last && !program->adds_up ? run->out + first * place->size
+                                        : scratch + place->buffer * program->buffer_size;
+}
+
+/* What the processor noted since it was last asked; not exceptions_noted: NumPy's loops may note by another way. */
+static inline void
+take_notes(int *noted)
+{
+    int now = fetestexcept(NOTED);
+    if (now) {
+        *noted |= now;
+        feclearexcept(NOTED);
+    }
+}
+
+/* 0 if something that is assumed is not so */
+static int
+run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *scratch, int *noted)
 {
     const Program *program = run->program;
     char *blocks[MOST_PLACES];
     npy_intp strides[MOST_PLACES];
-    int constants = program->input_count, results = constants + program->constant_count;
+    int constants = program->input_count, results = constants + program->constant_count, last = program->step_count - 1;
     for (int k = 0; k < program->input_count; k++) {
         char *buffer = scratch + (program->buffer_count + k) * program->buffer_size;
         blocks[k] = block_of_input(run, k, first, count, buffer, &strides[k]);
@@ -333,27 +402,30 @@ run_block(const Run *run, npy_intp first, npy_intp count, char *scratch, int *no
         blocks[constants + k] = (char *)program->constants[k];
         strides[constants + k] = 0;
     }
-    for (int k = 0; k < program->step_count; k++) {
+    for (int k = 0; k <= last; k++) {
         const Step *step = &program->steps[k];
-        const Place *place = &program->places[step->place];
         char *args[4];
-        npy_intp steps[4];
+        npy_intp steps[4], now = count;
         for (int j = 0; j < step->inputs; j++) {
             args[j] = blocks[step->operands[j]];
             steps[j] = strides[step->operands[j]];
         }
-        blocks[results + k] = k == program->step_count - 1 ? run->out + first * place->size
-                                                           : scratch + place->buffer * program->buffer_size;
-        strides[results + k] = place->size;
-        args[step->inputs] = blocks[results + k];
-        steps[step->inputs] = place->size;
-        step->loop(args, &count, steps, step->data);
-        int now = fetestexcept(NOTED); /* not exceptions_noted: NumPy's loops may note by another way */
-        if (now) {
-            noted[k] |= now;
-            feclearexcept(NOTED);
+        char *result = block_of_result(run, k, first, scratch, steps, &now, &strides[results + k]);
+        blocks[results + k] = args[step->inputs] = result;
+        steps[step->inputs] = program->places[step->place].size;
+        step->loop(args, &now, steps, step->data);
+        take_notes(&noted[k]);
+        if (step->is_assumed && memchr(result, 0, now) != NULL) {
+            return 0;
         }
     }
+    if (program->adds_up) {
+        const void *terms = blocks[results + last];
+        run->sums[block] = program->places[results + last].type == NPY_FLOAT ? sum_of_floats(terms, count)
+                                                                             : sum_of_doubles(terms, count);
+        take_notes(&noted[last + 1]);
+    }
+    return 1;
 }
 
 static void
@@ -362,7 +434,7 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     Run *run = context;
     const Program *program = run->program;
     npy_intp block_size = run->block_size;
-    int noted[MOST_STEPS] = {0};
+    int noted[MOST_STEPS + 1] = {0};
     char *memory = malloc((program->buffer_count + program->input_count) * program->buffer_size + 64);
     if (memory == NULL) {
         atomic_store(&run->is_short, 1);
@@ -370,12 +442,15 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     }
     char *scratch = memory + (64 - (uintptr_t)memory % 64);
     feclearexcept(NOTED);
-    for (Py_ssize_t block = first; block < last; block++) {
-        npy_intp start = block * block_size, left = run->walk.size - start;
-        run_block(run, start, left < block_size ? left : block_size, scratch, noted);
+    for (Py_ssize_t block = first; block < last && !atomic_load_explicit(&run->is_wrong, memory_order_relaxed); block++) {
+        npy_intp within = block % run->blocks_in_row * block_size, left = run->row_size - within;
+        npy_intp start = block / run->blocks_in_row * run->row_size + within;
+        if (!run_block(run, block, start, left < block_size ? left : block_size, scratch, noted)) {
+            atomic_store(&run->is_wrong, 1);
+        }
     }
     free(memory);
-    for (int k = 0; k < program->step_count; k++) {
+    for (int k = 0; k <= program->step_count; k++) {
         if (noted[k]) {
             atomic_fetch_or(&run->noted[k], noted[k]);
         }
@@ -402,18 +477,43 @@ report(const Run *run)
             return -1;
         }
     }
-    return 0;
+    int noted = atomic_load(&run->noted[run->program->step_count]) & ~FE_UNDERFLOW;
+    return noted ? give_errors("reduce", noted) : 0;
 }
 
-/* A single step that copies nothing has no intermediate results to keep near. */
-static npy_intp
-find_block_size(const Run *run)
+/* The result from the sums of blocks, as the type at hand before it is divided: it may overflow. */
+static void
+finish_sum(Run *run, npy_intp count, int type)
 {
-    int is_direct = run->program->step_count == 1;
-    for (int k = 0; k < run->program->input_count; k++) {
-        is_direct &= run->walk.operands[k].kind != SCATTERED;
+    double sum = sum_of_blocks(run->sums, count), divisor = run->program->divisor;
+    feclearexcept(NOTED);
+    if (type == NPY_FLOAT) {
+        *(float *)run->out = (float)((float)sum / divisor);
     }
-    return is_direct ? 8 * IN_BLOCK : IN_BLOCK;
+    else {
+        *(double *)run->out = sum / divisor;
+    }
+    int noted = 0;
+    take_notes(&noted);
+    atomic_fetch_or(&run->noted[run->program->step_count], noted);
+}
+
+/* How to divide the elements: see LONG_ROW. A single step that copies nothing has no intermediate results to keep near. */
+static void
+choose_blocks(Run *run)
+{
+    const Walk *walk = &run->walk;
+    int is_direct = run->program->step_count == 1 && !run->program->adds_up, is_scattered = 0;
+    npy_intp row = walk->ndim > 1 ? walk->shape[walk->ndim - 1] : 0;
+    for (int k = 0; k < run->program->input_count; k++) {
+        int is_spread = walk->ndim > 0 && walk->operands[k].kind == SCATTERED;
+        npy_intp step = is_spread ? walk->operands[k].strides[walk->ndim - 1] : 0;
+        is_scattered |= is_spread;
+        is_direct &= !is_spread || (row >= LONG_ROW && (step == 0 || step == run->program->places[k].size));
+    }
+    run->row_size = is_scattered && row >= LONG_ROW ? row : walk->size;
+    run->block_size = is_direct ? 8 * IN_BLOCK : IN_BLOCK;
+    run->blocks_in_row = (run->row_size + run->block_size - 1) / run->block_size;
 }
 
 /* Whether the program was made for such arrays. */
@@ -442,10 +542,10 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
     }
     Run run;
     memset(&run.noted, 0, sizeof(run.noted));
-    run.is_short = 0;
+    run.is_short = run.is_wrong = 0;
     run.program = self;
-    const Place *last = &self->places[self->input_count + self->constant_count + self->step_count - 1];
-    PyObject *result = begin_walk(&run.walk, (PyArrayObject *const *)given, self->input_count, last->type);
+    int type = self->places[self->steps[self->step_count - 1].place].type;
+    PyObject *result = begin_walk(&run.walk, (PyArrayObject *const *)given, self->input_count, type, self->adds_up);
     if (result == NULL) {
         if (PyErr_Occurred()) {
             return NULL;
@@ -453,15 +553,31 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
         Py_RETURN_NOTIMPLEMENTED;
     }
     run.out = PyArray_BYTES((PyArrayObject *)result);
-    run.block_size = find_block_size(&run);
-    npy_intp size = run.walk.size, count = (size + run.block_size - 1) / run.block_size;
-    WORK(size, divide(run_blocks, &run, count, self->nanoseconds * size));
+    choose_blocks(&run);
+    npy_intp size = run.walk.size, count = size / run.row_size * run.blocks_in_row;
+    run.sums = self->adds_up ? malloc(count * sizeof(double)) : NULL;
+    if (self->adds_up && run.sums == NULL) {
+        run.is_short = 1;
+    }
+    else {
+        WORK(size, divide(run_blocks, &run, count, self->nanoseconds * size));
+    }
     if (run.is_short) {
         PyErr_NoMemory();
-    }
-    if (run.is_short || report(&run) < 0) {
         Py_CLEAR(result);
     }
+    else if (run.is_wrong) {
+        Py_SETREF(result, Py_NewRef(Py_NotImplemented));
+    }
+    else {
+        if (self->adds_up) {
+            finish_sum(&run, count, type);
+        }
+        if (report(&run) < 0) {
+            Py_CLEAR(result);
+        }
+    }
+    free(run.sums);
     return result;
 }
 

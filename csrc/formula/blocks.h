@@ -19,12 +19,13 @@ typedef struct {
     int inputs;
     int operands[3]; /* places */
     int place;       /* of the result */
+    int is_assumed;  /* to be true everywhere: otherwise the program gives up */
 } Step;
 
 /* What a step reads or writes. */
 typedef struct {
     int type, size;  /* of the elements: NumPy's number, bytes */
-    int buffer;      /* which piece of scratch memory has a block of it; -1 for inputs, constants and the last result */
+    int buffer;      /* which piece of scratch memory has a block of it; -1 for inputs, constants and the result */
 } Place;
 
 typedef struct {
@@ -34,6 +35,8 @@ typedef struct {
     int input_count, constant_count, step_count, buffer_count;
     size_t buffer_size;
     double nanoseconds;  /* for each element */
+    int adds_up;         /* the result is the sum of what the last step computes, divided by something */
+    double divisor;
     Place places[MOST_PLACES];
     const void *constants[MOST_STEPS];
     Step steps[MOST_STEPS];
@@ -63,9 +66,12 @@ typedef struct {
     Operand operands[MOST_INPUTS];
 } Walk;
 
-/* Find the common shape, and the order in which the elements of a result lie, which is NumPy's; make the result. NULL
- * without an exception: NumPy has to say what is wrong. */
-PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type);
+/* Find the common shape, and the order in which the elements of a result lie, which is NumPy's; make the result, which
+ * is of one number only if the elements are to be added up. NULL without an exception: NumPy has to say what is wrong. */
+PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up);
+
+/* Where the element with this number is. */
+const char *find_element(const Walk *walk, const Operand *operand, npy_intp number);
 
 /* Copy `count` elements from the one with the number `first` on. */
 void gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to);

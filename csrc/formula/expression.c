@@ -4,6 +4,7 @@
  * quotient of small arrays is computed by small_arrays.c, without NumPy's machinery; and one with an intermediate result
  * writes into that result instead of asking for memory.
  */
+#include "device_arrays.h"
 #include "formula/small_arrays.h"
 
 enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
@@ -408,8 +409,8 @@ expression_value(const Expression *expression, PyObject *const *arguments)
         break;
     }
     case CONJ: /* of what is real, the value itself; the function comes second */
-        if (PyArray_CheckExact(a) ? !PyArray_ISCOMPLEX((PyArrayObject *)a)
-                                  : PyFloat_CheckExact(a) || PyLong_CheckExact(a)) {
+        if (PyArray_CheckExact(a) || is_device_array(a) ? !PyTypeNum_ISCOMPLEX(dtype_of(a)->type_num)
+                                                        : PyFloat_CheckExact(a) || PyLong_CheckExact(a)) {
             return a;
         }
         b = expression_value(expression->parts[1], arguments);

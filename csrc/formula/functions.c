@@ -45,6 +45,8 @@ LOOPS(tanh)
 LOOPS(log)
 LOOPS(log2)
 LOOPS(log1p)
+LOOPS(log1p_of_exp)
+LOOPS(direction)
 LOOPS(sin)
 LOOPS(cos)
 LOOPS(arctan)
@@ -90,6 +92,10 @@ static const Function known[] = {{"exp", exp_values_float, exp_values_double, .n
                                  {"log", log_values_float, log_values_double, NULL, NULL, 1, {0.7, 1.5}},
                                  {"log2", log2_values_float, log2_values_double, NULL, NULL, 1, {0.7, 1.5}},
                                  {"log1p", log1p_values_float, log1p_values_double, NULL, NULL, 1, {0.9, 1.7}},
+                                 {"log1p_of_exp", log1p_of_exp_values_float, log1p_of_exp_values_double,
+                                  .nanoseconds = {1.0, 2.5}},
+                                 {"direction", direction_values_float, direction_values_double,
+                                  .nanoseconds = {0.15, 0.3}},
                                  {"sin", sin_values_float, sin_values_double, sinf, sin, 0, {0.8, 1.2}},
                                  {"cos", cos_values_float, cos_values_double, cosf, cos, 0, {0.8, 1.2}},
                                  {"arctan", arctan_values_float, arctan_values_double, .nanoseconds = {0.7, 1.5}},

@@ -128,7 +128,7 @@ find_kind(const Walk *walk, Operand *operand, npy_intp size)
 }
 
 PyObject *
-begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type)
+begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up)
 {
     npy_intp shape[NPY_MAXDIMS];
     int order[NPY_MAXDIMS], kept = 0;
@@ -152,7 +152,7 @@ begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type)
         return NULL;
     }
     find_order(walk, order);
-    PyObject *result = new_result(walk, order, shape, type);
+    PyObject *result = adds_up ? PyArray_SimpleNew(0, NULL, type) : new_result(walk, order, shape, type);
     npy_intp strides[NPY_MAXDIMS];
     for (int d = 0; d < walk->ndim; d++) { /* dimensions of one element are left out */
         if (shape[order[d]] != 1) {
@@ -199,6 +199,17 @@ copy_run(char *to, const char *from, npy_intp stride, npy_intp count, int size)
             memcpy(to + k * size, from + k * stride, size);
         }
     }
+}
+
+const char *
+find_element(const Walk *walk, const Operand *operand, npy_intp number)
+{
+    const char *found = operand->data;
+    for (int d = walk->ndim - 1; d >= 0; d--) {
+        found += number % walk->shape[d] * operand->strides[d];
+        number /= walk->shape[d];
+    }
+    return found;
 }
 
 void

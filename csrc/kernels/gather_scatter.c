@@ -1,18 +1,38 @@
 /* Rows, and single elements along a dimension, taken from where an index says or added there, as often as it does. */
+#include "kernels/copies.h"
 #include "kernels/kernels.h"
 #include "loops/compile.h"
+#include "loops/threads.h"
+
+#include <stdatomic.h>
+
+#define STRIP 64 /* columns: threads that add rows have some columns each, so that the order of sums stays */
+
+typedef struct {
+    void *out;
+    const npy_int64 *index;
+    const void *rows;
+    Py_ssize_t count, width;
+} Rows;
 
 #define ADD_ROWS(REAL)                                                                                                \
-    CLONES static void add_rows_##REAL(REAL *out, const npy_int64 *index, const REAL *rows, Py_ssize_t count,         \
-                                       Py_ssize_t width)                                                              \
+    CLONES static void add_columns_##REAL(REAL *out, const npy_int64 *index, const REAL *rows, Py_ssize_t count,      \
+                                          Py_ssize_t width, Py_ssize_t columns)                                       \
     {                                                                                                                 \
         for (Py_ssize_t k = 0; k < count; k++) {                                                                      \
             REAL *restrict to = out + index[k] * width;                                                               \
             const REAL *restrict from = rows + k * width;                                                             \
-            for (Py_ssize_t j = 0; j < width; j++) {                                                                  \
+            for (Py_ssize_t j = 0; j < columns; j++) {                                                                \
                 to[j] += from[j];                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
+    }                                                                                                                 \
+    static void add_strips_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                   \
+    {                                                                                                                 \
+        const Rows *r = context;                                                                                      \
+        Py_ssize_t start = first * STRIP, end = last * STRIP < r->width ? last * STRIP : r->width;                    \
+        add_columns_##REAL((REAL *)r->out + start, r->index, (const REAL *)r->rows + start, r->count, r->width,       \
+                           end - start);                                                                              \
     }
 
 ADD_ROWS(float)
@@ -20,18 +40,25 @@ ADD_ROWS(double)
 
 /* Note [Indices are read once]
  * A kernel that lets other threads run must not read an index again after it was found to be inside: one of them may
- * write to it meanwhile. So where it will (WORK does so beyond WITHOUT_LOCK elements), the index is copied first, and the
- * copy is looked at and used; copying costs little beside the sums. */
+ * write to it meanwhile. So what only reads looks at an index when it uses it, and gives up in the end if it was outside.
+ * What changes an array (where WORK lets others run, beyond WITHOUT_LOCK elements) copies the index first, and looks at
+ * the copy and uses it. */
 
 /* An index (a new reference) that nobody else changes while that many elements are worked on. */
 static PyArrayObject *
 steady_index(PyArrayObject *index, Py_ssize_t elements)
 {
-    return elements > WITHOUT_LOCK ? (PyArrayObject *)PyArray_NewCopy(index, NPY_CORDER)
-                                   : (PyArrayObject *)Py_NewRef(index);
+    if (elements <= WITHOUT_LOCK) {
+        return (PyArrayObject *)Py_NewRef(index);
+    }
+    PyObject *copy = new_array(PyArray_NDIM(index), PyArray_DIMS(index), NPY_INT64);
+    if (copy != NULL && copy_into((PyArrayObject *)copy, index) < 0) {
+        Py_CLEAR(copy);
+    }
+    return (PyArrayObject *)copy;
 }
 
-static int
+CLONES static int
 are_inside(const npy_int64 *index, Py_ssize_t count, Py_ssize_t size)
 {
     npy_int64 least = 0, most = 0;
@@ -67,10 +94,11 @@ add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     const npy_int64 *at = PyArray_DATA(index);
     int inside = are_inside(at, number, size);
     if (inside) {
-        void *to = PyArray_DATA(out);
-        const void *from = PyArray_DATA(rows);
-        WORK(number * width, PyArray_TYPE(out) == NPY_FLOAT ? add_rows_float(to, at, from, number, width)
-                                                            : add_rows_double(to, at, from, number, width));
+        Rows given = {PyArray_DATA(out), at, PyArray_DATA(rows), number, width};
+        int is_float = PyArray_TYPE(out) == NPY_FLOAT;
+        double nanoseconds = (is_float ? 0.2 : 0.4) * number * width;
+        WORK(number * width, divide(is_float ? add_strips_float : add_strips_double, &given, (width + STRIP - 1) / STRIP,
+                                    nanoseconds));
     }
     Py_DECREF(index);
     return Py_NewRef(inside ? Py_True : Py_None);
@@ -83,28 +111,58 @@ typedef struct {
     Py_ssize_t size, count;  /* of the dimension: of the array, and of the index */
 } Along;
 
-/* elements added, or written (the last one stays), where an index says */
+typedef struct {
+    Along along;
+    void *out;
+    const npy_int64 *index;
+    const void *x;
+    atomic_int is_outside;
+} Elements;
+
+/* elements added, or written (the last one stays), where an index says: whole slices by one thread, or if there is only
+ * one, some of its columns */
 #define SCATTER(NAME, REAL, OPERATOR)                                                                                 \
-    static void NAME(const Along *a, REAL *out, const npy_int64 *index, const REAL *x)                                \
+    static void NAME(void *context, Py_ssize_t first, Py_ssize_t last)                                                \
     {                                                                                                                 \
-        for (Py_ssize_t o = 0; o < a->outer; o++, out += a->size * a->inner) {                                        \
-            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, x += a->inner) {                             \
-                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
-                    out[index[i] * a->inner + i] OPERATOR x[i];                                                       \
+        const Elements *e = context;                                                                                  \
+        Py_ssize_t inner = e->along.inner, size = e->along.size, count = e->along.count;                              \
+        int by_columns = e->along.outer == 1;                                                                         \
+        Py_ssize_t low = by_columns ? first : 0, high = by_columns ? last : inner;                                    \
+        for (Py_ssize_t o = by_columns ? 0 : first; o < (by_columns ? 1 : last); o++) {                               \
+            REAL *out = (REAL *)e->out + o * size * inner;                                                            \
+            for (Py_ssize_t j = o * count; j < (o + 1) * count; j++) {                                                \
+                const npy_int64 *index = e->index + j * inner;                                                        \
+                const REAL *x = (const REAL *)e->x + j * inner;                                                       \
+                for (Py_ssize_t i = low; i < high; i++) {                                                             \
+                    out[index[i] * inner + i] OPERATOR x[i];                                                          \
                 }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
     }
 
+/* rows of the index, counted through */
 #define ALONG(REAL)                                                                                                   \
-    static void gather_##REAL(const Along *a, const REAL *x, const npy_int64 *index, REAL *out)                       \
+    static void gather_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                       \
     {                                                                                                                 \
-        for (Py_ssize_t o = 0; o < a->outer; o++, x += a->size * a->inner) {                                          \
-            for (Py_ssize_t j = 0; j < a->count; j++, index += a->inner, out += a->inner) {                           \
-                for (Py_ssize_t i = 0; i < a->inner; i++) {                                                           \
-                    out[i] = x[index[i] * a->inner + i];                                                              \
+        Elements *e = context;                                                                                        \
+        const Py_ssize_t inner = e->along.inner, count = e->along.count;                                              \
+        const npy_uint64 size = (npy_uint64)e->along.size;                                                            \
+        npy_uint64 outside = 0;                                                                                       \
+        for (Py_ssize_t row = first; row < last;) {                                                                   \
+            const REAL *x = (const REAL *)e->x + row / count * e->along.size * inner;                                 \
+            Py_ssize_t end = (row / count + 1) * count;                                                               \
+            for (end = end < last ? end : last; row < end; row++) {                                                   \
+                const npy_int64 *index = e->index + row * inner;                                                      \
+                REAL *out = (REAL *)e->out + row * inner;                                                             \
+                for (Py_ssize_t i = 0; i < inner; i++) {                                                              \
+                    npy_uint64 at = (npy_uint64)index[i]; /* See Note [Indices are read once] */                      \
+                    outside |= at >= size;                                                                            \
+                    out[i] = x[(Py_ssize_t)(at < size ? at : 0) * inner + i];                                         \
                 }                                                                                                     \
             }                                                                                                         \
+        }                                                                                                             \
+        if (outside) {                                                                                                \
+            atomic_store(&e->is_outside, 1);                                                                          \
         }                                                                                                             \
     }                                                                                                                 \
     SCATTER(scatter_add_##REAL, REAL, +=)                                                                             \
@@ -113,10 +171,10 @@ typedef struct {
 ALONG(float)
 ALONG(double)
 
-/* An index along this dimension of the array, of the same sizes otherwise, and all inside: a new reference that nobody
- * else changes. NULL if it is none, without an exception, or with one. */
+/* An index along this dimension of the array, of the same sizes otherwise: a new reference. If an array is going to be
+ * changed, all of it is inside, and nobody else changes it. NULL if it is none, without an exception, or with one. */
 static PyArrayObject *
-take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *object)
+take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *object, int changes)
 {
     PyArrayObject *index = (PyArrayObject *)object;
     Py_ssize_t dim = PyLong_AsSsize_t(number);
@@ -134,6 +192,9 @@ take_along(Along *along, PyArrayObject *array, PyObject *number, PyObject *objec
     along->count = PyArray_DIM(index, dim);
     along->outer = PyArray_MultiplyList(PyArray_DIMS(array), (int)dim);
     along->inner = PyArray_SIZE(array) / (along->outer * along->size);
+    if (!changes) {
+        return (PyArrayObject *)Py_NewRef(index);
+    }
     index = steady_index(index, PyArray_SIZE(index)); /* See Note [Indices are read once] */
     if (index != NULL && !are_inside(PyArray_DATA(index), PyArray_SIZE(index), along->size)) {
         Py_CLEAR(index);
@@ -148,19 +209,24 @@ gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (count != 3 || !is_plain(arguments[0])) {
         Py_RETURN_NONE;
     }
-    Along along;
+    Elements given = {.is_outside = 0};
     PyArrayObject *x = (PyArrayObject *)arguments[0];
-    PyArrayObject *index = take_along(&along, x, arguments[1], arguments[2]);
+    PyArrayObject *index = take_along(&given.along, x, arguments[1], arguments[2], 0);
     if (index == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     PyObject *out = new_array(PyArray_NDIM(index), PyArray_DIMS(index), PyArray_TYPE(x));
     if (out != NULL) {
-        const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
-        WORK(PyArray_SIZE(index), PyArray_TYPE(x) == NPY_FLOAT ? gather_float(&along, from, at, data_of(out))
-                                                               : gather_double(&along, from, at, data_of(out)));
+        given.x = PyArray_DATA(x);
+        given.index = PyArray_DATA(index);
+        given.out = data_of(out);
+        WORK(PyArray_SIZE(index), divide(PyArray_TYPE(x) == NPY_FLOAT ? gather_float : gather_double, &given,
+                                         given.along.outer * given.along.count, 1.0 * PyArray_SIZE(index)));
     }
     Py_DECREF(index);
+    if (out != NULL && given.is_outside) {
+        Py_SETREF(out, Py_NewRef(Py_None));
+    }
     return out;
 }
 
@@ -171,19 +237,21 @@ scattered(PyObject *const *arguments, Py_ssize_t count, int adds)
         !is_plain(arguments[3])) {
         Py_RETURN_NONE;
     }
-    Along along;
+    Elements given = {.is_outside = 0};
     PyArrayObject *out = (PyArrayObject *)arguments[0], *x = (PyArrayObject *)arguments[3];
-    PyArrayObject *index = take_along(&along, out, arguments[1], arguments[2]);
+    PyArrayObject *index = take_along(&given.along, out, arguments[1], arguments[2], 1);
     if (index == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     int fits = PyArray_TYPE(x) == PyArray_TYPE(out) && PyArray_SAMESHAPE(x, index);
     if (fits) {
-        void *to = PyArray_DATA(out);
-        const void *from = PyArray_DATA(x), *at = PyArray_DATA(index);
-        WORK(PyArray_SIZE(index),
-             PyArray_TYPE(x) == NPY_FLOAT ? (adds ? scatter_add_float : scatter_float)(&along, to, at, from)
-                                          : (adds ? scatter_add_double : scatter_double)(&along, to, at, from));
+        int is_float = PyArray_TYPE(x) == NPY_FLOAT;
+        Share share = is_float ? (adds ? scatter_add_float : scatter_float) : (adds ? scatter_add_double : scatter_double);
+        given.out = PyArray_DATA(out);
+        given.x = PyArray_DATA(x);
+        given.index = PyArray_DATA(index);
+        WORK(PyArray_SIZE(index), divide(share, &given, given.along.outer == 1 ? given.along.inner : given.along.outer,
+                                         1.0 * PyArray_SIZE(index)));
     }
     Py_DECREF(index);
     return Py_NewRef(fits ? Py_True : Py_None);
@@ -201,4 +269,78 @@ PyObject *
 scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     return scattered(arguments, count, 0);
+}
+
+/* ---- rows of any kind of elements */
+
+typedef struct {
+    char *out;
+    const char *x;
+    const npy_int64 *index;
+    npy_intp count, size, bytes; /* of the index; of the dimension; of a row */
+    atomic_int is_outside;
+} Taken;
+
+static void
+take_rows(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Taken *taken = context;
+    for (Py_ssize_t row = first; row < last; row++) {
+        npy_uint64 at = (npy_uint64)taken->index[row % taken->count]; /* See Note [Indices are read once] */
+        if (at >= (npy_uint64)taken->size) {
+            atomic_store(&taken->is_outside, 1);
+            return;
+        }
+        const char *from = taken->x + (row / taken->count * taken->size + (npy_intp)at) * taken->bytes;
+        memcpy(taken->out + row * taken->bytes, from, taken->bytes);
+    }
+}
+
+#define MANY_BYTES (1 << 17)
+#define WIDE_ROW 64 /* bytes; for narrower ones NumPy has quick loops */
+
+/* take(x, index, dim): the slices of x that an index of any shape names along a dimension. None: NumPy should do it, also
+ * because an index is outside, or counts from behind. */
+PyObject *
+take(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *x = (PyArrayObject *)arguments[0], *index = (PyArrayObject *)arguments[1];
+    if (count != 3 || !PyArray_CheckExact(arguments[0]) || !PyArray_CheckExact(arguments[1]) ||
+        !PyLong_CheckExact(arguments[2]) || PyDataType_REFCHK(PyArray_DESCR(x)) || !PyArray_ISCARRAY_RO(x) ||
+        PyArray_TYPE(index) != NPY_INT64 || !PyArray_ISCARRAY_RO(index) || PyArray_SIZE(x) == 0) {
+        Py_RETURN_NONE;
+    }
+    long dim = PyLong_AsLong(arguments[2]);
+    npy_intp dims[NPY_MAXDIMS], outer = 1, bytes = PyArray_ITEMSIZE(x);
+    int ndim = 0, wide = PyArray_NDIM(x) - 1 + PyArray_NDIM(index);
+    PyErr_Clear();
+    if (dim < 0 || dim >= PyArray_NDIM(x) || wide > 32) {
+        Py_RETURN_NONE;
+    }
+    for (int d = 0; d < PyArray_NDIM(x); d++) {
+        outer *= d < dim ? PyArray_DIM(x, d) : 1;
+        bytes *= d > dim ? PyArray_DIM(x, d) : 1;
+        if (d == dim) {
+            memcpy(dims + ndim, PyArray_DIMS(index), PyArray_NDIM(index) * sizeof(npy_intp));
+            ndim += PyArray_NDIM(index);
+        }
+        else {
+            dims[ndim++] = PyArray_DIM(x, d);
+        }
+    }
+    npy_intp number = PyArray_SIZE(index), rows = outer * number;
+    if (bytes < WIDE_ROW || rows * bytes < MANY_BYTES) {
+        Py_RETURN_NONE;
+    }
+    PyArray_Descr *descr = PyArray_DESCR(x);
+    Py_INCREF(descr);
+    PyObject *out = new_large(ndim, dims, NULL, descr);
+    if (out != NULL) {
+        Taken taken = {data_of(out), PyArray_BYTES(x), PyArray_DATA(index), number, PyArray_DIM(x, (int)dim), bytes};
+        WORK(rows * bytes, divide(take_rows, &taken, rows, 0.1 * rows * bytes));
+        if (taken.is_outside) {
+            Py_SETREF(out, Py_NewRef(Py_None));
+        }
+    }
+    return out;
 }

@@ -127,6 +127,9 @@ PyObject *max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *avg_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *take(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *copied(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

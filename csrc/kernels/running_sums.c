@@ -9,6 +9,7 @@
 
 #define FEW 4096    /* elements that are left to NumPy */
 #define AT_ONCE 8   /* rows */
+#define FEW_ELEMENTS 8
 #define COLUMNS 256
 
 typedef struct {
@@ -19,34 +20,34 @@ typedef struct {
     atomic_int noted;
 } Scan;
 
-/* `count` columns, each element of which is `step` behind the one before; `apart` is between two columns */
+/* `count` columns or rows, each element of which is `step` behind the one before */
 #define LOOPS(REAL)                                                                                                   \
-    INLINE void scan_##REAL(const REAL *x, REAL *out, npy_intp n, npy_intp step, npy_intp apart, npy_intp count,      \
-                            double *sums)                                                                             \
+    CLONES static void columns_##REAL(const REAL *x, REAL *out, npy_intp n, npy_intp step, npy_intp count)            \
     {                                                                                                                 \
-        for (npy_intp k = 0; k < count; k++) {                                                                        \
-            sums[k] = 0;                                                                                              \
-        }                                                                                                             \
+        double sums[COLUMNS] = {0};                                                                                   \
         for (npy_intp j = 0; j < n; j++, x += step, out += step) {                                                    \
             for (npy_intp k = 0; k < count; k++) {                                                                    \
-                sums[k] += x[k * apart];                                                                              \
-                out[k * apart] = (REAL)sums[k];                                                                       \
+                sums[k] += x[k];                                                                                      \
+                out[k] = (REAL)sums[k];                                                                               \
             }                                                                                                         \
         }                                                                                                             \
     }                                                                                                                 \
-    CLONES static void columns_##REAL(const REAL *x, REAL *out, npy_intp n, npy_intp step, npy_intp count)            \
-    {                                                                                                                 \
-        double sums[COLUMNS];                                                                                         \
-        scan_##REAL(x, out, n, step, 1, count, sums);                                                                 \
-    }                                                                                                                 \
+    /* a few elements of each row at a time: rows may be apart by what processors take for the same place */          \
     static void rows_##REAL(const REAL *x, REAL *out, npy_intp n, npy_intp step, npy_intp width, npy_intp count)      \
     {                                                                                                                 \
-        double sums[AT_ONCE];                                                                                         \
-        if (count == AT_ONCE) {                                                                                       \
-            scan_##REAL(x, out, n, step, width, AT_ONCE, sums);                                                       \
-        }                                                                                                             \
-        else {                                                                                                        \
-            scan_##REAL(x, out, n, step, width, count, sums);                                                         \
+        double sums[AT_ONCE] = {0};                                                                                   \
+        for (npy_intp start = 0; start < n; start += FEW_ELEMENTS) {                                                  \
+            npy_intp end = start + FEW_ELEMENTS < n ? start + FEW_ELEMENTS : n;                                       \
+            for (npy_intp k = 0; k < count; k++) {                                                                    \
+                const REAL *from = x + k * width;                                                                     \
+                REAL *to = out + k * width;                                                                           \
+                double sum = sums[k];                                                                                 \
+                for (npy_intp j = start; j < end; j++) {                                                              \
+                    sum += from[j * step];                                                                            \
+                    to[j * step] = (REAL)sum;                                                                         \
+                }                                                                                                     \
+                sums[k] = sum;                                                                                        \
+            }                                                                                                         \
         }                                                                                                             \
     }                                                                                                                 \
     static void pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                       \

@@ -27,6 +27,9 @@ typedef struct {
     const void *x;
     npy_intp outer, n, inner, pieces; /* pieces: of n */
     const double *shift;              /* for every row: the squares of distances from this are added up; or NULL */
+    double divisor;
+    int root;                         /* whether a result is the root of its sum */
+    void *out;
     double *sums;                     /* of pieces */
     atomic_int noted;
 } Sums;
@@ -135,35 +138,32 @@ note(Sums *given)
         note(given);                                                                                           \
     }                                                                                                          \
     /* the sums of the pieces of every slice, as the type at hand before they are divided: it may overflow */  \
-    static void finish_##REAL(Sums *given, double divisor, int root, REAL *out)                                \
+    static void finish_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                \
     {                                                                                                          \
-        for (npy_intp o = 0; o < given->outer; o++) {                                                          \
-            for (npy_intp i = 0; i < given->inner; i++) {                                                      \
-                const double *sums = given->sums + o * given->pieces * given->inner + i;                       \
-                double sum = 0;                                                                                \
-                for (npy_intp piece = 0; piece < given->pieces; piece++) {                                     \
-                    sum += sums[piece * given->inner];                                                         \
-                }                                                                                              \
-                sum = (REAL)sum / divisor;                                                                     \
-                *out++ = (REAL)(root ? sqrt(sum) : sum);                                                       \
+        Sums *given = context;                                                                                 \
+        npy_intp inner = given->inner, pieces = given->pieces;                                                 \
+        forget_exceptions();                                                                                   \
+        for (npy_intp slice = first; slice < last; slice++) {                                                  \
+            const double *sums = given->sums + (inner == 1 ? slice * pieces                                    \
+                                                           : slice / inner * pieces * inner + slice % inner);  \
+            double sum = 0;                                                                                    \
+            for (npy_intp piece = 0; piece < pieces; piece++) {                                                \
+                sum += sums[piece * inner];                                                                    \
             }                                                                                                  \
+            sum = (REAL)sum / given->divisor;                                                                  \
+            ((REAL *)given->out)[slice] = (REAL)(given->root ? sqrt(sum) : sum);                               \
         }                                                                                                      \
+        note(given);                                                                                           \
     }
 
 LOOPS(float)
 LOOPS(double)
 
 static void
-finish(int type, Sums *given, double divisor, int root, void *out)
+finish(int type, Sums *given)
 {
-    forget_exceptions();
-    if (type == NPY_FLOAT) {
-        finish_float(given, divisor, root, out);
-    }
-    else {
-        finish_double(given, divisor, root, out);
-    }
-    note(given);
+    npy_intp slices = given->outer * given->inner;
+    divide(type == NPY_FLOAT ? finish_float : finish_double, given, slices, (3.0 + given->pieces) * slices);
 }
 
 static void
@@ -186,23 +186,24 @@ int
 sum_slices(int type, const void *x, npy_intp outer, npy_intp n, npy_intp inner, double divisor, void *out)
 {
     npy_intp piece = inner == 1 ? PIECE : ROWS;
-    Sums given = {x, outer, n, inner, (n + piece - 1) / piece};
+    Sums given = {.x = x, .outer = outer, .n = n, .inner = inner, .divisor = divisor, .out = out};
+    given.pieces = (n + piece - 1) / piece;
     given.sums = malloc(outer * given.pieces * inner * sizeof(double) + 1);
     if (given.sums == NULL) {
         return 0;
     }
     if (inner == 1) {
-        WORK(outer * n, add_rows_up(type, &given); finish(type, &given, divisor, 0, out));
+        WORK(outer * n, add_rows_up(type, &given); finish(type, &given));
     }
     else {
-        WORK(outer * n * inner, add_columns_up(type, &given); finish(type, &given, divisor, 0, out));
+        WORK(outer * n * inner, add_columns_up(type, &given); finish(type, &given));
     }
     free(given.sums);
     return !given.noted;
 }
 
 static void
-find_variances(int type, Sums *given, double *means, double divisor, int root, void *out)
+find_variances(int type, Sums *given, double *means)
 {
     add_rows_up(type, given);
     for (npy_intp o = 0; o < given->outer; o++) {
@@ -214,18 +215,19 @@ find_variances(int type, Sums *given, double *means, double divisor, int root, v
     }
     given->shift = means;
     add_rows_up(type, given);
-    finish(type, given, divisor, root, out);
+    finish(type, given);
 }
 
 int
 variances_of_rows(int type, const void *x, npy_intp outer, npy_intp n, double divisor, int root, void *out)
 {
-    Sums given = {x, outer, n, 1, (n + PIECE - 1) / PIECE};
+    Sums given = {.x = x, .outer = outer, .n = n, .inner = 1, .divisor = divisor, .root = root, .out = out};
+    given.pieces = (n + PIECE - 1) / PIECE;
     given.sums = malloc((outer * given.pieces + outer) * sizeof(double) + 1);
     if (given.sums == NULL) {
         return 0;
     }
-    WORK(outer * n, find_variances(type, &given, given.sums + outer * given.pieces, divisor, root, out));
+    WORK(outer * n, find_variances(type, &given, given.sums + outer * given.pieces));
     free(given.sums);
     return !given.noted;
 }

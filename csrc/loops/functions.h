@@ -147,6 +147,12 @@ whole_powers_double(double *x)
 #define LEAST_double -746.0
 #define MOST_double 712.0
 
+/* 2^LIFT * LOWER = 1 */
+#define LIFT_float 24
+#define LOWER_float 5.9604644775390625e-8f
+#define LIFT_double 54
+#define LOWER_double 5.5511151231257827021181583404541015625e-17
+
 #define EXPONENTIALS(REAL, ROUND)                                                                    \
     /* e^x / 2^less; in two steps, because 2^n may be beyond the range where the result is not */    \
     INLINE REAL scaled_exp_##REAL(REAL x, REAL less)                                                 \
@@ -155,6 +161,13 @@ whole_powers_double(double *x)
         x = x > MOST_##REAL ? MOST_##REAL : x;                                                       \
         REAL n = whole_powers_##REAL(&x) - less, half = (n * (REAL)0.5 + ROUND) - ROUND;             \
         return (small_expm1_##REAL(x) + 1) * power_of_two_##REAL(half) * power_of_two_##REAL(n - half); \
+    }                                                                                                \
+    /* e^x of what is not above 0: 2^n is too small at most, so one step is always the same */       \
+    INLINE REAL decaying_exp_##REAL(REAL x)                                                          \
+    {                                                                                                \
+        x = x < LEAST_##REAL ? LEAST_##REAL : x;                                                     \
+        REAL n = whole_powers_##REAL(&x);                                                            \
+        return (small_expm1_##REAL(x) + 1) * power_of_two_##REAL(n + LIFT_##REAL) * LOWER_##REAL;    \
     }                                                                                                \
     INLINE REAL exp_##REAL(REAL x)                                                                   \
     {                                                                                                \
@@ -171,7 +184,7 @@ whole_powers_double(double *x)
     /* 1 / (1 + e^-x) */                                                                             \
     INLINE REAL sigmoid_##REAL(REAL x)                                                               \
     {                                                                                                \
-        REAL e = exp_##REAL(-size_##REAL(x));                                                        \
+        REAL e = decaying_exp_##REAL(-size_##REAL(x));                                               \
         return (x < 0 ? e : 1) / (1 + e);                                                            \
     }                                                                                                \
     /* half of e^x, so that the sum is within the range where the result is */                       \
@@ -313,6 +326,24 @@ exponent_double(double x, double *f)
 
 LOGARITHMS(float)
 LOGARITHMS(double)
+
+/* log(1 + e^x), by way of e^-|x|, which is between 0 and 1: of the sum, half is taken if that is nearer to 1 */
+#define SOFTPLUS(REAL)                                                                               \
+    INLINE REAL log1p_of_exp_##REAL(REAL x)                                                          \
+    {                                                                                                \
+        REAL e = decaying_exp_##REAL(-size_##REAL(x)), halves = e < (REAL)0.41 ? 0 : 1;              \
+        REAL f = e < (REAL)0.41 ? e : (e - 1) * (REAL)0.5, s = f / (2 + f);                          \
+        REAL low = bent_log_##REAL(f, s) + halves * LN2_LOW_##REAL;                                  \
+        return (x > 0 ? x : 0) + (halves * LN2_HIGH_##REAL + (low + f));                             \
+    }                                                                                                \
+    /* 1, -1 or 0, which it also is of NaN */                                                        \
+    INLINE REAL direction_##REAL(REAL x)                                                             \
+    {                                                                                                \
+        return (REAL)(x > 0) - (REAL)(x < 0);                                                        \
+    }
+
+SOFTPLUS(float)
+SOFTPLUS(double)
 
 /* ---- trigonometric functions: x = n * pi / 2 + r */
 

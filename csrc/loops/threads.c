@@ -18,34 +18,45 @@ end_surplus(void)
 {
 }
 
+static void
+choose_looks(void)
+{
+}
+
 #else
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #define PARTS_EACH 4   /* so that who is interrupted by another program leaves less undone */
-#define LOOKS 1000     /* how often a thread looks before it sleeps: some tens of microseconds */
+#define LOOKS 4000     /* how often a thread looks before it sleeps: a tenth of a millisecond, or two */
+#define FEW_LOOKS 100  /* if there are more threads than processors, so that it takes time from another */
 #define STACK (1 << 20)
 
-/* What is being done. A member enters and leaves under the lock, so that the caller, who closes the work first, knows
- * when nobody reads it any more. */
-typedef struct {
+/* What is being done. Whoever has the crew writes it while no member is inside, then opens it by giving out seats in
+ * `state`, and closes it by taking back those that are left. A member takes a seat and is inside, in one step, until it
+ * has left: nobody needs the lock for that. */
+static struct {
     Share share;
     void *context;
     Py_ssize_t count, parts;
-    atomic_long next;   /* part that nobody has taken */
-    int wanted;         /* how many members may still enter */
-    atomic_int inside;  /* how many have not left */
-} Work;
+    atomic_long next; /* part that nobody has taken */
+} work;
+static atomic_uint state;       /* SEAT times the seats that are free, plus the number of members that are inside */
+#define SEAT 0x10000u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `work`, `made` and `ending` */
+/* Who finds nothing to do for long sleeps. It says so before it looks for the last time, and who has news gives them before
+ * looking whether somebody sleeps: so one of them sees the other. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards falling asleep and waking up */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
-static Work *work;              /* NULL: none that could be entered */
-static atomic_uint calls;       /* counts the works, for members that look without the lock */
+static atomic_int sleepers;     /* members that wait for seats */
+static atomic_int is_waiting;   /* whether the caller waits for members to leave */
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* whether somebody has the crew: it may use and change what is below */
 static pthread_t crew[MOST_THREADS];
-static int made, ending, prepared;
+static int made, prepared;
+static atomic_int ending, looks = LOOKS;
 
 static inline void
 rest(void)
@@ -56,45 +67,73 @@ rest(void)
 }
 
 static void
-do_parts(Work *some)
+do_parts(void)
 {
     for (;;) {
-        long part = atomic_fetch_add(&some->next, 1);
-        if (part >= some->parts) {
+        long part = atomic_fetch_add(&work.next, 1);
+        if (part >= work.parts) {
             return;
         }
-        some->share(some->context, some->count * part / some->parts, some->count * (part + 1) / some->parts);
+        work.share(work.context, work.count * part / work.parts, work.count * (part + 1) / work.parts);
     }
+}
+
+static int
+has_seats(void)
+{
+    return atomic_load(&state) >= SEAT;
+}
+
+static int
+take_seat(void)
+{
+    unsigned now = atomic_load(&state);
+    while (now >= SEAT) {
+        if (atomic_compare_exchange_weak(&state, &now, now - SEAT + 1)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void
+leave(void)
+{
+    if (atomic_fetch_sub(&state, 1) == 1 && atomic_load(&is_waiting)) { /* closed, and this was the last */
+        pthread_mutex_lock(&lock);
+        pthread_cond_signal(&left);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static void
+sleep_until_wanted(void)
+{
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&sleepers, 1);
+    while (!has_seats() && !atomic_load(&ending)) {
+        pthread_cond_wait(&wake, &lock);
+    }
+    atomic_fetch_sub(&sleepers, 1);
+    pthread_mutex_unlock(&lock);
 }
 
 static void *
 run_member(void *nothing)
 {
-    unsigned seen = atomic_load(&calls);
-    pthread_mutex_lock(&lock);
-    while (!ending) {
-        if (work != NULL && work->wanted > 0) {
-            Work *some = work;
-            some->wanted--;
-            some->inside++;
-            pthread_mutex_unlock(&lock);
-            do_parts(some);
-            pthread_mutex_lock(&lock);
-            if (--some->inside == 0) {
-                pthread_cond_signal(&left);
-            }
-            seen = atomic_load(&calls);
-            pthread_mutex_unlock(&lock);
-            for (int look = 0; look < LOOKS && atomic_load_explicit(&calls, memory_order_relaxed) == seen; look++) {
+    while (!atomic_load(&ending)) {
+        if (take_seat()) {
+            do_parts();
+            leave();
+            int most = atomic_load(&looks);
+            for (int look = 0; look < most && !has_seats() && !atomic_load(&ending); look++) {
                 rest();
             }
-            pthread_mutex_lock(&lock);
         }
         else {
-            pthread_cond_wait(&wake, &lock);
+            sleep_until_wanted();
         }
     }
-    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
@@ -106,8 +145,11 @@ forget_crew(void)
     pthread_cond_init(&wake, NULL);
     pthread_cond_init(&left, NULL);
     atomic_flag_clear(&busy);
-    work = NULL;
-    made = ending = 0;
+    atomic_store(&state, 0);
+    atomic_store(&sleepers, 0);
+    atomic_store(&is_waiting, 0);
+    atomic_store(&ending, 0);
+    made = 0;
 }
 
 /* End all members; for whoever is `busy`. */
@@ -115,14 +157,14 @@ static void
 end_crew(void)
 {
     pthread_mutex_lock(&lock);
-    ending = 1;
-    atomic_fetch_add(&calls, 1);
+    atomic_store(&ending, 1);
     pthread_cond_broadcast(&wake);
     pthread_mutex_unlock(&lock);
     for (int k = 0; k < made; k++) {
         pthread_join(crew[k], NULL);
     }
-    made = ending = 0;
+    made = 0;
+    atomic_store(&ending, 0);
 }
 
 static void
@@ -141,6 +183,13 @@ end_surplus(void)
     if (made > threads - 1) {
         end_at_exit();
     }
+}
+
+/* Whoever looks for work must not take the time of whoever does it. */
+static void
+choose_looks(void)
+{
+    atomic_store(&looks, threads <= sysconf(_SC_NPROCESSORS_ONLN) ? LOOKS : FEW_LOOKS);
 }
 
 /* Have so many members, or as many as there can be; for whoever is `busy`. */
@@ -175,17 +224,36 @@ members_for(Py_ssize_t count, double nanoseconds)
 
 /* Close the work, and wait until all who entered have left. */
 static void
-finish(Work *some)
+finish(void)
 {
-    pthread_mutex_lock(&lock);
-    work = NULL;
-    pthread_mutex_unlock(&lock);
-    for (int look = 0; look < LOOKS && atomic_load(&some->inside) > 0; look++) {
+    int most = atomic_load(&looks);
+    atomic_fetch_and(&state, SEAT - 1);
+    for (int look = 0; look < most && atomic_load(&state) > 0; look++) {
         rest();
     }
+    if (atomic_load(&state) == 0) {
+        return;
+    }
     pthread_mutex_lock(&lock);
-    while (some->inside > 0) {
+    atomic_store(&is_waiting, 1);
+    while (atomic_load(&state) > 0) {
         pthread_cond_wait(&left, &lock);
+    }
+    atomic_store(&is_waiting, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+wake_sleepers(int wanted)
+{
+    pthread_mutex_lock(&lock);
+    if (wanted < atomic_load(&sleepers)) {
+        for (int k = 0; k < wanted; k++) {
+            pthread_cond_signal(&wake);
+        }
+    }
+    else {
+        pthread_cond_broadcast(&wake);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -201,22 +269,17 @@ divide(Share share, void *context, Py_ssize_t count, double nanoseconds)
     if (made < members - 1) {
         make_crew(members - 1);
     }
-    Py_ssize_t parts = members * PARTS_EACH < count ? members * PARTS_EACH : count;
-    Work some = {.share = share, .context = context, .count = count, .parts = parts, .wanted = members - 1};
-    pthread_mutex_lock(&lock);
-    work = &some;
-    atomic_fetch_add(&calls, 1);
-    if (members - 1 < made) {
-        for (int k = 1; k < members; k++) {
-            pthread_cond_signal(&wake);
-        }
+    work.share = share;
+    work.context = context;
+    work.count = count;
+    work.parts = members * PARTS_EACH < count ? members * PARTS_EACH : count;
+    atomic_store(&work.next, 0);
+    atomic_store(&state, SEAT * (members - 1));
+    if (atomic_load(&sleepers) > 0) {
+        wake_sleepers(members - 1);
     }
-    else {
-        pthread_cond_broadcast(&wake);
-    }
-    pthread_mutex_unlock(&lock);
-    do_parts(&some);
-    finish(&some);
+    do_parts();
+    finish();
     atomic_flag_clear(&busy);
 }
 
@@ -233,5 +296,6 @@ set_threads(PyObject *module, PyObject *number)
     int before = threads;
     threads = wanted < 1 ? 1 : wanted > MOST_THREADS ? MOST_THREADS : (int)wanted;
     end_surplus();
+    choose_looks();
     return PyLong_FromLong(before);
 }

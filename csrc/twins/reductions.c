@@ -1,7 +1,8 @@
 /* Reductions and sorting of small arrays along a dimension (or several neighbours): twins of functions of
- * ops/reduce/sums_and_products.py, statistics.py, extrema.py and sorting.py. Sums of large arrays are those of
- * kernels/sums.c; the rest of them is NumPy's, whose machinery costs little beside it.
+ * ops/reduce/sums_and_products.py, statistics.py, extrema.py and sorting.py. Those of large arrays are in
+ * kernels/sums.c and kernels/folds.c.
  */
+#include "kernels/folds.h"
 #include "kernels/kernels.h"
 #include "kernels/sums.h"
 #include "twins/arrays.h"
@@ -82,13 +83,6 @@ read_any_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdi
         }
     }
     return 1;
-}
-
-/* Whether the array is small, too. */
-static int
-read_slices(Slices *slices, PyObject *input, PyObject *dim, PyObject *keepdim)
-{
-    return read_any_slices(slices, input, dim, keepdim) && PyArray_SIZE(slices->array) <= SMALL;
 }
 
 static int
@@ -361,17 +355,56 @@ static PyObject *
 extremes(PyObject *const *arguments, int sign)
 {
     Slices slices;
-    if (!PyLong_CheckExact(arguments[2]) || !read_slices(&slices, arguments[1], arguments[2], arguments[3])) {
+    if (!PyLong_CheckExact(arguments[2]) || !read_any_slices(&slices, arguments[1], arguments[2], arguments[3])) {
         return NULL;
     }
-    PyArrayObject *values = new_result(&slices, PyArray_TYPE(slices.array)), *places = new_result(&slices, NPY_INT64);
-    if (values != NULL && places != NULL && is_single(&slices)) {
+    int type = PyArray_TYPE(slices.array);
+    PyArrayObject *values = new_result(&slices, type), *places = new_result(&slices, NPY_INT64);
+    if (values != NULL && places != NULL && PyArray_SIZE(slices.array) > SMALL) {
+        find_extremes(sign < 0, type, PyArray_DATA(slices.array), slices.outer, slices.n, slices.inner,
+                      PyArray_DATA(values), PyArray_DATA(places));
+    }
+    else if (values != NULL && places != NULL && type == NPY_FLOAT) {
         extremes_float(&slices, sign, PyArray_DATA(values), PyArray_DATA(places));
     }
     else if (values != NULL && places != NULL) {
         extremes_double(&slices, sign, PyArray_DATA(values), PyArray_DATA(places));
     }
     return pair(values, places);
+}
+
+/* places_along(xp, input, dim, smallest): where the extremes along a dimension are; the dimension stays */
+PyObject *
+places_along(PyObject *const *arguments)
+{
+    PyObject *given[] = {arguments[0], arguments[1], arguments[2], Py_True};
+    PyObject *both = PyBool_Check(arguments[3]) ? extremes(given, arguments[3] == Py_True ? -1 : 1) : NULL;
+    PyObject *places = both == NULL ? NULL : Py_NewRef(PyTuple_GET_ITEM(both, 1));
+    Py_XDECREF(both);
+    return places;
+}
+
+/* fold(xp, input, name, dim, keepdim) */
+PyObject *
+fold(PyObject *const *arguments)
+{
+    static const char *const names[FOLDS] = {"maximum", "minimum", "multiply", "sizes", "squares"};
+    Slices slices;
+    int chosen = 0;
+    PyObject *name = arguments[2];
+    if (arguments[0] != core.cpu || !PyUnicode_Check(name) ||
+        !read_any_slices(&slices, arguments[1], arguments[3], arguments[4])) {
+        return NULL;
+    }
+    while (chosen < FOLDS && PyUnicode_CompareWithASCIIString(name, names[chosen]) != 0) {
+        chosen++;
+    }
+    PyArrayObject *out = chosen == FOLDS ? NULL : new_result(&slices, PyArray_TYPE(slices.array));
+    if (out != NULL && !fold_slices((Fold)chosen, PyArray_TYPE(slices.array), PyArray_DATA(slices.array), slices.outer,
+                                    slices.n, slices.inner, PyArray_DATA(out))) {
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
 }
 
 /* max_along(xp, input, dim, keepdim) */

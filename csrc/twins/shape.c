@@ -1,6 +1,7 @@
 /* Arrays seen in another shape, put together, multiplied as matrices and summed to a smaller shape: twins of functions of
  * backend/ and of ops/linalg/matmul.py and ops/shape/joining.py.
  */
+#include "kernels/copies.h"
 #include "kernels/kernels.h"
 #include "kernels/sums.h"
 #include "twins/arrays.h"
@@ -67,6 +68,49 @@ broadcast_to(PyObject *const *arguments)
     return view;
 }
 
+#define MANY_TO_JOIN 32768 /* elements of each */
+
+/* Put the parts of arrays of one shape and dtype in turns: `bytes` of each lie together. */
+static void
+put_in_turns(PyObject *list, PyArrayObject *out, npy_intp bytes)
+{
+    npy_intp count = PyList_GET_SIZE(list), size = PyArray_ITEMSIZE(out);
+    for (npy_intp k = 0; k < count && bytes > 0; k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        Copy copy = {.ndim = 2,
+                     .size = size,
+                     .shape = {PyArray_NBYTES(array) / bytes, bytes / size},
+                     .to_strides = {bytes * count, size},
+                     .from_strides = {bytes, size},
+                     .to = PyArray_BYTES(out) + k * bytes,
+                     .from = PyArray_BYTES(array)};
+        WORK(PyArray_SIZE(array), copy_elements(&copy));
+    }
+}
+
+/* The same for large arrays of numbers, each of which is divided among threads. */
+static PyObject *
+join_large(PyObject *list, int dim)
+{
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    PyArray_Descr *descr = PyArray_DESCR(first);
+    npy_intp dims[NPY_MAXDIMS], bytes = PyArray_ITEMSIZE(first);
+    if (PyDataType_REFCHK(descr)) {
+        return PyArray_Concatenate(list, dim);
+    }
+    memcpy(dims, PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(npy_intp));
+    for (int d = dim; d < PyArray_NDIM(first); d++) {
+        bytes *= dims[d];
+    }
+    dims[dim] *= PyList_GET_SIZE(list);
+    Py_INCREF(descr);
+    PyObject *out = new_large(PyArray_NDIM(first), dims, NULL, descr);
+    if (out != NULL) {
+        put_in_turns(list, (PyArrayObject *)out, bytes);
+    }
+    return out;
+}
+
 /* join(xp, tensors, dim): arrays of one shape and dtype, one behind the other */
 PyObject *
 join(PyObject *const *arguments)
@@ -81,7 +125,8 @@ join(PyObject *const *arguments)
         PyErr_Clear();
         return NULL;
     }
-    return PyArray_Concatenate(list, (int)(dim < 0 ? dim + ndim : dim));
+    dim = dim < 0 ? dim + ndim : dim;
+    return PyArray_SIZE(first) < MANY_TO_JOIN ? PyArray_Concatenate(list, (int)dim) : join_large(list, (int)dim);
 }
 
 /* pile(xp, tensors, dim): arrays of one shape and dtype, along a new dimension */
@@ -107,9 +152,12 @@ pile(PyObject *const *arguments)
     }
     PyArray_Descr *dtype = PyArray_DESCR(first);
     Py_INCREF(dtype);
-    PyArrayObject *out =
-        (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, (int)ndim + 1, dims, NULL, NULL, 0, NULL);
+    PyArrayObject *out = (PyArrayObject *)new_large((int)ndim + 1, dims, NULL, dtype);
     size_t size = outer ? PyArray_NBYTES(first) / outer : 0; /* of what lies together */
+    if (out != NULL && PyArray_SIZE(first) >= MANY_TO_JOIN) {
+        put_in_turns(list, out, size);
+        return (PyObject *)out;
+    }
     for (npy_intp k = 0; out != NULL && k < count; k++) {
         const char *from = PyArray_BYTES((PyArrayObject *)PyList_GET_ITEM(list, k));
         for (npy_intp o = 0; size && o < outer; o++) {

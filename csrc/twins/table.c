@@ -34,6 +34,7 @@ static const struct {
                {"select_gradient", select_gradient, 5}, {"slice_gradient", slice_gradient, 7},
                {"sum_dims_forward", sum_dims_forward, 4}, {"mean_forward", mean_forward, 4},
                {"var_forward", var_forward, 6}, {"max_along", max_along, 4}, {"min_along", min_along, 4},
+               {"places_along", places_along, 4}, {"fold", fold, 5},
                {"sort_forward", sort_forward, 4}, {"topk_forward", topk_forward, 6},
                {"scatter_selected", scatter_selected, 6}, {"restore", restore, 5},
                {"clamped_to_numbers", clamped_to_numbers, 4}, {"masked_fill_array", masked_fill_array, 4},

@@ -30,6 +30,8 @@ PyObject *mean_forward(PyObject *const *arguments);
 PyObject *var_forward(PyObject *const *arguments);
 PyObject *max_along(PyObject *const *arguments);
 PyObject *min_along(PyObject *const *arguments);
+PyObject *places_along(PyObject *const *arguments);
+PyObject *fold(PyObject *const *arguments);
 PyObject *sort_forward(PyObject *const *arguments);
 PyObject *topk_forward(PyObject *const *arguments);
 PyObject *scatter_selected(PyObject *const *arguments);

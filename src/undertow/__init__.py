@@ -81,6 +81,7 @@ from undertow.settings import (
     set_num_threads,
 )
 from undertow.tensor import Size, Tensor
+from undertow.tensor import torch_function as _torch_function
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
 from undertow.tensor.facts import (  # fmt: skip
     channels_last,
@@ -135,13 +136,16 @@ else:
     _lazily, __dir__ = _loaded_when_used(
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
-        "accelerator backends compiler cpu fx hub jit library mps mtia multiprocessing overrides profiler random "
-        "serialization signal storage types utils xpu",
+        "accelerator backends compiler cpu futures fx hub jit library mps mtia multiprocessing overrides profiler "
+        "random serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
             "undertow.interop.files": "load save",
+            "undertow.nn.functions.rnn.functional": (
+                "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
+            ),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.functions": (
                 "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "
@@ -178,9 +182,13 @@ newaxis = None
 _choose_allocator()
 
 # the operations: a declaration says which are functions of the package, and which of these change their tensor, too
-globals().update({name: _out_argument.public_function(name) for name in _names_with("function")})
+_operations = {name: _out_argument.public_function(name) for name in _names_with("function")}
+globals().update(_operations)
 globals().update({f"{name}_": _methods.in_place_function(f"{name}_") for name in _names_with("in_place_function")})
 globals().update(_foreach.table())
+_torch_function.join(_operations, but="is_tensor broadcast_shapes")
+for _namespace in (fft, linalg, special, functional):
+    _torch_function.join(vars(_namespace), but="__getattr__ namespace_function broadcast_shapes")
 if "UNDERTOW_DEBUG" in _environ:
     from undertow.instrument.debug_lines import switch_on as _switch_on
 

@@ -142,6 +142,10 @@ class InvalidGradientError(AutogradError):
         )
 
 
+class GradcheckError(UndertowError, RuntimeError):
+    """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be."""
+
+
 class IncompatibleViewError(UndertowError, RuntimeError):
     """No strides show the tensor's memory under the sizes asked for."""
 
@@ -164,6 +168,7 @@ def set_warn_always(always: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings are repeated: see `set_warn_always`."""
     return _always_warn[0]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
 from undertow.interop import answers, dlpack, pickling
+from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
@@ -24,7 +25,7 @@ from undertow.ops.random import tensors as random_ops
 from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
-from undertow.tensor import Tensor, display, layouts
+from undertow.tensor import Tensor, display, layouts, torch_function
 from undertow.tensor import facts as facts
 from undertow.tensor import subclasses as subclasses
 
@@ -57,6 +58,7 @@ AUTOGRAD: dict[str, Any] = {
     ),
     "_base": property(tensor_attributes.get_base),
     "_grad_fn": property(tensor_attributes.get_grad_fn, None, tensor_attributes.refuse_deletion),
+    "_cdata": property(id),
     "_is_view": tensor_attributes.is_view,
     "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
     "backward": tensor_attributes.backward,
@@ -93,7 +95,14 @@ def equality(name: str) -> Callable[..., Any]:
     function = REGISTRY[name].function
 
     def operator(self: Tensor, other: Any) -> Any:
-        return NotImplemented if other is None else function(self, other)
+        if other is None:
+            return NotImplemented
+        try:
+            return function(self, other)
+        except TypeError:
+            if hasattr(other, "dtype") or isinstance(other, NUMBERS):
+                raise
+            return NotImplemented
 
     return operator
 
@@ -118,6 +127,16 @@ def in_place_function(name: str) -> Callable[..., Any]:
     return forms.in_place(name[:-1], REGISTRY[name[:-1]].function) if method is None else method
 
 
+def polygamma_of(self: Tensor, n: int) -> Any:
+    """As `undertow.polygamma(n, self)`."""
+    return polygamma(n, self)
+
+
+def where_of(self: Tensor, condition: Tensor, other: Any) -> Any:
+    """As `undertow.where(condition, self, other)`: its own elements where the condition holds."""
+    return where(condition, self, other)
+
+
 def attach(names: dict[str, Any]) -> None:
     for name, value in names.items():
         setattr(Tensor, name, value)
@@ -140,8 +159,7 @@ attach({"real": part("real", True), "imag": part("imag", True)})
 attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 # whose tensor comes second
-attach({"polygamma": lambda self, n: polygamma(n, self),
-        "where": lambda self, condition, other: where(condition, self, other)})  # fmt: skip
+attach({"polygamma": polygamma_of, "where": where_of})
 attach(in_place.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
@@ -157,6 +175,9 @@ attach(pickling.METHODS)
 attach(answers.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
+torch_function.join(
+    vars(Tensor), but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass"
+)
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
 Node._register_hook_dict = tensor_attributes.register_node_hook_dict  # type: ignore[attr-defined]

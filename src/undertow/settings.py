@@ -17,6 +17,7 @@ _precision = "highest"
 
 
 def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was told; products are exact to float32 in any case."""
     return _precision
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
 from undertow.tensor import Tensor
+from undertow.tensor.layouts import strided
+from undertow.torch_names import module_aliases
 
 #: how far values may be apart, relatively and absolutely, by the name of their dtype; others not at all
 TOLERANCES = {
@@ -20,13 +22,21 @@ def assert_close(
     actual: Any,
     expected: Any,
     *,
+    allow_subclasses: bool = True,
     rtol: float | None = None,
     atol: float | None = None,
     equal_nan: bool = False,
+    check_device: bool = True,
     check_dtype: bool = True,
-    msg: str | None = None,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
 ) -> None:
     """Raise an AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+
+    allow_subclasses  whether two tensors may be of different classes
+    check_device, check_dtype, check_layout, check_stride  whether these must be the same
+    msg               what the error says, or a function of what it would say
 
     >>> import undertow as ut
     >>> ut.testing.assert_close(ut.ones(2), ut.ones(2) + 1e-7)
@@ -36,10 +46,12 @@ def assert_close(
     <BLANKLINE>
     Expected 1.1 but got 1.0: absolute difference 0.1 (up to 1e-07 allowed), at ['loss']
     """
-    if (rtol is None) != (atol is None):
-        missing = "rtol" if rtol is None else "atol"
-        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
-    _compare(actual, expected, "", (rtol, atol, equal_nan, check_dtype, msg))
+    get_tolerances(dtypes.float32, rtol=rtol, atol=atol)
+    if not allow_subclasses and type(actual) is not type(expected):
+        raise TypeError(f"assert_close(): {type(actual)} and {type(expected)}, with allow_subclasses=False")
+    checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
+    compared = [name for name, wanted in checks.items() if wanted]
+    _compare(actual, expected, "", (rtol, atol, equal_nan, compared, msg))
 
 
 def _compare(actual: Any, expected: Any, place: str, rules: Any) -> None:
@@ -57,24 +69,43 @@ def _compare(actual: Any, expected: Any, place: str, rules: Any) -> None:
 
 def _check(fine: bool, problem: str, place: str, rules: Any) -> None:
     if not fine:
-        where = f", at {place}" if place else ""
-        raise AssertionError(f"{problem}{where}" if rules[-1] is None else rules[-1])
+        text, msg = f"{problem}, at {place}" if place else problem, rules[-1]
+        raise AssertionError(text if msg is None else msg(text) if callable(msg) else msg)
 
 
 def _compare_values(actual: Any, expected: Any, place: str, rules: Any) -> None:
-    rtol, atol, equal_nan, check_dtype, _ = rules
+    rtol, atol, equal_nan, compared, _ = rules
     a, b = (ops.as_tensor(value, dtype=_number_dtype(value)) for value in (actual, expected))
     _check(a.shape == b.shape, f"The values for attribute 'shape' do not match: {a.shape} != {b.shape}.", place, rules)
-    same = a.dtype == b.dtype or not check_dtype
-    _check(same, f"The values for attribute 'dtype' do not match: {a.dtype} != {b.dtype}.", place, rules)
-    if rtol is None:
-        pairs = [TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
-        rtol, atol = map(max, zip(*pairs, strict=True))
+    for name in compared:
+        mine, other = (t.stride() if name == "stride" else getattr(t, name) for t in (a, b))
+        _check(mine == other, f"The values for attribute '{name}' do not match: {mine} != {other}.", place, rules)
+    a, b = (t if t.layout is strided else t.to_dense() for t in (a, b))
+    rtol, atol = get_tolerances(a, b, rtol=rtol, atol=atol)
     common = dtypes.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else dtypes.float64
     x, y = (t.detach().cpu().to(common)._array for t in (a, b))
     close = cpu.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
     if not close.all():
         _check(False, _difference(x, y, close, atol), place, rules)
+
+
+def default_tolerances(*inputs: Any, dtype_precisions: Any = None) -> tuple[float, float]:
+    """How far values of these tensors, or dtypes, may be apart: the largest `rtol` and `atol` of them."""
+    found = [getattr(value, "dtype", value) for value in inputs]
+    names = [dtypes.as_dtype(dtype, "default_tolerances").name for dtype in found]
+    own = {dtypes.as_dtype(key, "default_tolerances").name: pair for key, pair in (dtype_precisions or {}).items()}
+    pairs = [own.get(name) or TOLERANCES.get(name, (0.0, 0.0)) for name in names]
+    return max([rtol for rtol, _ in pairs]), max([atol for _, atol in pairs])
+
+
+def get_tolerances(
+    *inputs: Any, rtol: float | None, atol: float | None, id: tuple[Any, ...] = ()
+) -> tuple[float, float]:
+    """What was given, or `default_tolerances`."""
+    if (rtol is None) != (atol is None):
+        missing = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+    return default_tolerances(*inputs) if rtol is None or atol is None else (rtol, atol)
 
 
 def _number_dtype(value: Any) -> Any:
@@ -107,8 +138,7 @@ def assert_allclose(
 ) -> None:
     """`assert_close`, by its former name and with its former defaults: dtypes may differ, and nan equals nan."""
     if rtol is None and atol is None:
-        pairs = [TOLERANCES.get(ops.as_tensor(t).dtype.name, (0.0, 0.0)) for t in (actual, expected)]
-        rtol, atol = (max(values) for values in zip(*pairs, strict=True))
+        rtol, atol = default_tolerances(ops.as_tensor(actual), ops.as_tensor(expected))
     expected = ops.as_tensor(expected, dtype=ops.as_tensor(actual).dtype)
     assert_close(ops.as_tensor(actual), expected, rtol=rtol, atol=atol, equal_nan=equal_nan, msg=msg)
 
@@ -150,3 +180,6 @@ def make_tensor(
     if noncontiguous and made.numel() > 1:
         made = ops.repeat_interleave(made, 2, -1)[..., ::2]
     return made.requires_grad_(requires_grad)
+
+
+module_aliases.register(__name__)

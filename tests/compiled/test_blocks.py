@@ -76,6 +76,23 @@ def test_strides(first: str, second: str) -> None:
     check(slope, np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.parametrize("second", VIEWS)
+@pytest.mark.parametrize("first", VIEWS)
+def test_strides_of_long_rows(first: str, second: str) -> None:
+    a, b = VIEWS[first](normal(1, 530, 530)), VIEWS[second](normal(2, 530, 530))
+    check(slope, np.asarray(a), np.asarray(b))
+    check(lambda xp, a, b: a * b, np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 2500), (5, 1, 20_000), (2, 2, 512)])
+def test_rows_of_several_blocks(shape: tuple[int, ...]) -> None:
+    x, (a, b, c) = normal(1, *shape), shape
+    for y in (normal(2, c), normal(2, a, 1, 1), normal(2, b, 1), normal(2, a, 1, c), normal(2, a, b, 2 * c)[..., ::2]):
+        check(slope, x, y)
+        check(slope, y, x[::-1])
+        check(lambda xp, a, b: a + b, x, y)
+
+
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_results_lie_as_their_operands(order: tuple[int, ...]) -> None:
     a = normal(1, 20, 30, 40).transpose(order)
@@ -206,12 +223,17 @@ def outcome(case: Case) -> list[Any]:
         return [*fresh.forward(fresh.arrays), *(fresh.gradient if fresh.has_gradient() else [])]
 
 
-ROWS = [case for case in all_cases() if getattr(ops.REGISTRY.get(case.sample.op), "batch", None) is ELEMENTWISE]
+def goes_in_blocks(case: Case) -> bool:
+    op = ops.REGISTRY.get(case.sample.op)
+    return getattr(op, "batch", None) is ELEMENTWISE or getattr(op, "map_reduce", False)
+
+
+ROWS = [case for case in all_cases() if goes_in_blocks(case)]
 
 
 @pytest.mark.parametrize("case", ROWS, ids=repr)
 def test_operations(case: Case) -> None:
-    """Every row of an elementwise operation, with everything taken for large."""
+    """Every row of an elementwise operation, or of a loss, with everything taken for large."""
     before = core.set_large(1 << 60)
     try:
         expected = outcome(case)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import undertow as ut
@@ -13,6 +15,19 @@ def test_gradients_are_those_of_one_process(run: Run, ranks: int) -> None:
     done = run("ddp.py", ranks=ranks)
     assert done.returncode == 0, done.stderr
     assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
+
+
+@pytest.mark.parametrize("program", ["uneven.py", "pipeline.py"])
+def test_uneven_batches_divided_optimizers_and_pipelines(run: Run, program: str) -> None:
+    done = run(program, ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert all([f"rank {r} is done" in done.stdout for r in range(3)])
+
+
+def test_parameters_in_pieces_and_their_checkpoints(run: Run, tmp_path: Path) -> None:
+    done = run("sharded.py", str(tmp_path / "checkpoint"), ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert all([f"rank {r} is done" in done.stdout for r in range(3)])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])

@@ -1,4 +1,4 @@
-"""The program on the page runs, and gives the losses of one process."""
+"""The programs on the pages run, and give what one process gives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,28 @@ import pytest
 
 from tests.distributed.conftest import Run
 
-PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def losses(text: str) -> list[float]:
     return [float(found) for found in re.findall(r"^epoch \d+: loss ([\d.]+)$", text, re.M)]
 
 
+def program_on(page: str) -> str:
+    (code,) = re.findall(r"^```py\n(.*?)^```$", (DOCS / page).read_text(encoding="utf-8"), re.M | re.S)
+    return str(code)
+
+
+def test_a_backward_pass_through_two_processes(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "backward.py"
+    program.write_text(program_on("distributed-backward.md"))
+    done = run(str(program))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("tensor([[") == 2
+
+
 def test_the_program_on_the_page(run: Run, tmp_path: Path) -> None:
-    (code,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    code = program_on("distributed.md")
     program, found = tmp_path / "train.py", {}
     for ranks, batch_size in ((2, 32), (1, 64)):
         program.write_text(code.replace("batch_size=32", f"batch_size={batch_size}"))

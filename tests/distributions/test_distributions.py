@@ -381,3 +381,35 @@ def test_samples_remember_their_origin(L: ModuleType) -> None:
     assert bool(remembering.log_prob(remembering.rsample()).isfinite().all())
     with pytest.raises(ValueError, match="cache_size must be 0 or 1"):
         d.transforms.TanhTransform(cache_size=2)
+
+
+def test_multivariate_normal_keeps_one_factor_for_a_batch_and_can_be_derived_from(torch: ModuleType) -> None:
+    """As libraries do it: they read the factor, and complete an object that they have made."""
+
+    def facts(framework: ModuleType) -> list[Any]:
+        class Named(framework.distributions.MultivariateNormal):
+            def __init__(self, loc, covariance, name):
+                super().__init__(loc, covariance)
+                self.name = name
+
+            def expand(self, batch_shape, _instance=None):
+                new = self._get_checked_instance(Named, _instance)
+                new.name = self.name
+                return super().expand(batch_shape, _instance=new)
+
+        loc, covariance = framework.zeros(2, 3), framework.eye(3) * 4.0
+        normal = Named(loc, covariance, "mine")
+        wide = normal.expand((5, 2))
+        value = framework.ones(5, 2, 3)
+        return [
+            tuple(normal._unbroadcasted_scale_tril.shape), tuple(normal.scale_tril.shape), wide.name,
+            tuple(wide.covariance_matrix.shape), wide.precision_matrix[0, 0].tolist(), tuple(wide.variance.shape),
+            wide.log_prob(value).tolist(), wide.entropy().tolist(), tuple(wide.rsample((4,)).shape),
+            framework.distributions.kl_divergence(normal, wide).tolist(),
+        ]  # fmt: skip
+
+    ours, theirs = facts(ut), facts(torch)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == (pytest.approx(np.array(other)) if isinstance(other, list) else other)
+    with pytest.raises(NotImplementedError, match="must also define a custom"):
+        type("Other", (ut.distributions.MultivariateNormal,), {"__init__": lambda self: None})().expand((2,))

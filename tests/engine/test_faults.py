@@ -646,7 +646,6 @@ def test_signal_handlers_that_use_the_library() -> None:
             ut.ones(2) * 2
         count[0] += 1
         signal.setitimer(signal.ITIMER_REAL, 1e-3)
-    run(); ut.randn(1)  # no handler can use a module that the program is just importing, as first uses do
     signal.signal(signal.SIGALRM, handler)
     def draw():
         while not done.is_set():

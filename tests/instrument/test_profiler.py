@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,16 +16,68 @@ import pytest
 from undertow.profiler import ProfilerAction, profile, record_function, schedule
 
 import undertow as ut
+from undertow.instrument.profiler.composites import HAS_MONITORING, monitor
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
 
 
 def names(prof: Any) -> list[str]:
-    return [event.name for event in prof.events()]
+    return [event.name for event in prof.events() if not event.is_composite]
 
 
 def a_model() -> ut.nn.Module:
     return ut.nn.Sequential(ut.nn.Linear(4, 8), ut.nn.ReLU(), ut.nn.Sequential(ut.nn.Linear(8, 2)))
+
+
+# ---- operations made of others
+
+
+def a_loss() -> Any:
+    x = ut.ones(2, 3, requires_grad=True)
+    return ut.nn.functional.soft_margin_loss(x @ ut.ones(3, 4), ut.ones(2, 4))
+
+
+def test_a_composite_is_around_what_it_is_made_of() -> None:
+    with profile(record_shapes=True, profile_memory=True, with_flops=True) as prof:
+        a_loss()
+    product = next(e for e in prof.events() if e.name == "aten::matmul")
+    assert product.is_composite and [child.name for child in product.cpu_children] == ["aten::mm"]
+    assert product.input_shapes[:2] == [[2, 3], [3, 4]] and "a_loss" in product.line
+    assert product.self_cpu_time_total == product.cpu_time_total - product.cpu_children[0].cpu_time_total > 0
+    assert product.cpu_memory_usage == product.cpu_children[0].cpu_memory_usage == 32
+    assert product.flops is None and product.cpu_children[0].flops == 48
+    loss = next(e for e in prof.events() if e.name == "aten::soft_margin_loss")
+    assert loss.is_composite and len(loss.cpu_children) > 2 and not loss.cpu_children[0].is_composite
+
+
+def test_a_composite_of_the_name_of_its_operation_is_not_shown_twice() -> None:
+    with profile(record_shapes=True) as prof:
+        ut.ones(3).sum()
+    assert [e.name for e in prof.events()].count("aten::sum") == 1
+
+
+def test_composites_that_fail_leave_no_row_and_hide_none() -> None:
+    with profile(record_shapes=True) as prof:
+        for columns in (2, 3):
+            with contextlib.suppress(RuntimeError):
+                ut.matmul(ut.ones(2, 3), ut.ones(columns, 2))
+    assert [[c.name for c in e.cpu_children] for e in prof.events() if e.name == "aten::matmul"][-1] == ["aten::mm"]
+
+
+def test_nothing_is_left_of_following_composites() -> None:
+    before = sys.getprofile()
+    with profile(record_shapes=True):
+        a_loss()
+    assert sys.getprofile() is before
+    if HAS_MONITORING:
+        assert monitor.tool is None and not any(map(sys.monitoring.get_tool, (3, 4)))  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not HAS_MONITORING, reason="sys.monitoring is there from Python 3.12 on")
+def test_python_says_when_composites_begin_in_every_profile() -> None:
+    with profile() as prof:
+        a_loss()
+    assert [e.name for e in prof.events() if e.is_composite].count("aten::matmul") == 1
 
 
 # ---- what is seen
@@ -206,7 +261,7 @@ def test_steps_by_a_schedule() -> None:
     found: list[Any] = []
 
     def ready(prof: Any) -> None:
-        found.append((prof.step_num, [e.name for e in prof.events()]))
+        found.append((prof.step_num, names(prof)))
 
     with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=1), on_trace_ready=ready) as prof:
         for step in range(6):
@@ -218,7 +273,7 @@ def test_steps_by_a_schedule() -> None:
 
 def test_on_trace_ready_at_the_end_of_a_block() -> None:
     found: list[int] = []
-    with profile(on_trace_ready=lambda prof: found.append(len(prof.events()))):
+    with profile(on_trace_ready=lambda prof: found.append(len(names(prof)))):
         ut.ones(2).exp()
     assert found == [1]
 
@@ -255,8 +310,9 @@ def test_a_table_is_sorted_and_cut() -> None:
 
 
 def test_self_time_is_what_is_not_spent_inside() -> None:
+    x = ut.ones(1000)
     with profile() as prof, record_function("outer"):
-        ut.ones(1000).exp()
+        x.exp()
     outer, inner = prof.events()
     assert outer.cpu_children == [inner] and inner.cpu_parent is outer
     assert outer.self_cpu_time_total == pytest.approx(outer.cpu_time_total - inner.cpu_time_total)
@@ -316,8 +372,32 @@ def test_traces_of_several_processes_are_merged(tmp_path: Path) -> None:
     ut.profiler.merge_traces(paths, str(tmp_path / "all.json"))
     entries = json.loads((tmp_path / "all.json").read_text())["traceEvents"]
     assert len({entry["pid"] for entry in entries}) == 2
-    arrows = [entry["id"] for entry in entries if entry["ph"] == "s"]
-    assert len(arrows) == len(set(arrows))
+    check_trace(entries)
+
+
+def check_trace(entries: list[dict[str, Any]]) -> None:
+    """What Perfetto asks of a trace: else it leaves entries out, and says so only on its page of statistics."""
+    slices: dict[Any, list[tuple[float, float]]] = {}
+    arrows: dict[int, list[dict[str, Any]]] = {}
+    for entry in entries:
+        assert type(entry["pid"]) is type(entry["tid"]) is int and type(entry["name"]) is str
+        assert entry["ph"] in "MXsfC" and (entry["ph"] == "M" or entry["ts"] >= 0)
+        if entry["ph"] == "X":
+            assert entry["dur"] >= 0
+            slices.setdefault((entry["pid"], entry["tid"]), []).append((entry["ts"], entry["ts"] + entry["dur"]))
+        elif entry["ph"] in "sf":
+            assert type(entry["id"]) is int
+            arrows.setdefault(entry["id"], []).append(entry)
+        elif entry["ph"] == "C":
+            assert all(type(value) is int for value in entry["args"].values())
+    for ends in arrows.values():
+        assert [end["ph"] for end in ends] == ["s", "f"] and len({end["pid"] for end in ends}) == 1
+        for end in ends:  # each is bound to the slice that it lies in
+            lane = slices[end["pid"], end["tid"]]
+            assert any(begin <= end["ts"] <= until for begin, until in lane)
+    for lane in slices.values():
+        for (_, end), (begin, until) in pairwise(sorted(lane, key=lambda slice: (slice[0], -slice[1]))):
+            assert begin >= end or until <= end + 1e-3  # one after the other, or one in the other
 
 
 def test_traces_for_tensorboard(tmp_path: Path) -> None:
@@ -335,8 +415,8 @@ def test_stacks_for_a_flame_graph(tmp_path: Path) -> None:
         inner()
     prof.export_stacks(str(tmp_path / "stacks"))
     lines = (tmp_path / "stacks").read_text().splitlines()
-    assert len(lines) == 1
-    stack, _, value = lines[0].rpartition(" ")
+    (line,) = [line for line in lines if "aten::exp" in line]
+    stack, _, value = line.rpartition(" ")
     assert int(value) > 0
     assert stack.split(";")[-1] == "aten::exp" and stack.split(";")[-2].endswith("inner")
     with pytest.raises(ValueError, match="metric should be one of"):
@@ -451,7 +531,7 @@ def facts(prof: Any) -> list[Any]:
             e.category,
         )
         for e in prof.events()
-        if e.name not in ("aten::split", "aten::split_with_sizes")
+        if e.name not in ("aten::split", "aten::split_with_sizes") and not e.is_composite
     )
 
 

@@ -339,3 +339,13 @@ def test_groups_of_one_value(L: ModuleType) -> None:
 def test_norms_by_name(L: ModuleType) -> None:
     grads = [L.tensor([1.0, -3.0]), L.tensor([2.0])]
     assert L.nn.utils.get_total_norm(grads, norm_type="inf").item() == 3
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_grid_sample_at_nan(torch: ModuleType, mode: str, padding: str) -> None:
+    image, grid = np.ones((1, 1, 4, 4), "float32"), np.full((1, 1, 2, 2), np.nan, "float32")
+    options = {"mode": mode, "padding_mode": padding, "align_corners": False}
+    ours = F.grid_sample(ut.from_numpy(image), ut.from_numpy(grid), **options)
+    theirs = torch.nn.functional.grid_sample(torch.from_numpy(image), torch.from_numpy(grid), **options)
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

@@ -511,3 +511,29 @@ def test_a_buffer_takes_the_place_of_buffers_only(L: ModuleType) -> None:
     module.mean = L.nn.Buffer(L.zeros(1))
     module.mean = L.nn.Buffer(L.ones(1))
     assert module.mean.item() == 1 and list(module.state_dict()) == ["mean"]
+
+
+def test_a_class_with_getattr_sees_each_access_to_its_members() -> None:
+    class Seen(ut.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log: list[str] = []
+            self.weight = ut.nn.Parameter(ut.ones(2))
+            self.part = ut.nn.Linear(1, 1)
+
+        def __getattr__(self, name):
+            found = super().__getattr__(name)
+            self.log.append(name)
+            return found
+
+    module = Seen()
+    assert module.weight.sum() == 2 and module.part.bias is not None
+    module.weight = ut.nn.Parameter(ut.zeros(2))
+    assert module.weight.sum() == 0 and list(module.state_dict()) == ["weight", "part.weight", "part.bias"]
+    assert [name for name in module.log if name in ("weight", "part")] == ["weight", "part", "weight"]
+    assert [name for name, _ in module._named_members(lambda m: m._parameters.items())] == [
+        "weight", "part.weight", "part.bias",
+    ]  # fmt: skip
+    assert copy.deepcopy(module).weight.shape == (2,)
+    del module.weight
+    assert not hasattr(module, "weight")

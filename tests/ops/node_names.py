@@ -26,6 +26,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     # one node for what PyTorch does in several steps, or the other way round
     ("sum_to", "ViewBackward0"): "SumToSizeBackward0",
     ("cdist", "CdistBackward0"): "LinalgVectorNormBackward0",
+    ("cdist", "ViewBackward0"): "EuclideanDistBackward0",
     ("quantile", "SqueezeBackward4"): "ViewBackward0",
     ("nanquantile", "SqueezeBackward4"): "ViewBackward0",
     ("percentile", "SqueezeBackward4"): "ViewBackward0",

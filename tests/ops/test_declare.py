@@ -501,13 +501,13 @@ def test_an_adapter_speaks_for_numpy() -> None:
 
 
 def test_help_says_what_the_declaration_says() -> None:
-    assert ops.mul.__doc__ == (
-        "As PyTorch's function of this name.\n\nDifferentiable in input and other. "
+    assert (
+        "Differentiable in input and other. "
         "Recorded as MulBackward0, which keeps other and input for the backward pass."
-    )
+    ) in ops.mul.__doc__
     assert "keeps out for" in ops.exp.__doc__
     assert "keeps no tensor" in ops.add.__doc__
-    assert ops.isnan.__doc__.endswith("has no gradient.")
+    assert "has no gradient." in ops.isnan.__doc__
     assert "no doc" not in pydoc.render_doc(ops.sin)
 
 

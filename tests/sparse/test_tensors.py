@@ -406,3 +406,12 @@ def test_values_at_equal_places_are_added_up(places: int) -> None:
     tensor = ut.sparse_coo_tensor(ut.tensor(indices[None]), ut.tensor(values), (places, 3)).coalesce()
     assert tensor.indices().tolist() == [np.unique(indices).tolist()]
     np.testing.assert_array_equal(tensor.to_dense().numpy(), expected)
+
+
+def test_the_old_constructors_make_sparse_tensors() -> None:
+    made = ut.sparse.FloatTensor(ut.tensor([[0, 1], [2, 0]]), ut.tensor([1.0, 2.0]), ut.Size((2, 3)))
+    assert made.to_dense().tolist() == [[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]] and made.dtype is ut.float32
+    assert isinstance(made, ut.sparse.FloatTensor) and not isinstance(ut.ones(2), ut.sparse.FloatTensor)
+    assert ut.sparse.LongTensor(2, 3).shape == (2, 3)
+    assert ut.dsmm(made, ut.ones(3, 1)).tolist() == [[1.0], [2.0]]
+    assert ut.ones(2, dtype=ut.float64).type(ut.Tensor).dtype is ut.float32

@@ -262,3 +262,9 @@ def test_the_class_as_a_constructor(L: ModuleType) -> None:
     for wrong in ((2.5,), ([1, 2], 3)):
         with pytest.raises(TypeError):
             L.Tensor(*wrong)
+
+
+def test_a_tensor_is_unequal_to_what_is_no_number() -> None:
+    x = ut.ones(2)
+    assert (x == ...) is False and (x != "a") is True and ... not in (1, x)
+    assert x._cdata == x._cdata != ut.ones(2)._cdata

@@ -79,3 +79,15 @@ def test_a_class_that_nobody_holds_is_forgotten() -> None:
     gc.collect()
     assert gone() is None
     assert len(SUBCLASSES) == known - 1
+
+
+def test_arguments_are_for_new() -> None:
+    class Wrapped(ut.Tensor):
+        @staticmethod
+        def __new__(cls, data, source=frozenset()):
+            made = ut.Tensor.__new__(cls)
+            made.inner, made.source = data, source
+            return made
+
+    made = Wrapped(ut.ones(2), frozenset({"a"}))
+    assert made.inner.tolist() == [1.0, 1.0] and made.source == {"a"} and made.shape == (0,)

@@ -2,6 +2,8 @@
 
 from undertow.errors import LinAlgError as _LinAlgError_
 from undertow.modes import set_grad_enabled as _set_grad_enabled_
+from undertow.tensor.torch_function import never as _never_
 
 _LinAlgError = _LinAlgError_
+_disabled_torch_function_impl = _never_
 _set_grad_enabled = _set_grad_enabled_

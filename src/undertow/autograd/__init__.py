@@ -15,7 +15,6 @@ from undertow.autograd.function import Function as Function
 from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
-from undertow.autograd.variable import Variable as Variable
 from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import enable_grad as enable_grad
 from undertow.modes import enforce_grad_layout_policy as enforce_grad_layout_policy
@@ -31,8 +30,13 @@ from undertow.torch_names import module_aliases as _module_aliases
 if TYPE_CHECKING:
     from undertow.autograd import checkpoint as checkpoint
     from undertow.autograd import functional as functional
+    from undertow.autograd.variable import Variable as Variable
 else:
     __path__.append(f"{__path__[0]}/../torch_names/autograd")  # modules that Python's own import finds here, too
-    __getattr__, __dir__ = _loaded_when_used(__name__, modules="checkpoint functional profiler profiler_util")
+    __getattr__, __dir__ = _loaded_when_used(
+        __name__,
+        modules="checkpoint functional profiler profiler_util",
+        names={"undertow.autograd.variable": "Variable"},
+    )
 
 _module_aliases.register(__name__)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from undertow.autograd.saved_tensors.ledger import saved_numbers, saved_values
 from undertow.backend import dtypes
 from undertow.backend.sparse.compressed import to_dense
 from undertow.backend.sparse.protocol import AnySparse
@@ -84,6 +83,7 @@ class set_detect_anomaly(Scope):
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on: see `detect_anomaly`."""
     return anomaly() is not None
 
 
@@ -94,6 +94,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def is_anomaly_check_inf_enabled() -> bool:
+    """Whether anomaly mode looks for infinities, too."""
     wanted = anomaly()
     return wanted is not None and wanted.check_inf
 
@@ -289,6 +290,8 @@ def cause_of_inf(node: Node, given: list[Any]) -> str:
 
 def _cause_in_forward(node: Node, is_bad: Any, kind: str) -> str:
     """Say so if a tensor or a number that the node saved in the forward pass was not finite."""
+    from undertow.autograd.saved_tensors.ledger import saved_numbers, saved_values
+
     for argument, how, value in saved_values(node):
         if how != "packed":
             array = _array(value)

@@ -12,7 +12,6 @@ from undertow.autograd.batched_tensor import VmapError
 from undertow.autograd.gradient_edge import GradientEdge
 from undertow.autograd.interceptors.stack import active, under, with_beneath
 from undertow.autograd.vmap import vmap
-from undertow.autograd.why_unreachable import not_differentiated, unreachable
 from undertow.backend import dtypes, namespace_of_array
 from undertow.backend.interface import DType
 from undertow.engine.engine import engine
@@ -274,6 +273,8 @@ def _target_edge(target: Tensor, index: int) -> Any:
     if edge is None and isinstance(target, Tensor):
         edge = recorded_edge(target)  # of a view that is cut off from its base: nothing leads there
     if edge is None:
+        from undertow.autograd.why_unreachable import not_differentiated
+
         raise not_differentiated(index, target)
     return edge
 
@@ -299,6 +300,8 @@ def _grad_once(
         elif allow_unused:
             results.append(None)
         else:
+            from undertow.autograd.why_unreachable import unreachable
+
             raise unreachable(index, target, captures[index], roots)
     return tuple(results)
 

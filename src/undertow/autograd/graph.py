@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.gradient_edge import GradientEdge as GradientEdge
 from undertow.autograd.gradient_edge import get_gradient_edge as get_gradient_edge
@@ -14,14 +14,6 @@ from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disab
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
-from undertow.autograd.saved_tensors.allow_mutation import MutationContext as MutationContext
-from undertow.autograd.saved_tensors.allow_mutation import (
-    allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
-)
-from undertow.autograd.saved_tensors.ledger import SavedTensorsReport as SavedTensorsReport
-from undertow.autograd.saved_tensors.ledger import saved_tensors_report as saved_tensors_report
-from undertow.autograd.saved_tensors.to_disk_or_compressed import compress_saved as compress_saved
-from undertow.autograd.saved_tensors.to_disk_or_compressed import save_on_disk as save_on_disk
 from undertow.autograd.version_counters import increment_version as increment_version
 from undertow.autograd.version_counters import unsafe_preserve_version_counter as unsafe_preserve_version_counter
 from undertow.autograd.version_counters import unsafe_set_version_counter as unsafe_set_version_counter
@@ -33,9 +25,29 @@ from undertow.engine.validate import conform, expected
 from undertow.graph import node as _node
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.saved import SavedTensor as SavedTensor
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import current
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.autograd.saved_tensors.allow_mutation import MutationContext as MutationContext
+    from undertow.autograd.saved_tensors.allow_mutation import (
+        allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
+    )
+    from undertow.autograd.saved_tensors.ledger import SavedTensorsReport as SavedTensorsReport
+    from undertow.autograd.saved_tensors.ledger import saved_tensors_report as saved_tensors_report
+    from undertow.autograd.saved_tensors.to_disk_or_compressed import compress_saved as compress_saved
+    from undertow.autograd.saved_tensors.to_disk_or_compressed import save_on_disk as save_on_disk
+else:
+    __getattr__, __dir__ = _loaded_when_used(
+        __name__,
+        names={
+            "undertow.autograd.saved_tensors.allow_mutation": "MutationContext allow_mutation_on_saved_tensors",
+            "undertow.autograd.saved_tensors.ledger": "SavedTensorsReport saved_tensors_report",
+            "undertow.autograd.saved_tensors.to_disk_or_compressed": "compress_saved save_on_disk",
+        },
+    )
 
 
 class Node(abc.ABC):  # noqa: B024  (nobody derives from it)

@@ -24,6 +24,7 @@ from undertow.tensor.tensor import requires_grad
 
 
 def get_requires_grad(self: Tensor) -> bool:
+    """Whether operations on it are recorded, so that gradients reach it."""
     return requires_grad(self)
 
 
@@ -58,6 +59,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 def get_grad(self: Tensor) -> Tensor | None:
+    """What backward passes have added up for it; None before the first."""
     extra = self._extra
     grad = None if extra is None else extra.grad
     if grad is None and self._edge is not None and self._edge is not LEAF and not (extra and extra.retains_grad):
@@ -112,6 +114,7 @@ def check_grad(self: Tensor, grad: Any) -> None:
 
 
 def get_grad_dtype(self: Tensor) -> DType | None:
+    """The dtype that `.grad` is kept in; None for any."""
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
     return grad_dtype_of(self)
@@ -139,11 +142,13 @@ def refuse_deletion(self: Tensor) -> None:
 
 
 def get_volatile(self: Tensor) -> bool:
+    """False: a name from before `no_grad`."""
     warnings.warn("volatile was removed (Variable.volatile is always False): use no_grad()", stacklevel=2)
     return False
 
 
 def get_grad_fn(self: Tensor) -> Node | None:
+    """The node that will be given its gradient, if it is the result of recorded operations; None for a leaf."""
     edge = current_edge(self)
     return None if edge is None or edge is LEAF else edge[0]
 
@@ -237,6 +242,7 @@ def get_base(self: Tensor) -> Tensor | None:
 
 
 def is_inference(self: Tensor) -> bool:
+    """Whether the tensor was made in inference mode, and so can never be recorded."""
     return self._extra is not None and self._extra.inference
 
 
@@ -281,6 +287,7 @@ def retain_grad(self: Tensor) -> None:
 
 
 def get_retains_grad(self: Tensor) -> bool:
+    """Whether `retain_grad()` was called: backward passes then store `.grad`, though it is no leaf."""
     return self._extra is not None and self._extra.retains_grad and not self.is_leaf
 
 

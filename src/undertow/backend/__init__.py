@@ -1,10 +1,11 @@
 """Arrays, devices and dtypes: the only room that imports an array library."""
 
 import sys
-from functools import cache
-from typing import Any
 
 from undertow.backend import dtypes as dtypes
+
+# With the rest, not when first used: a signal handler or the child of a fork may come in the middle of an import.
+from undertow.backend import simulated as simulated
 from undertow.backend.cpu import cpu as cpu
 from undertow.backend.interface import ArrayNamespace as ArrayNamespace
 from undertow.backend.interface import Device as Device
@@ -23,21 +24,12 @@ def namespace_of(device: object) -> ArrayNamespace:
     if device.type == "cpu":
         return cpu
     if device.type == "sim":
-        found: ArrayNamespace = simulated_devices().namespace(device)
-        return found
+        return simulated.namespace(device)
     if device.type == "meta":
         return meta_namespace()
-    raise RuntimeError(
-        f"device '{device}' is not available: this build has the CPU backend, simulated devices and the meta device. "
-        "Use device='cpu'."
-    )
+    from undertow.backend import cuda  # most programs ask for none, and it is large
 
-
-@cache  # in the module's own hands, because nothing can be imported while the interpreter ends
-def simulated_devices() -> Any:
-    from undertow.backend import simulated  # when one is first asked for: most programs never do
-
-    return simulated
+    return cuda.namespace(device)
 
 
 def namespace_of_array(array: object) -> ArrayNamespace:
@@ -58,7 +50,14 @@ def meta_namespace() -> ArrayNamespace:
 _meta: ArrayNamespace | None = None
 
 
+def send_to_devices() -> None:
+    """Send what devices were asked for, where it is written down first: at the end of a pass, and of a step."""
+    cuda = sys.modules.get("undertow.backend.cuda")
+    if cuda is not None and cuda._namespace is not None:
+        cuda.flush()
+
+
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
-    simulated = sys.modules.get("undertow.backend.simulated")
-    return _meta is not None or (simulated is not None and bool(simulated._namespaces))
+    cuda = sys.modules.get("undertow.backend.cuda")
+    return _meta is not None or bool(simulated._namespaces) or (cuda is not None and cuda._namespace is not None)

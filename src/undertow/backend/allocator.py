@@ -37,6 +37,7 @@ def set_cpu_allocator(kind: str) -> None:
 
 
 def get_cpu_allocator() -> str:
+    """The name of what large arrays get their memory from: see `set_cpu_allocator`."""
     return _chosen[0]
 
 

@@ -1,9 +1,12 @@
 """Formulas over large arrays, as programs that the compiled core evaluates in blocks (csrc/formula/blocks.c).
 
 A forward or rule of an elementwise operation is called once with `Traced` values in the place of arrays, and with a
-namespace whose functions note what they are asked for: the list of array functions that comes of it is the program. It
-is kept for the dtypes and numbers that it was made for. A function that does something else (looks at elements or at
-shapes, sums up, ...) has no program, and is called as before.
+namespace whose functions note what they are asked for: the list of array functions that comes of it is the program
+(traces.py). It is kept for the dtypes and numbers that it was made for. A function that does something else (looks at
+elements, ...) has no program, and is called as before.
+
+A function that is declared to map and reduce, such as a loss, may also ask for the shape of its arguments, and may add
+all elements up in the end: `xp.add.reduce(values, axis=None)`.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import traces
 from undertow.backend.cpu import cpu
-from undertow.backend.interface import Array, ArrayNamespace, DType
-from undertow.compiled import core
+from undertow.backend.interface import ArrayNamespace
+from undertow.backend.traces import Total, Trace, Traced, TracedUfunc
 
 #: how many programs a function may have, for different dtypes and numbers
 MOST_PROGRAMS = 64
@@ -24,197 +28,7 @@ MOST_PROGRAMS = 64
 #: elements from which on a single quick function is worth a program
 MANY = 1 << 17
 
-#: functions of two numbers, the second of which may be left out if it is 1
-ONE_CHANGES_NOTHING = frozenset({np.multiply, np.divide})
-
 QUICK = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
-
-
-class UntraceableError(Exception):
-    """A function does what programs cannot do."""
-
-
-# ---- what a function is called with
-
-
-class Trace:
-    """The array functions that were asked for so far. Values are numbers: inputs, then constants, then results."""
-
-    def __init__(self, inputs: Sequence[DType]) -> None:
-        self.inputs = list(inputs)
-        self.constants: list[Array] = []
-        self.steps: list[tuple[Any, ...]] = []
-
-    def input(self, number: int, array: Array) -> Traced:
-        made = Traced(self, ("input", number), array.dtype, array.ndim)
-        made.is_contiguous = array.flags.c_contiguous
-        return made
-
-    def constant(self, value: Any, dtype: DType) -> tuple[str, int]:
-        self.constants.append(np.asarray(value, dtype))
-        return "constant", len(self.constants) - 1
-
-    def step(self, function: Any, loop: int, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
-        step = (function, loop, *operands)
-        if step in self.steps:
-            return "step", self.steps.index(step)
-        self.steps.append(step)
-        return "step", len(self.steps) - 1
-
-    def program(self, result: Traced) -> Any:
-        """The steps up to the result."""
-        needed = self.steps[: result.place[1] + 1]
-        first = {"input": 0, "constant": len(self.inputs), "step": len(self.inputs) + len(self.constants)}
-        steps = [(f, loop, *[first[kind] + k for kind, k in operands]) for f, loop, *operands in needed]
-        return core.Program(tuple([d.num for d in self.inputs]), tuple(self.constants), tuple(steps))
-
-
-class Traced:
-    """An array that is not there: a place in a trace."""
-
-    __slots__ = ("dtype", "is_contiguous", "ndim", "place", "trace")
-
-    def __init__(self, trace: Trace, place: tuple[str, int], dtype: DType, ndim: int) -> None:
-        self.trace, self.place, self.dtype, self.ndim = trace, place, dtype, ndim
-        self.is_contiguous = True
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            raise UntraceableError(f"{ufunc.__name__}.{method}, or one with options")
-        return apply(ufunc, *inputs)
-
-    def __bool__(self) -> bool:
-        raise UntraceableError("what is computed depends on an element")
-
-    def astype(self, dtype: DType, copy: bool = True) -> Any:
-        return astype(self, dtype)
-
-    def __pow__(self, exponent: Any) -> Any:
-        return power(self, exponent)
-
-    def __rpow__(self, base: Any) -> Any:
-        return apply(cpu.power, base, self)
-
-    def __neg__(self) -> Any:
-        return apply(np.negative, self)
-
-    def __abs__(self) -> Any:
-        return apply(np.absolute, self)
-
-    def __invert__(self) -> Any:
-        return apply(np.invert, self)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _give_operators() -> None:
-    binary = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "and": np.bitwise_and,
-              "or": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
-    compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-               "ne": np.not_equal}  # fmt: skip
-    for name, ufunc in {**binary, **compare}.items():
-        setattr(Traced, f"__{name}__", lambda a, b, ufunc=ufunc: apply(ufunc, a, b))
-    for name, ufunc in binary.items():
-        setattr(Traced, f"__r{name}__", lambda a, b, ufunc=ufunc: apply(ufunc, b, a))
-
-
-_give_operators()
-
-
-# ---- array functions of traced values
-
-
-def _kind(operand: Any) -> Any:
-    """What promotion asks of an operand: its dtype, or the class of a Python number, which has less to say."""
-    if isinstance(operand, Traced | np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
-        return operand.dtype
-    if type(operand) in (int, float, complex):
-        return type(operand)
-    if type(operand) is bool:
-        return np.dtype(bool)
-    raise UntraceableError(f"an operand is {type(operand).__name__}")
-
-
-@cache
-def _resolved(ufunc: Any, kinds: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
-    """The loop of a ufunc for operands of these kinds, and the dtypes of its operands and its result."""
-    dtypes = ufunc.resolve_dtypes((*kinds, None))
-    *inputs, output = [d.char for d in dtypes]
-    return ufunc.types.index(f"{''.join(inputs)}->{output}"), dtypes
-
-
-def _trace_of(operands: Sequence[Any]) -> tuple[Trace, int]:
-    traced = [v for v in operands if isinstance(v, Traced)]
-    if not traced:
-        raise UntraceableError("no operand is an array")
-    return traced[0].trace, max([v.ndim for v in traced])
-
-
-def _place(trace: Trace, operand: Any, dtype: DType) -> tuple[str, int]:
-    if not isinstance(operand, Traced):
-        return trace.constant(operand, dtype)
-    return operand.place if operand.dtype == dtype else trace.step("cast", dtype.num, [operand.place])
-
-
-def apply(ufunc: Any, *operands: Any) -> Any:
-    if len(operands) != ufunc.nin or ufunc.nout != 1:
-        raise UntraceableError("a ufunc with `out`, or with several results")
-    trace, ndim = _trace_of(operands)
-    if ufunc in ONE_CHANGES_NOTHING and type(operands[1]) in (int, float) and operands[1] == 1:
-        first = operands[0]
-        if first.dtype.kind == "f":
-            return Traced(trace, first.place, first.dtype, ndim)
-    loop, dtypes = _resolved(ufunc, tuple([_kind(operand) for operand in operands]))
-    places = [_place(trace, operand, dtype) for operand, dtype in zip(operands, dtypes, strict=False)]
-    return Traced(trace, trace.step(ufunc, loop, places), dtypes[-1], ndim)
-
-
-def power(base: Any, exponent: Any) -> Any:
-    """`base ** exponent` as NumPy's arrays have it, and a cube without a logarithm."""
-    if isinstance(base, Traced) and base.dtype.kind == "f" and type(exponent) in (int, float):
-        if exponent == 1:
-            return apply(np.positive, base)
-        if exponent in (2, 3):
-            square = apply(np.multiply, base, base)
-            return square if exponent == 2 else apply(np.multiply, square, base)
-        if exponent in (0.5, -1):
-            return apply(np.sqrt, base) if exponent == 0.5 else apply(np.divide, 1, base)
-    return apply(cpu.power, base, exponent)
-
-
-def where(condition: Any, x: Any, y: Any) -> Any:
-    trace, ndim = _trace_of((condition, x, y))
-    kinds = [_kind(x), _kind(y)]
-    dtypes = [k for k in kinds if isinstance(k, np.dtype)]
-    if not dtypes or _kind(condition) != np.dtype(bool):
-        raise UntraceableError("a choice between numbers, or by what is no bool")
-    numbers = [v for v, k in zip((x, y), kinds, strict=True) if not isinstance(k, np.dtype)]
-    dtype = np.result_type(*dtypes, *numbers)
-    places = [_place(trace, v, d) for v, d in ((condition, np.dtype(bool)), (x, dtype), (y, dtype))]
-    return Traced(trace, trace.step("where", 0, places), dtype, ndim)
-
-
-def astype(x: Any, dtype: DType, /, *, copy: bool = True) -> Any:
-    dtype = np.dtype(dtype)
-    return x if x.dtype == dtype else Traced(x.trace, _place(x.trace, x, dtype), dtype, x.ndim)
-
-
-def conj(x: Any) -> Any:
-    return x if not isinstance(x, Traced) or x.dtype.kind != "c" else apply(np.conjugate, x)
-
-
-def asarray(x: Any, dtype: DType = None) -> Any:
-    if isinstance(x, Traced):
-        return x if dtype is None else astype(x, dtype)
-    return np.asarray(x, dtype)
-
-
-def ones_like(x: Any) -> Any:
-    return where(x == x, x.dtype.type(1), x.dtype.type(1))
-
-
-def zeros_like(x: Any) -> Any:
-    return where(x == x, x.dtype.type(0), x.dtype.type(0))
 
 
 class TracingNamespace(ArrayNamespace):
@@ -227,9 +41,8 @@ class TracingNamespace(ArrayNamespace):
         self.device, self.module = cpu.device, cpu.module
         for name, function in vars(cpu).items():
             if isinstance(function, np.ufunc):
-                setattr(self, name, lambda *operands, ufunc=function: apply(ufunc, *operands))
-        own = (power, where, conj, astype, asarray, ones_like, zeros_like)
-        self.__dict__.update({function.__name__: function for function in own}, finfo=cpu.finfo)
+                setattr(self, name, TracedUfunc(function))
+        self.__dict__.update({function.__name__: function for function in traces.FUNCTIONS}, finfo=cpu.finfo)
 
 
 @cache
@@ -237,17 +50,18 @@ def tracing() -> TracingNamespace:
     return TracingNamespace()
 
 
-# ---- functions
-
-
 class InBlocks:
     """A forward or rule on large arrays: calling it with its arguments gives the result, or NotImplemented.
 
-    named  of the arguments, the last that must be given by name
+    named    of the arguments, the last that must be given by name
+    reduces  it maps and reduces: its arrays are of one shape, but for the gradient, the first argument of a rule
+    is_rule  whether it is a rule
     """
 
-    def __init__(self, function: Callable[..., Any], named: Sequence[str]) -> None:
-        self.function, self.named = function, tuple(named)
+    def __init__(
+        self, function: Callable[..., Any], named: Sequence[str], reduces: bool = False, is_rule: bool = False
+    ) -> None:
+        self.function, self.named, self.reduces, self.is_rule = function, tuple(named), reduces, is_rule
         #: by what is known of the arguments: the program and the places of its inputs, or None
         self.programs: dict[Any, Any] = {}
 
@@ -255,6 +69,8 @@ class InBlocks:
         key: Any = tuple(
             [(a.dtype, a.ndim, a.flags.c_contiguous) if type(a) is np.ndarray else (type(a), a) for a in arguments]
         )
+        if self.reduces:
+            key += tuple([a.shape for a in arguments if type(a) is np.ndarray])
         try:
             found = self.programs[key]
         except KeyError:
@@ -265,7 +81,7 @@ class InBlocks:
             return NotImplemented
         program, places, least = found
         inputs = [arguments[k] for k in places]
-        if least and max([a.size for a in inputs]) < least:
+        if least and max([a.size for a in inputs]) < least and np.broadcast(*inputs).size < least:
             return NotImplemented
         return inputs[0] if program is None else program(*inputs)
 
@@ -280,16 +96,26 @@ class InBlocks:
 
     def _trace(self, arguments: Sequence[Any]) -> Any:
         places = [k for k, a in enumerate(arguments) if type(a) is np.ndarray]
-        trace = Trace([arguments[k].dtype for k in places])
+        arrays = [arguments[k] for k in places]
+        trace = Trace([a.dtype for a in arrays], self._shape_of(arrays) if self.reduces else None)
         values = list(arguments)
         for number, k in enumerate(places):
             values[k] = trace.input(number, arguments[k])
         by_name = dict(zip(self.named, values[len(values) - len(self.named) :], strict=True))
         result = self.function(tracing(), *values[: len(values) - len(self.named)], **by_name)
-        if not isinstance(result, Traced) or result.place[0] == "constant":
+        if not isinstance(result, Traced | Total) or result.place[0] == "constant":
             return None
         if result.place[0] == "input":  # the array that was given, or one that is equal to it
             place = places[result.place[1]]
             return (None, [place], 0) if result is values[place] else None
-        quick = len(trace.steps) == 1 and getattr(trace.steps[0][0], "__name__", "") in QUICK
+        is_one = len(trace.steps) == 1 and isinstance(result, Traced)
+        quick = is_one and getattr(trace.steps[0][0], "__name__", "") in QUICK
         return trace.program(result), places, MANY if quick else 0
+
+    def _shape_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """The one shape of the arguments. The gradient of a sum is a single number."""
+        shape: tuple[int, ...]
+        leading, (shape, *others) = arrays[: self.is_rule], [a.shape for a in arrays[self.is_rule :]]
+        if any([s != shape for s in others]) or any([a.ndim and a.shape != shape for a in leading]):
+            raise traces.UntraceableError("the arguments are broadcast")
+        return shape

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
+from undertow.backend.copies import cast
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core, twin
@@ -90,10 +91,13 @@ class CpuNamespace(ArrayNamespace):
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
     """np.astype; what is beyond the range of half precision is infinite, without a warning."""
-    if not is_narrow(np.dtype(dtype)):
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype:
         return np.astype(x, dtype, copy=copy)
+    if not is_narrow(dtype):
+        return cast(x, dtype)
     with errstate(over="ignore", invalid="ignore"):
-        return np.astype(x, dtype, copy=copy)
+        return cast(x, dtype)
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)

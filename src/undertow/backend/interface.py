@@ -84,6 +84,42 @@ class DeviceArray:
         raise NotImplementedError("a backend says how its memory is copied to the host")
 
 
+class HostValues(DeviceArray):
+    """What Python asks of an array's elements: the program waits for a copy of them."""
+
+    __slots__ = ()
+
+    def item(self, *index: Any) -> Any:
+        return self.to_host().item(*index)
+
+    def tolist(self) -> Any:
+        return self.to_host().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.to_host())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        return self.to_host().__index__()  # type: ignore[no-any-return]
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.to_host()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(
+            f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
+        )
+
+
 class ArrayNamespace:
     """The array functions of one device, as attributes under NumPy's names.
 
@@ -94,6 +130,8 @@ class ArrayNamespace:
     #: the class of this device's arrays; everything else that rules return is turned into one by `asarray`
     ndarray: Any
     device: Device
+    #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
+    checks_indices = False
 
     def __init__(self, device: Device, module: Any) -> None:
         self.device = device

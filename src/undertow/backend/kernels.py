@@ -1,8 +1,8 @@
 """Kernels of the compiled core (csrc/kernels/), which do in one step what takes NumPy several.
 
 Each takes the array namespace and then the arguments that its C function names. It returns None where it does not
-serve (no compiled core, another device than the CPU, arrays that are not contiguous, not float32 or float64, or empty):
-the caller then computes the same with NumPy.
+serve (no compiled core, arrays that are not contiguous, not float32 or float64, or empty): the caller then computes the
+same with array functions. Other devices may have kernels of the same names (`own_kernels` of their namespaces).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def kernel(name: str) -> Callable[..., Any]:
             if listeners and compiled is not None:
                 return told(name, compiled, arguments)
             return None if compiled is None else compiled(*arguments)
+        own = getattr(xp, "own_kernels", None)
+        if own is not None and name in own:
+            return own[name](*arguments)
         if getattr(xp, "traces", False) and all([getattr(a, "is_contiguous", True) for a in arguments]):
             raise LookupError(f"{name} is there, and better than a program of array functions")
         return None
@@ -71,12 +74,21 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
+#: (x, index, dim) -> x.take(index, dim)
+take = kernel("take")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
 #: the same, but puts them there
 scatter = kernel("scatter")
+#: on other devices alone: (x, whether its logarithm) -> softmax of the last dimension
+softmax_rows_of = kernel("softmax_rows_of")
+#: (input, target, weight, ignore_index, reduction) -> the loss; (g, target, input, ignore_index) -> its gradient;
+#: (target, weight, classes, ignore_index, reduction, dtype) -> what each target counts in the loss
+cross_entropy = kernel("cross_entropy")
+softmax_minus_target = kernel("softmax_minus_target")
+target_coefficients = kernel("target_coefficients")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")

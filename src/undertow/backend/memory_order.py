@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
 
 Strides = Sequence[int]
@@ -174,11 +175,11 @@ def copy_with_gaps(xp: Namespace, array: Array) -> Any:
     reach, span = 0, int(array.itemsize)
     for stride, n in steps:
         if stride < span:
-            return laid_out(array.copy(order="K"), of_first([array], array.shape))
+            return laid_out(copied(array), of_first([array], array.shape))
         reach += (n - 1) * stride
         span = reach + array.itemsize
     if not array.size or span == array.nbytes:
-        return array.copy(order="K")
+        return copied(array)
     memory = xp.zeros(span // array.itemsize, array.dtype)
     out = xp.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
     xp.copyto(out, array)
@@ -190,7 +191,7 @@ def laid_out(array: Array, dims: Sequence[int]) -> Any:
     turned = array.transpose(dims)
     if turned.flags.c_contiguous:
         return array
-    return turned.copy(order="C").transpose(inverse(dims))
+    return copied(turned, "C").transpose(inverse(dims))
 
 
 def inverse(dims: Sequence[int]) -> list[int]:

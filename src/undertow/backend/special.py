@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -130,3 +131,16 @@ def _erf_tail(y: Array) -> Array:
 def _erfc_tail(y: Array) -> Array:
     positive = _erfc_positive(np.abs(y))
     return np.where(y < 0, 2 - positive, positive)
+
+
+@cache
+def scipy_function(name: str) -> Any:
+    """scipy.special.<name>, of functions that undertow has no kernel of its own for. SciPy is imported on first use."""
+    try:
+        from scipy import special
+    except ImportError:
+        raise ImportError(
+            f"scipy.special.{name} is needed here, and SciPy is not installed: it comes with the extra 'special', "
+            "pip install 'undertow[special]'."
+        ) from None
+    return getattr(special, name)

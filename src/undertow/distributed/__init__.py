@@ -11,11 +11,15 @@ process_group   who takes part             status_board  who is where, when some
 work            what is under way          run           the launcher
 collectives, point_to_point, objects       what is exchanged
 nn.functional   exchanges that gradients go through
+rpc             calls from process to process      autograd      backward passes through several
+sharding        parameters in pieces               checkpoint    files of which each process writes its part
+pipelining      a model in stages
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from undertow.distributed import nn as nn
 from undertow.distributed.collectives import all_gather as all_gather
@@ -67,6 +71,17 @@ from undertow.distributed.process_group import new_group as new_group
 from undertow.distributed.reduce_op import ReduceOp as ReduceOp
 from undertow.distributed.work import Future as Future
 from undertow.distributed.work import Work as Work
+from undertow.lazy_names import loaded_when_used
+
+if TYPE_CHECKING:
+    from undertow.distributed import autograd as autograd
+    from undertow.distributed import checkpoint as checkpoint
+    from undertow.distributed import optim as optim
+    from undertow.distributed import pipelining as pipelining
+    from undertow.distributed import rpc as rpc
+    from undertow.distributed import sharding as sharding
+else:
+    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
 
 
 def is_mpi_available() -> bool:

@@ -203,8 +203,9 @@ def init_process_group(
             )
     chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
     limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
-    _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", make_board(mpi))
-    arrange_the_end()
+    board = make_board(mpi)
+    _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", board)
+    arrange_the_end(board)
 
 
 def import_mpi() -> Any:
@@ -231,13 +232,20 @@ def make_board(mpi: Any) -> Board:
     return board
 
 
-def arrange_the_end() -> None:
+def join() -> Any:
+    """mpi4py's MPI, for whoever needs no group: the other processes are told when this one ends."""
+    mpi = import_mpi()
+    if not _end_arranged:
+        arrange_the_end(make_board(mpi))
+    return mpi
+
+
+def arrange_the_end(board: Board) -> None:
     """Tell the others when this process ends: by an error at once, and else by waiting for them, within a limit."""
     global _end_arranged
     if _end_arranged:
         return
     _end_arranged = True
-    board: Any = world().board
     ended = keep_line_current(board)
     shown = sys.excepthook
 

@@ -11,7 +11,6 @@ from undertow.distributions.continuous import (
     Gumbel,
     HalfNormal,
     Laplace,
-    LogNormal,
     Normal,
     Uniform,
 )
@@ -29,6 +28,7 @@ from undertow.distributions.divergence import kl_divergence, register_kl
 from undertow.distributions.exponential_family import ExponentialFamily
 from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma, StudentT
 from undertow.distributions.joint import Independent, MultivariateNormal
+from undertow.distributions.log_normal import LogNormal
 from undertow.distributions.mixtures import MixtureSameFamily, Multinomial, NegativeBinomial
 from undertow.distributions.power_laws import HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 from undertow.distributions.rarer import (

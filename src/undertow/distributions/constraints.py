@@ -67,6 +67,8 @@ class _DependentProperty(property, _Dependent):
 
 
 class _GreaterThan(Constraint):
+    """Greater than a bound."""
+
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
@@ -75,11 +77,15 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(_GreaterThan):
+    """At least a bound."""
+
     def check(self, value: Any) -> Any:
         return self.lower_bound <= value
 
 
 class _LessThan(Constraint):
+    """Less than a bound."""
+
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
@@ -88,6 +94,8 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
+    """From a lower bound to an upper one."""
+
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
@@ -96,11 +104,15 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(_Interval):
+    """From a lower bound on, and below an upper one."""
+
     def check(self, value: Any) -> Any:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class _IntegerInterval(_Interval):
+    """Integers from a lower bound to an upper one."""
+
     is_discrete = True
 
     def check(self, value: Any) -> Any:
@@ -171,6 +183,8 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
+    """Counts that are not negative and add up to a number."""
+
     is_discrete, event_dim = True, 1
 
     def __init__(self, upper_bound: Any) -> None:
@@ -244,6 +258,8 @@ class _Parts(Constraint):
 
 
 class _Cat(_Parts):
+    """The parts of a tensor along `dim` satisfy one constraint each."""
+
     def check(self, value: Any) -> Any:
         parts, start = [], 0
         for constraint, length in zip(self.cseq, self.lengths, strict=True):
@@ -253,6 +269,8 @@ class _Cat(_Parts):
 
 
 class _Stack(_Parts):
+    """The slices of a tensor along `dim` satisfy one constraint each."""
+
     @property
     def event_dim(self) -> int:
         dim = max([int(c.event_dim) for c in self.cseq])

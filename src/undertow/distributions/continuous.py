@@ -80,48 +80,6 @@ class Normal(Located):
         return 0.5 + 0.5 * math.log(2 * math.pi) + ops.log(self.scale)
 
 
-class LogNormal(Located):
-    """exp of a normal variable with mean `loc` and standard deviation `scale`."""
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(loc, scale, validate_args)
-        self.base_dist = Normal(loc, scale, validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.positive
-
-    @property
-    def mean(self) -> Tensor:
-        return ops.exp(self.loc + self.scale**2 / 2)
-
-    @property
-    def mode(self) -> Tensor:
-        return ops.exp(self.loc - self.scale**2)
-
-    @property
-    def variance(self) -> Tensor:
-        return ops.expm1(self.scale**2) * ops.exp(2 * self.loc + self.scale**2)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return ops.exp(self.base_dist.rsample(sample_shape))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        logarithm = ops.log(value)
-        return self.base_dist.log_prob(logarithm) - logarithm
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return self.base_dist.cdf(ops.log(value))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return ops.exp(self.base_dist.icdf(value))
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() + self.loc
-
-
 class Laplace(Located):
     """exp(-|x - loc| / scale) / (2 scale)."""
 

@@ -74,6 +74,8 @@ class BySuccess(ByProbabilities):
 class Bernoulli(BySuccess):
     """1 with probability `probs`, which is sigmoid(logits), else 0."""
 
+    has_enumerate_support = True
+
     @property
     def support(self) -> Constraint:
         return constraints.boolean
@@ -115,6 +117,8 @@ class Categorical(ByProbabilities):
     >>> round(choice.log_prob(ut.tensor(1)).exp().item(), 4)
     0.75
     """
+
+    has_enumerate_support = True
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
@@ -254,6 +258,8 @@ class Geometric(BySuccess):
 class OneHotCategorical(ByProbabilities):
     """A class as a vector: 1 at its number, 0 elsewhere."""
 
+    has_enumerate_support = True
+
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -304,8 +310,8 @@ class OneHotCategorical(ByProbabilities):
         values = ops.reshape(ops.eye(count, dtype=self.probs.dtype), (count, *[1] * dims, count))
         return ops.expand(values, (count, *self._batch_shape, count)) if expand else values
 
-    def expand(self, batch_shape: Any) -> OneHotCategorical:
-        made = super().expand(batch_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> OneHotCategorical:
+        made = super().expand(batch_shape, _instance)
         made._categorical = self._categorical.expand(batch_shape)
         return made
 
@@ -369,7 +375,7 @@ class Binomial(Distribution):
         ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)
         return ways + value * logits - count * ops.softplus(logits)
 
-    def expand(self, batch_shape: Any) -> Binomial:
-        made = super().expand(batch_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Binomial:
+        made = super().expand(batch_shape, _instance)
         made._trial = self._trial.expand(batch_shape)
         return made

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from undertow import ops
 from undertow.backend import dtypes
-from undertow.distributions.constraints import Constraint
+from undertow.distributions.constraints import Constraint, is_dependent
 from undertow.modes import no_grad
 from undertow.tensor import Size, Tensor
 
@@ -19,6 +19,8 @@ class Distribution:
     """
 
     has_rsample = False
+    #: whether `enumerate_support` gives all values
+    has_enumerate_support = False
     #: parameter -> what it must satisfy
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     _validate_args = True
@@ -41,7 +43,8 @@ class Distribution:
 
     def _check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():
-            self._check_parameter(name, self.__dict__.get(name), constraint)
+            if not is_dependent(constraint):
+                self._check_parameter(name, self.__dict__.get(name), constraint)
 
     def _check_parameter(self, name: str, value: Tensor | None, constraint: Constraint) -> None:
         if value is not None and not bool(constraint.check(value).all()):
@@ -141,16 +144,29 @@ class Distribution:
         """All values, along a new first dimension; the same for all distributions of a batch (expand=False: once)."""
         raise NotImplementedError(f"{type(self).__name__} has no list of its values")
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        """The same distribution for a larger batch."""
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distribution for a larger batch.
+
+        _instance  a new object of a subclass, which has set what it knows better, to be completed
+        """
+        made = type(self).__new__(type(self)) if _instance is None else _instance
+        open_names = [name for name in self.__dict__ if name not in made.__dict__]
         dims = len(self._batch_shape)
-        for name, value in self.__dict__.items():
+        for name in open_names:
+            made.__dict__[name] = value = self.__dict__[name]
             if isinstance(value, Tensor) and tuple(value.shape[:dims]) == tuple(self._batch_shape):
                 made.__dict__[name] = ops.expand(value, (*batch_shape, *value.shape[dims:]))
         made._batch_shape = Size(batch_shape)
         return made
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """A new object for `expand`: `_instance`, or one of this class, which must then be made as a `cls` is."""
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
 
     def perplexity(self) -> Tensor:
         """exp(entropy)."""

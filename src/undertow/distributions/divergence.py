@@ -14,13 +14,13 @@ from undertow.distributions.continuous import (
     Gumbel,
     HalfNormal,
     Laplace,
-    LogNormal,
     Normal,
     Uniform,
 )
 from undertow.distributions.discrete import Bernoulli, Categorical, Geometric, OneHotCategorical, Poisson
 from undertow.distributions.gammas import Beta, Dirichlet, Gamma
 from undertow.distributions.joint import Independent, MultivariateNormal, sum_last
+from undertow.distributions.log_normal import LogNormal
 
 if TYPE_CHECKING:
     from undertow.distributions.distribution import Distribution
@@ -112,8 +112,8 @@ def _multivariate_normals(p: MultivariateNormal, q: MultivariateNormal) -> Tenso
         raise ValueError(
             "KL-divergence between two Multivariate Normals with different event shapes cannot be computed"
         )
-    white = ops.linalg_solve_triangular(q._tril, p._tril, upper=False)
-    away = ops.linalg_solve_triangular(q._tril, ops.unsqueeze(q.loc - p.loc, -1), upper=False)
+    white = ops.linalg_solve_triangular(q._unbroadcasted_scale_tril, p._unbroadcasted_scale_tril, upper=False)
+    away = ops.linalg_solve_triangular(q._unbroadcasted_scale_tril, ops.unsqueeze(q.loc - p.loc, -1), upper=False)
     spread = (white**2).sum((-2, -1)) + (away**2).sum((-2, -1))
     return q.half_log_det() - p.half_log_det() + 0.5 * (spread - p.event_shape[0])
 

@@ -352,10 +352,12 @@ class TransformedDistribution(Distribution):
         sign = self._whole.sign
         return sign * (probability - 0.5) + 0.5
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         kept = len(self.base_dist.batch_shape) - len(self._batch_shape)
         inner = self.base_dist.batch_shape[len(self.base_dist.batch_shape) - kept :] if kept > 0 else ()
-        return type(self)(self.base_dist.expand((*batch_shape, *inner)), self.transforms)
+        made = super().expand(batch_shape, _instance)
+        made.base_dist = self.base_dist.expand((*batch_shape, *inner))
+        return made
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_dist!r}, {self.transforms!r})"

@@ -213,7 +213,7 @@ class Beta(Distribution):
         self._dirichlet = Dirichlet(both, validate_args=False)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         sizes = tuple(batch_shape)
         return Beta(ops.expand(self.concentration1, sizes), ops.expand(self.concentration0, sizes), False)
 

@@ -11,7 +11,9 @@ from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import noise
 from undertow.distributions.distribution import Distribution
+from undertow.distributions.utils import lazy_property
 from undertow.modes import no_grad
+from undertow.tensor import Size
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -59,9 +61,14 @@ class Independent(Distribution):
     def variance(self) -> Tensor:
         return self.base_dist.variance
 
-    def expand(self, batch_shape: Sequence[int]) -> Independent:
-        dims = self.reinterpreted_batch_ndims
-        return Independent(self.base_dist.expand((*batch_shape, *self._event_shape[:dims])), dims)
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        return not self.reinterpreted_batch_ndims and bool(self.base_dist.has_enumerate_support)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Independent:
+        made: Independent = super().expand(batch_shape, _instance)
+        made.base_dist = self.base_dist.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
+        return made
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         if self.reinterpreted_batch_ndims:
@@ -121,7 +128,7 @@ class MultivariateNormal(Distribution):
         self.loc = ops.broadcast_to(loc, (*batch, size))
         self.__dict__[name] = ops.broadcast_to(matrix, (*batch, size, size))
         super().__init__(batch, (size,), validate_args)
-        self._tril = self._factor(name, self.__dict__[name])
+        self._unbroadcasted_scale_tril = self._factor(name, matrix)
 
     def _factor(self, name: str, matrix: Tensor) -> Tensor:
         if name == "scale_tril":
@@ -134,14 +141,33 @@ class MultivariateNormal(Distribution):
         one = ops.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         return ops.linalg_solve_triangular(inverse, one, upper=False)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "scale_tril":
-            return self._tril
-        if name == "covariance_matrix":
-            return self._tril @ ops.transpose(self._tril, -2, -1)
-        if name == "precision_matrix":
-            return ops.linalg_inv(self.covariance_matrix)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def _for_all(self, matrix: Tensor) -> Tensor:
+        return ops.expand(matrix, (*self._batch_shape, *self._event_shape, *self._event_shape))
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        return self._for_all(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        factor = self._unbroadcasted_scale_tril
+        return self._for_all(factor @ ops.transpose(factor, -2, -1))
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        return self._for_all(ops.cholesky_inverse(self._unbroadcasted_scale_tril))
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distribution for a larger batch."""
+        made = self._get_checked_instance(MultivariateNormal, _instance)
+        made.loc = ops.expand(self.loc, (*batch_shape, *self._event_shape))
+        made._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        made._batch_shape, made._event_shape = Size(batch_shape), self._event_shape
+        for name in ("covariance_matrix", "scale_tril", "precision_matrix"):
+            if name in self.__dict__:
+                made.__dict__[name] = made._for_all(self.__dict__[name])
+        made._validate_args = self._validate_args
+        return made
 
     @property
     def support(self) -> Constraint:
@@ -157,25 +183,26 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return (self._tril**2).sum(-1)
+        return ops.expand((self._unbroadcasted_scale_tril**2).sum(-1), (*self._batch_shape, *self._event_shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = noise(self.loc, self._extended_shape(sample_shape))
-        return self.loc + ops.squeeze(self._tril @ ops.unsqueeze(drawn, -1), -1)
+        return self.loc + ops.squeeze(self._unbroadcasted_scale_tril @ ops.unsqueeze(drawn, -1), -1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return self.rsample(sample_shape)
 
     def half_log_det(self) -> Tensor:
-        return ops.log(ops.diagonal(self._tril, 0, -2, -1)).sum(-1)
+        return ops.log(ops.diagonal(self._unbroadcasted_scale_tril, 0, -2, -1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = ops.unsqueeze(value - self.loc, -1)
-        white = ops.squeeze(ops.linalg_solve_triangular(self._tril, away, upper=False), -1)
+        white = ops.squeeze(ops.linalg_solve_triangular(self._unbroadcasted_scale_tril, away, upper=False), -1)
         size = self._event_shape[0]
         return -0.5 * (size * math.log(2 * math.pi) + (white**2).sum(-1)) - self.half_log_det()
 
     def entropy(self) -> Tensor:
-        return 0.5 * self._event_shape[0] * (1 + math.log(2 * math.pi)) + self.half_log_det()
+        entropy = 0.5 * self._event_shape[0] * (1 + math.log(2 * math.pi)) + self.half_log_det()
+        return ops.expand(entropy, tuple(self._batch_shape))

@@ -29,7 +29,7 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Any
 
-from undertow.backend import cpu, devices_in_use
+from undertow.backend import cpu, devices_in_use, send_to_devices
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.engine import parallel_branches
@@ -38,12 +38,13 @@ from undertow.engine.devices import DeviceThreads, this_thread_variable, touches
 from undertow.engine.failures import describe_failure
 from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
+from undertow.engine.one_stream import only_space
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from undertow.graph.node import LAST, Node, OutputEdge, sequence_order, topological_numbers
+from undertow.graph.node import LAST, Node, OutputEdge, StreamExtra, sequence_order, topological_numbers
 from undertow.modes import current, set_state
 from undertow.refcounts import IN_LIST_AND_VARIABLE, IN_VARIABLE
 from undertow.scopes import call_with, calls_left
@@ -86,7 +87,11 @@ class Engine(DeviceThreads):
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
         run: Callable[[Any, Any], None] = _run_on_this_thread
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
-        if parallel or (devices_in_use() and touches_devices(task, grads)):
+        away = devices_in_use()
+        space = only_space(task, grads) if away and not parallel else None
+        if space is not None:
+            task.xp = space
+        elif parallel or (away and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             run = self.execute_with_graph_task
@@ -95,6 +100,8 @@ class Engine(DeviceThreads):
             add_thread_pool_task(task, copy_context(), _run_to_the_end, run, task, root)
         else:
             copy_context().run(_run_to_the_end, run, task, root)
+        if away:
+            send_to_devices()
         return task.captured_vars
 
     def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:
@@ -135,14 +142,19 @@ def add_thread_pool_task(task: GraphTask, context: Context, function: Callable[.
 
 
 def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
+    enter_pass(task)
+    run(task, root)
+    run_callbacks(task)
+
+
+def enter_pass(task: GraphTask) -> None:
+    """Make the context that this runs in, and that nothing else does, the one of a pass."""
     set_current_task(task)
     set_state(current().with_grad(task.create_graph))
     cpu.seterr(all="ignore")
-    run(task, root)
-    _run_callbacks(task)
 
 
-def _run_callbacks(task: GraphTask) -> None:
+def run_callbacks(task: GraphTask) -> None:
     # a callback may queue another, so no plain for loop
     done = 0
     while done < len(task.final_callbacks):
@@ -298,13 +310,17 @@ def execution_order(task: GraphTask) -> list[Node]:
 
 
 def _run_on_this_thread(task: GraphTask, root: Node) -> None:
-    grad = True if task.seed is None else _first_gradient(task, *task.seed)  # a GraphRoot does not look at it
-    if type(root) is AccumulateGrad:
-        evaluate(task, root, grad)
+    run_from(task, root, True if task.seed is None else _first_gradient(task, *task.seed))
+
+
+def run_from(task: GraphTask, node: Node, grad: Any) -> None:
+    """Run a node, and then whatever is ready, until nothing is. A GraphRoot does not look at its gradient."""
+    if type(node) is AccumulateGrad:
+        evaluate(task, node, grad)
     elif core is None or (task.watches and task.rows is None):
-        _run(task, root, grad)
+        _run(task, node, grad)
     else:
-        _run_compiled(task, root, grad)
+        _run_compiled(task, node, grad)
 
 
 def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
@@ -340,7 +356,13 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
     try:
         while True:
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
-            if general or node.extra is not None or grad is None or (info is not None and info.get(node) is not RUNS):
+            extra = node.extra
+            if (
+                general
+                or grad is None
+                or (extra is not None and type(extra) is not StreamExtra)
+                or (info is not None and info.get(node) is not RUNS)
+            ):
                 results, edges = evaluate(task, node, grad)
             else:
                 results = node.pull(xp, grad, edges, keep)
@@ -448,7 +470,9 @@ def _buffered(task: GraphTask, producer: Node, index: int, edge: OutputEdge, gra
 def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Array | None, unshared: bool) -> None:
     """Run an AccumulateGrad node: hooks of the leaf, accumulation, hooks again. See Note [Hook order]."""
     extra = node.variable._extra
-    if node.extra is not None or (extra is not None and extra.rare is not None):
+    own = node.extra
+    rare = None if extra is None else extra.rare
+    if (own is not None and type(own) is not StreamExtra) or (rare is not None and not rare.is_quiet):
         evaluate(task, node, grad, unshared)
     elif task.exec_info is not None and not _capture(task, node, [grad]):
         return

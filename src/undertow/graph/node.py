@@ -69,6 +69,14 @@ class NodeExtra:
     spaces: list[Any] | None = None
 
 
+class StreamExtra(NodeExtra):
+    """The extra of all nodes of a stream that have nothing else, for a device whose only stream it is.
+
+    It is never changed: `node_extra` gives a node that is to have more an extra of its own. So a pass over such nodes
+    alone has no hooks to run, and nothing to wait for (engine/one_stream.py).
+    """
+
+
 class _DeviceOfNode:
     """`node.device`. No property, because a custom Function may well set `ctx.device`."""
 
@@ -280,8 +288,15 @@ sequence_order = _SequenceOrder()
 
 def extra_on(xp: Namespace) -> NodeExtra:
     """The NodeExtra of an operation that has just run on a device other than the CPU."""
-    extra = NodeExtra()
-    extra.stream = xp.current_stream()
+    stream = xp.current_stream()
+    shared: NodeExtra | None = getattr(stream, "extra_of_nodes", None)
+    if shared is not None:
+        return shared
+    is_only_stream = getattr(stream, "is_only_stream", False)
+    extra = StreamExtra() if is_only_stream else NodeExtra()
+    extra.stream = stream
+    if is_only_stream:
+        stream.extra_of_nodes = extra
     return extra
 
 
@@ -309,11 +324,13 @@ def space_of(node: Node, nr: int) -> Any:
 
 def node_extra(node: Node) -> NodeExtra:
     extra = node.extra
-    if extra is None:
+    if extra is None or type(extra) is StreamExtra:
         made = NodeExtra()
-        if node.extra is None:  # See Note [Made once]
+        made.stream = None if extra is None else extra.stream
+        if node.extra is extra:  # See Note [Made once]
             node.extra = made
         extra = node.extra
+    assert extra is not None
     return extra
 
 

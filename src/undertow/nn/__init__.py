@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.nn import functional as functional
 from undertow.nn import grad as grad
 from undertow.nn import init as init
@@ -169,11 +170,12 @@ from undertow.nn.module.lazy_parameters import UninitializedParameter as Uniniti
 from undertow.nn.parallel import DataParallel as DataParallel
 from undertow.nn.parameter import Buffer as Buffer
 from undertow.nn.parameter import Parameter as Parameter
-from undertow.torch_names import missing as _absent
 from undertow.torch_names import module_aliases as _module_aliases
 
 _module_aliases.register(__name__)
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from undertow.distributed.data_parallel import SyncBatchNorm as SyncBatchNorm
+else:
     __path__.append(f"{__path__[0]}/../torch_names/below_nn")  # modules that only programs written for PyTorch ask for
-    __getattr__ = _absent.getter("nn")
+    __getattr__, __dir__ = _loaded_when_used(__name__, names={"undertow.distributed.data_parallel": "SyncBatchNorm"})

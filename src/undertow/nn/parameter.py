@@ -12,6 +12,7 @@ from undertow import ops
 from undertow.backend import dtypes
 from undertow.compiled import core
 from undertow.tensor import LEAF, Tensor, share_memory
+from undertow.tensor.torch_function import never
 
 
 def adopt(tensor: Tensor, data: Any, requires_grad: bool) -> None:
@@ -44,6 +45,7 @@ class Parameter(Tensor):
     """
 
     results_keep_class = False
+    __torch_function__ = staticmethod(never)
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         adopt(self, data, requires_grad)
@@ -67,6 +69,7 @@ class Buffer(Tensor):
     """
 
     results_keep_class = False
+    __torch_function__ = staticmethod(never)
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         adopt(self, data, False)

@@ -7,6 +7,7 @@ steps are tensors in `state`, under PyTorch's names.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from undertow.autograd.tensor_attributes import get_requires_grad
+from undertow.backend import cpu, send_to_devices
 from undertow.backend.dtypes import kind_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.graph.user_lines import user_frame, warn_user
@@ -116,6 +118,7 @@ class Optimizer(HookedOptimizer):
         site = user_frame(sys._getframe(1))
         with no_grad():
             self._step_of_all(site)
+        send_to_devices()
         return loss
 
     def _step_of_all(self, site: FrameType) -> None:
@@ -146,10 +149,14 @@ class Optimizer(HookedOptimizer):
             self.state[p] = state
 
     def numbers(self, xp: Namespace, dtype: DType, key: Any, values: Callable[[], tuple[float, ...]]) -> list[Any]:
-        """Numbers as arrays of a dtype, made once in a step: a ufunc takes twice as long with a Python number."""
+        """Numbers as arrays of a dtype, made once in a step: a ufunc takes twice as long with a Python number.
+
+        Kernels of other devices are given them as numbers, which need not be copied there.
+        """
         found = self._numbers.get((dtype, key))
         if found is None:
-            found = self._numbers[dtype, key] = [xp.asarray(v, dtype=dtype) for v in values()]
+            make = functools.partial(cpu.asarray, dtype=dtype) if xp is cpu else dtype.type
+            found = self._numbers[dtype, key] = [make(v) for v in values()]
         return found
 
     def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -282,10 +289,10 @@ def slot(state: dict[str, Any], name: str, like: Array, xp: Namespace, value: fl
 
 
 def count_step(state: dict[str, Any], xp: Namespace) -> float:
-    """Count a step, in the tensor `step` as PyTorch keeps it; its number."""
+    """Count a step, in the tensor `step` as PyTorch keeps it, on the CPU; its number."""
     tensor = state.get("step")
     if not isinstance(tensor, Tensor):  # not there yet, or a number that an older version saved
-        tensor = state["step"] = Tensor(xp.asarray(tensor or 0, dtype="float32"), xp)
+        tensor = state["step"] = Tensor(cpu.asarray(tensor or 0, dtype="float32"), cpu)
     array = tensor._array
     array += 1
     return float(array.item())

@@ -15,28 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-
-class Overloads:
-    """`torch.ops.aten.add`: called itself, or by the name of an overload."""
-
-    def __init__(self, namespace: str, name: str, function: Any) -> None:
-        self._qualified_op_name = f"{namespace}::{name}"
-        self.__name__ = name
-        self._function = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-    def __getattr__(self, overload: str) -> Overloads:
-        if overload.startswith("__"):
-            raise AttributeError(overload)
-        return self
-
-    def overloads(self) -> list[str]:
-        return ["default"]
-
-    def __repr__(self) -> str:
-        return f"<operation {self._qualified_op_name}>"
+from undertow.torch_names.overloads import Overloads
 
 
 class Operators:

@@ -8,6 +8,7 @@ found.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from typing import Any
 from undertow.backend.public_dtypes import PREFIX
 from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
 from undertow.tensor import Tensor
+from undertow.tensor.torch_function import enable, own_function
 from undertow.torch_names.absent import AbsentModule, absent
 from undertow.torch_names.missing import STAND_INS
 
@@ -109,8 +111,20 @@ def install() -> TorchFinder:
         )
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)
+    builtins.__build_class__ = build_class
     answer_to(TORCH)
     return finder
+
+
+build_class_of_python: Any = builtins.__build_class__
+
+
+def build_class(*args: Any, **kwargs: Any) -> Any:
+    """What Python calls to make a class: if that has `__torch_function__`, functions have to ask it from now on."""
+    made = build_class_of_python(*args, **kwargs)
+    if isinstance(made, type) and "__torch_function__" in vars(made) and own_function(made) is not None:
+        enable()
+    return made
 
 
 def answer_to(name: str) -> None:
@@ -144,6 +158,7 @@ def as_torch() -> Iterator[Any]:
     finally:
         if not nested:
             sys.meta_path.remove(finder)
+            builtins.__build_class__ = build_class_of_python
             answer_to("undertow")
             for name in [name for name in sys.modules if name == "torch" or name.startswith("torch.")]:
                 del sys.modules[name]

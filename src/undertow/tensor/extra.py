@@ -59,6 +59,11 @@ class Rare:
     moved = False  # whether .data gave a base, or one of its views, other memory: views may not show the base any more
     resized_at = -1  # the sequence number at which .data last gave it another shape
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a leaf gets its gradient as if it had none of this: all that happened is that .data was set."""
+        return self.__dict__.keys() <= {"moved", "resized_at"}
+
 
 class Tangents(dict[Any, Any]):
     """The tangents of a tensor, by dual level. A level that ends takes its own out of every one there is."""

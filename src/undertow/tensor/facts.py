@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array
 from undertow.backend.memory_order import inverse, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
@@ -68,13 +69,13 @@ def copy_laid_out(array: Array, format: memory_format | None) -> Array:
     """A copy of the array whose elements lie in the order of the format."""
     format = as_memory_format(format)
     if format.dims is None:
-        return made_in_order(array, format.order, lambda source, order: source.copy(order=order))
+        return made_in_order(array, format.order, copied)
     if array.ndim != len(format.dims):
         raise RuntimeError(
             f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
         )
     inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
-    return array.transpose(format.dims).copy(order="C").transpose(inverse)
+    return copied(array.transpose(format.dims), "C").transpose(inverse)
 
 
 def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:
@@ -274,7 +275,12 @@ def dim(self: Tensor) -> int:
 
 
 def numel(self: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    >>> import undertow as ut
+    >>> ut.numel(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    4
+    """
     return int(self._array.size)
 
 
@@ -289,7 +295,12 @@ def nbytes(self: Tensor) -> int:
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether both tensors have the same shape."""
+    """Whether both tensors have the same shape.
+
+    >>> import undertow as ut
+    >>> ut.is_same_size(ut.ones(2), ut.zeros(2))
+    True
+    """
     return bool(self._array.shape == other._array.shape)
 
 
@@ -297,22 +308,42 @@ def is_same_size(self: Tensor, other: Tensor) -> bool:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a real floating-point one."""
+    """Whether the dtype is a real floating-point one.
+
+    >>> import undertow as ut
+    >>> ut.is_floating_point(ut.ones(1))
+    True
+    """
     return dtypes.is_floating(input._array.dtype)
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex."""
+    """Whether the dtype is complex.
+
+    >>> import undertow as ut
+    >>> ut.is_complex(ut.tensor([1j]))
+    True
+    """
     return bool(input._array.dtype.kind == "c")
 
 
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype has negative numbers.
+
+    >>> import undertow as ut
+    >>> ut.is_signed(ut.ones(1))
+    True
+    """
     return input._array.dtype.kind in "ifcV"
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether `obj` is an undertow Tensor."""
+    """Whether `obj` is an undertow Tensor.
+
+    >>> import undertow as ut
+    >>> ut.is_tensor(ut.ones(1))
+    True
+    """
     return isinstance(obj, Tensor)
 
 
@@ -327,16 +358,26 @@ def get_device(self: Tensor) -> int:
     return -1 if self._xp.device.type == "cpu" or index is None else int(index)
 
 
+def is_distributed(self: Tensor) -> bool:
+    """False: a tensor is in one process."""
+    return False
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False: no GPU copies from this memory."""
+    return False
+
+
 # ---- to methods
 
 
 def is_on(kind: str) -> property:
     """`is_cpu`, `is_cuda`: whether the tensor's device is of this kind."""
-    return property(lambda self: self.device.type == kind)
+    return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on a device of kind {kind!r}.")
 
 
 #: kinds of tensors that there are none of here
-NEVER = property(lambda self: False)
+NEVER = property(lambda self: False, doc="False: undertow has no tensors of this kind.")
 
 #: attribute -> function or property; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
@@ -356,7 +397,7 @@ METHODS: dict[str, Any] = {
     "is_contiguous": is_contiguous,
     "is_cpu": is_on("cpu"),
     "is_cuda": is_on("cuda"),
-    "is_distributed": lambda self: False,
+    "is_distributed": is_distributed,
     "is_floating_point": is_floating_point,
     "is_ipu": NEVER,
     "is_maia": NEVER,
@@ -366,7 +407,7 @@ METHODS: dict[str, Any] = {
     "is_mtia": NEVER,
     "is_nested": NEVER,
     "is_nonzero": to_bool,
-    "is_pinned": lambda self, device=None: False,  # pages that no GPU copies from
+    "is_pinned": is_pinned,
     "is_quantized": NEVER,
     "is_same_size": is_same_size,
     "is_set_to": is_set_to,
@@ -376,7 +417,7 @@ METHODS: dict[str, Any] = {
     "is_xpu": NEVER,
     "item": item,
     "itemsize": property(element_size),
-    "name": property(lambda self: None),  # PyTorch's tensors have one, and it is None
+    "name": property(lambda self: None, doc="None, as of PyTorch's tensors."),
     "nbytes": property(nbytes),
     "ndimension": dim,
     "nelement": numel,

@@ -36,10 +36,12 @@ def is_sparse(self: Tensor) -> bool:
 
 
 def is_sparse_csr(self: Tensor) -> bool:
+    """Whether only the elements that are not zero are kept, row by row."""
     return layout_of(self) is sparse_csr
 
 
 def layout_of(self: Tensor) -> layout:
+    """How elements are kept: `strided`, or one of the sparse layouts."""
     return LAYOUTS[self._array.layout] if isinstance(self._array, AnySparse) else strided
 
 

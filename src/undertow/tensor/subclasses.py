@@ -10,11 +10,14 @@ from typing import Any
 from weakref import ref
 
 from undertow.tensor.tensor import LEAF, SUBCLASSES, Tensor, share_memory
+from undertow.tensor.torch_function import PLAIN, asking
 
 
 def class_of(arguments: Iterable[Any]) -> type[Tensor]:
     """The class of what an operation gives: the most derived one among its tensors, of those that are kept."""
     found = Tensor
+    if asking.get().classes == PLAIN:
+        return found
     for value in arguments:
         kind = type(value)
         if kind is not found and isinstance(value, Tensor) and kind.results_keep_class and issubclass(kind, found):

@@ -16,6 +16,7 @@ from undertow.backend.public_dtypes import PUBLIC
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
+from undertow.tensor.torch_function import by_default, enable, never, own_function
 from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
@@ -55,15 +56,24 @@ class Tensor:
     #: whether operations on a subclass that a program defines give tensors of it
     results_keep_class = True
 
+    __torch_function__ = classmethod(by_default)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if vars(cls).get("__torch_function__") is never:
+            cls.results_keep_class = False
+        elif own_function(cls) is not None:
+            enable()
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
     def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
-        if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            if type(self) is not Tensor and hasattr(self, "_array"):
+        if type(self) is not Tensor and not hasattr(xp, "ndarray"):
+            if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass
+            if type(self).__new__ is not object.__new__:
+                array, xp, edge = (), None, None  # the arguments are for `__new__`, which has made one of no elements
+        if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
             array, xp, edge = lent().from_sizes_or_data(array, xp, edge)
         self._array = array
         self._xp = xp
@@ -114,28 +124,34 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
+        """The sizes of the dimensions; `size()` is the same."""
         return tuple.__new__(Size, self._array.shape)  # the sizes of an array need no check
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return int(self._array.ndim)
 
     @property
     def dtype(self) -> Any:
+        """What kind of numbers the elements are."""
         found = self._array.dtype
         return PUBLIC.get(found) or dtypes.public(found)
 
     @property
     def device(self) -> Any:
+        """Where the memory is."""
         return self._xp.device
 
     @property
     def is_leaf(self) -> bool:
+        """Whether nothing was recorded for it: gradients end here, in `.grad`, if it requires them."""
         edge = current_edge(self)
         return edge is None or edge is LEAF
 
     @property
     def output_nr(self) -> int:
+        """Which of the outputs of `grad_fn` it is."""
         edge = self._edge  # as it was recorded, also where a view may not be used any more
         return 0 if edge is None else int(edge[1])
 

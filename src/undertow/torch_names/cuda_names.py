@@ -1,9 +1,8 @@
-"""Names of `torch.cuda` that programs mention on machines without a GPU."""
+"""Names of `torch.cuda` that fewer programs mention; of streams and graphs there are none yet."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from undertow.torch_names.functions import Event as Event
@@ -13,12 +12,11 @@ from undertow.torch_names.functions import Stream as Stream
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
     raise RuntimeError(
-        "No CUDA GPUs are available: undertow has the CPU and simulated devices. Ask undertow.cuda.is_available() "
-        "first."
+        "undertow has no streams, graphs and generators of GPUs yet: all work of cuda:0 goes to one stream."
     )
 
 
-get_device_capability = get_device_properties = current_stream = default_stream = refuse
+current_stream = default_stream = refuse
 graph = make_graphed_callables = set_stream = refuse
 mem_get_info = utilization = get_rng_state = refuse
 
@@ -71,42 +69,17 @@ def stream(stream: Any) -> StreamContext:
     return StreamContext(stream)
 
 
-@contextlib.contextmanager
-def device(device: Any) -> Iterator[None]:
-    """A context in which another GPU would be the current one; -1 and None stand for none."""
-    if device is not None and device != -1:
-        refuse()
-    yield
-
-
 def device_of(obj: Any) -> Any:
-    """The same for the GPU of a tensor, of which there is none."""
+    """The same for the GPU of a tensor."""
     return contextlib.nullcontext()
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """There is no GPU whose memory could be counted."""
+    """There is nothing to count or to set."""
 
 
-reset_peak_memory_stats = reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = (
-    nothing
-)
+reset_accumulated_memory_stats = nothing
 set_per_process_memory_fraction = set_rng_state = init = seed = nothing
-
-
-def memory_stats(device: Any = None) -> dict[str, Any]:
-    return {}
-
-
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    return ""
-
-
-def memory_cached(device: Any = None) -> int:
-    return 0
-
-
-max_memory_cached = memory_cached
 
 
 def is_current_stream_capturing() -> bool:

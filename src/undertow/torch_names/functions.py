@@ -103,6 +103,7 @@ def typename(obj: Any, /) -> str:
 
 
 def is_storage(obj: Any, /) -> bool:
+    """Whether an object is the storage of a tensor."""
     return isinstance(obj, Storage)
 
 
@@ -165,34 +166,42 @@ def _shape_as_tensor(input: Tensor) -> Tensor:
 
 
 def sym_int(a: Any) -> int:
+    """`int`: sizes are numbers here, never symbols."""
     return math.floor(a) if a >= 0 else math.ceil(a)
 
 
 def sym_float(a: Any) -> float:
+    """`float`: sizes are numbers here, never symbols."""
     return builtins.float(a)
 
 
 def sym_max(a: Any, b: Any) -> Any:
+    """`max` of two sizes."""
     return max(a, b)
 
 
 def sym_min(a: Any, b: Any) -> Any:
+    """`min` of two sizes."""
     return min(a, b)
 
 
 def sym_not(a: Any) -> bool:
+    """`not a`."""
     return not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t if b else f`."""
     return t if b else f
 
 
 def sym_sum(args: Any) -> Any:
+    """`sum` of sizes."""
     return sum(args)
 
 
 def sym_sqrt(a: Any) -> float:
+    """The square root of a size."""
     return math.sqrt(a)
 
 
@@ -200,18 +209,22 @@ def sym_sqrt(a: Any) -> float:
 
 
 def get_autocast_cpu_dtype() -> Any:
+    """The dtype that autocast computes in on the CPU."""
     return get_autocast_dtype("cpu")
 
 
 def get_autocast_gpu_dtype() -> Any:
+    """The dtype that autocast computes in on GPUs."""
     return get_autocast_dtype("cuda")
 
 
 def is_autocast_cpu_enabled() -> bool:
+    """Whether autocast is on, for the CPU."""
     return is_autocast_enabled("cpu")
 
 
 def is_autocast_cache_enabled() -> bool:
+    """Whether autocast keeps the copies of parameters that it made."""
     return False
 
 
@@ -223,18 +236,22 @@ def clear_autocast_cache() -> None:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether a nondeterministic operation would only warn."""
     return False
 
 
 def get_deterministic_debug_mode() -> int:
+    """2 if deterministic algorithms were asked for, else 0."""
     return 2 if are_deterministic_algorithms_enabled() else 0
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """As `use_deterministic_algorithms`: off for 0 and "default", on for the rest."""
     use_deterministic_algorithms(debug_mode in (1, 2, "warn", "error"))
 
 
 def get_num_interop_threads() -> int:
+    """How many operations may run at the same time in one program."""
     return 1
 
 
@@ -248,6 +265,7 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def compiled_with_cxx11_abi() -> bool:
+    """True, as programs expect; undertow has no C++."""
     return True
 
 
@@ -276,4 +294,5 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 
 
 def from_file(filename: str, **kwargs: Any) -> Any:
+    """Not there: a tensor whose memory is a file."""
     refusal("torch.from_file", "map the file with numpy.memmap, and share it by torch.from_numpy.")

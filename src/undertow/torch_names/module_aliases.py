@@ -29,6 +29,7 @@ ALIASES = {
     "cuda": {"amp": "torch_names.cuda_amp"},
     "distributions": {"kl": "distributions.divergence", **dict.fromkeys(DISTRIBUTIONS, "distributions")},
     "nn": {"modules": "torch_names.nn_modules"},
+    "testing": {"_comparison": "testing"},
     "utils": {"dlpack": "interop.dlpack", "hooks": "graph.hooks"},
     "utils.data": {
         "_utils": "data",

@@ -221,7 +221,7 @@ def test_out() -> None:
 def test_without_scipy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from undertow.backend.scipy_special import scipy_function
+    from undertow.backend.special import scipy_function
 
     scipy_function.cache_clear()
     monkeypatch.setitem(sys.modules, "scipy", None)

@@ -258,10 +258,27 @@ export class Graph {
     for (const box of this.boxes) if (box.width && seen(box, view)) this.drawBox(box);
     this.drawLinks(view);
     context.textBaseline = "middle";
+    const small = k <= TEXT_FROM ? { done: [], running: [], ready: [], pending: [] } : null;
     for (const item of this.byHeight) {
       if (item.y + item.height < view.top) continue;
       if (item.y - item.height > view.bottom) break;
-      if (seen(item, view)) this.drawItem(item);
+      if (!seen(item, view)) continue;
+      if (small && this.isPlain(item)) small[this.pass.state(item.node, this.time)].push(item);
+      else this.drawItem(item);
+    }
+    if (small) this.drawSmall(small);
+  }
+
+  isPlain(item) {
+    return !item.group && item !== this.selected && !this.pass.isBad(item.node);
+  }
+
+  /** Nodes too small for letters and borders: thousands may be seen at once, and each change of colour costs. */
+  drawSmall(items) {
+    const { context, colours: colour } = this;
+    for (const [state, list] of Object.entries(items)) {
+      context.fillStyle = colour[state];
+      for (const { x, y, width, height } of list) context.fillRect(x - width / 2, y - height / 2, width, height);
     }
   }
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd import forward_ad
-from undertow.autograd.gradcheck.reverse import Comparison, GradcheckError, Settings, as_tuple, requires_grad
+from undertow.autograd.gradcheck.reverse import Comparison, Settings, as_tuple, requires_grad
 from undertow.autograd.tensor_attributes import detached
 from undertow.autograd.vmap import vmap
 from undertow.backend import dtypes
+from undertow.errors import GradcheckError
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor

@@ -15,13 +15,10 @@ from undertow.autograd.backward import grad
 from undertow.autograd.gradcheck.perturbation import complete, dense, memory_of, places_in, spread
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
+from undertow.errors import GradcheckError
 from undertow.long_loops import long_loop
 from undertow.ops.random.generator import Generator
 from undertow.tensor import Tensor, current_edge
-
-
-class GradcheckError(RuntimeError):
-    """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be."""
 
 
 class Settings(NamedTuple):

@@ -1,7 +1,8 @@
 """Observers: interceptors that change nothing, and are told of every operation when it has run.
 
 A profiler is one, a printed log another. Everything is computed as it would be without them: backward passes run on
-arrays, layers take their short ways. An operation that is made of others (a composite) is not shown; those are.
+arrays, layers take their short ways. Of an operation that is made of others (a composite), those are shown;
+how a profile sees it as well is in instrument/profiler/composites.py.
 """
 
 from __future__ import annotations

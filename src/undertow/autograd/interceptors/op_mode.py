@@ -123,6 +123,16 @@ class Shown(Above):
         return self.show(Operation(function.__name__, "random", function), args, kwargs)
 
 
+class PassedBy(Shown):
+    """Shows the mode nothing: see TorchFunctionMode, which is asked earlier, and needs calls to come to Python."""
+
+    def over(self, below: Callable[..., Any] | None) -> PassedBy:
+        return PassedBy(self.mode, below)
+
+    def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return under(self.below, op, *args, **kwargs)
+
+
 def without(intercept: Any, mode: OpMode) -> Callable[..., Any] | None:
     """The interceptors that remain when a mode is left."""
     if not isinstance(intercept, Above):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from undertow.backend.interface import Array, DeviceArray, DType, Namespace
+from undertow.backend.interface import Array, DType, HostValues, Namespace
 from undertow.backend.simulated import streams
 from undertow.backend.simulated.clocks import LOCK, Buffer, order
 from undertow.backend.simulated.faults import meet_failures
@@ -43,7 +43,7 @@ ASK_SHAPE = {"shape", "ndim", "size", "result_type", "can_cast", "common_type", 
              "shares_memory", "iscomplexobj", "isrealobj"}  # fmt: skip
 
 
-class SimArray(NDArrayOperatorsMixin, DeviceArray):
+class SimArray(NDArrayOperatorsMixin, HostValues):
     """An array on a simulated device; each device has a subclass of its own, which knows its namespace."""
 
     __slots__ = ("__weakref__", "_buffer", "_data")
@@ -128,38 +128,8 @@ class SimArray(NDArrayOperatorsMixin, DeviceArray):
         operation.outcome()
         return copy
 
-    def item(self, *index: Any) -> Any:
-        return self.to_host().item(*index)
-
-    def tolist(self) -> Any:
-        return self.to_host().tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self.to_host())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        return self.to_host().__index__()  # type: ignore[no-any-return]
-
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
-
-    def __contains__(self, value: Array) -> bool:
-        return value in self.to_host()
-
-    def __array__(self, dtype: DType | None = None, copy: Any = None) -> Any:
-        raise TypeError(
-            f"can't convert {self.namespace.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
-            "to host memory first."
-        )
 
     def __reduce__(self) -> Any:
         return restore, (str(self.namespace.device), self.to_host())

@@ -17,19 +17,23 @@ from typing import Any
 from undertow.autograd.graph import queue_callback
 from undertow.backend import cpu
 from undertow.backend.sparse.protocol import AnySparse
+from undertow.distributed.algorithms.join import Join, Joinable, JoinHook
 from undertow.distributed.collectives import all_reduce, broadcast
 from undertow.distributed.data_parallel.buckets import Bucket, CommHook, GradBucket, divided
 from undertow.distributed.errors import DistError
 from undertow.distributed.objects import everybodys
-from undertow.distributed.process_group import resolve
+from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.reduce_op import ReduceOp
 from undertow.distributed.work import Future
 from undertow.modes import no_grad
 from undertow.nn.module import Module
 from undertow.tensor import Tensor
 
+#: what a process does in an iteration in which others may have no batch
+NO_BATCH, WITHOUT_SYNC, WITH_SYNC = 0, 1, 2
 
-class DistributedDataParallel(Module):
+
+class DistributedDataParallel(Module, Joinable):
     """A module whose gradients are, after each backward pass, the means over all processes.
 
     Each process runs it on its own part of the examples; parameters and buffers start as those of the first process.
@@ -96,14 +100,14 @@ class DistributedDataParallel(Module):
                     f"parameters, rank {rank} has {len(theirs)}; only there: {other}"
                 )
 
-    def _synchronise(self, tensors: list[Tensor]) -> None:
+    def _synchronise(self, tensors: list[Tensor], source: int = 0) -> None:
         with no_grad():
             for tensor in tensors:
                 if tensor.is_contiguous():
-                    broadcast(tensor, group=self.process_group, group_src=0)
+                    broadcast(tensor, group=self.process_group, group_src=source)
                 else:
                     packed = tensor.detach().contiguous()
-                    broadcast(packed, group=self.process_group, group_src=0)
+                    broadcast(packed, group=self.process_group, group_src=source)
                     tensor.copy_(packed)
 
     def _build(self, order: list[int]) -> None:
@@ -114,9 +118,29 @@ class DistributedDataParallel(Module):
     # ---- what a program calls
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        source = 0
+        if self._join is not None:
+            Join.notify_join_context(self)
+            source = self._who_has_batches(WITH_SYNC if self.require_backward_grad_sync else WITHOUT_SYNC)[1]
         if self.require_backward_grad_sync and self.broadcast_buffers:
-            self._synchronise(list(self.module.buffers()))
+            self._synchronise(list(self.module.buffers()), source)
         return self.module(*inputs, **kwargs)
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """A block in which processes may have different numbers of batches.
+
+        divide_by_initial_world_size  divide sums of gradients by the number of all processes, also when some have no
+                                      batches left; False: by the number of those that have
+        throw_on_early_termination    raise in all processes when the first has none left
+        """
+        return Join(
+            [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
+        )
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -139,15 +163,48 @@ class DistributedDataParallel(Module):
             raise TypeError("Communication hook must be callable.")
         self._hook = functools.partial(hook, state)
 
+    # ---- batches that others have: see Join
+
+    def join_hook(self, divide_by_initial_world_size: bool = True, **kwargs: Any) -> JoinHook:
+        self._divides_by_all = divide_by_initial_world_size
+        return PassWithoutBatch(self)
+
+    @property
+    def join_process_group(self) -> ProcessGroup:
+        return self.process_group
+
+    def _who_has_batches(self, mine: int) -> tuple[list[int], int]:
+        """What every process does in this iteration, and the first that has a batch."""
+        found = self.process_group.gathered(mine, "join")
+        self._members = sum([state != NO_BATCH for state in found])
+        return found, next((k for k, state in enumerate(found) if state != NO_BATCH), 0)
+
+    def _shadow_pass(self) -> None:
+        """Enter into the exchanges of a forward and a backward pass of the others, with nothing."""
+        states, source = self._who_has_batches(NO_BATCH)
+        if WITH_SYNC not in states:
+            return
+        if self.broadcast_buffers:
+            self._synchronise(list(self.module.buffers()), source)
+        self._start_pass()
+        for bucket in self._buckets:
+            bucket.flat[...] = 0
+            bucket.missing = 0
+        self._send_ready()
+        self._settle(self._receive(), write=False)
+
     # ---- a backward pass
 
     def _arm(self) -> None:
+        self._start_pass()
         self._armed = True
+        queue_callback(self._finish)
+
+    def _start_pass(self) -> None:
         self._sent = 0
         self._seen = [False] * len(self._tensors)
         for bucket in self._buckets:
             bucket.start_pass()
-        queue_callback(self._finish)
 
     def _arrived(self, number: int, tensor: Tensor) -> None:
         """A parameter has its gradient."""
@@ -203,11 +260,15 @@ class DistributedDataParallel(Module):
             self._armed = False
             self._fill_with_zeros()
             self._send_ready()
-            counts = self._receive()
-            if any([n < self.process_group.size() for n in counts]):
-                self._check_unused(counts)
+            self._settle(self._receive(), write=True)
+
+    def _settle(self, counts: list[int], write: bool) -> None:
+        members = self.process_group.size() if self._join is None else self._members
+        if any([n < members for n in counts]):
+            self._check_unused(counts)
+        if write:
             self._write_back(counts)
-            self._rebuild()
+        self._rebuild(all([n == self.process_group.size() for n in counts]))
 
     def _fill_with_zeros(self) -> None:
         """What got no gradient counts as zero."""
@@ -220,6 +281,8 @@ class DistributedDataParallel(Module):
     def _receive(self) -> list[int]:
         """Wait for all buckets; in how many processes each parameter was used."""
         size, last = self.process_group.size(), self._buckets[-1]
+        if self._join is not None and not self._divides_by_all:
+            size = self._members
         for bucket in self._buckets:
             found = bucket.sent.wait()  # type: ignore[union-attr]
             if self._hook is None:
@@ -256,13 +319,13 @@ class DistributedDataParallel(Module):
             elif not cpu.may_share_memory(tensor.grad._array, bucket.views[k]):
                 cpu.copyto(tensor.grad._array, bucket.views[k])
 
-    def _rebuild(self) -> None:
-        """After the first pass: buckets in the order in which gradients came, in the first process."""
-        if self._rebuilt or not all(self._seen):
-            self._rebuilt = True
-            return
-        self._rebuilt = True
-        if len(self._buckets) > 1:
+    def _rebuild(self, all_came: bool) -> None:
+        """After the first pass: buckets in the order in which gradients came, in the first process.
+
+        all_came  everywhere: all processes must agree on whether they exchange the order
+        """
+        is_first, self._rebuilt = not self._rebuilt, True
+        if is_first and all_came and len(self._buckets) > 1:
             order = everybodys("the order of gradients", self._arrivals, self.process_group)[0]
             if order != [n for bucket in self._buckets for n in bucket.parameters]:
                 self._build(order)
@@ -274,6 +337,21 @@ class DistributedDataParallel(Module):
             bucket, k = self._places[number]
             cpu.copyto(bucket.views[k], tensor.grad._array)
             tensor.grad = Tensor(bucket.views[k], cpu)
+
+
+class PassWithoutBatch(JoinHook):
+    """A process without batches takes part in the exchanges, and gets the model of one that had a batch to the end."""
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self.model = model
+
+    def main_hook(self) -> None:
+        self.model._shadow_pass()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        model = self.model
+        lasts = model.process_group.gathered(is_last_joiner, "join")
+        model._synchronise([*model.module.parameters(), *model.module.buffers()], lasts.index(True))
 
 
 def done(value: Any) -> Future:

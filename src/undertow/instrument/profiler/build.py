@@ -9,14 +9,14 @@ from undertow.autograd.interceptors.observer import name_of
 from undertow.graph.user_lines import Site
 from undertow.instrument.flops import flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
-from undertow.instrument.profiler.recorder import MODULE, NODE, OPERATION, SPAN, Recorder, Row
+from undertow.instrument.profiler.recorder import COMPOSITE, MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
-CATEGORY = {OPERATION: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
+CATEGORY = {OPERATION: "cpu_op", COMPOSITE: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
 
 
 def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
     """The events of a profile, in the order in which they began."""
-    rows = sorted([explicit(Row(*row)) for row in recorder.rows], key=lambda row: (row.begin, -row.end))
+    rows = in_order([explicit(Row(*row)) for row in recorder.rows])
     for row in rows:
         recorder.threads.setdefault(row.thread, (row.thread, f"thread {row.thread}"))
     numbers = {ident: k + 1 for k, ident in enumerate(recorder.threads)}
@@ -40,6 +40,22 @@ def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
             event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)
     place_in_modules(events)
     return events
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """By when they began; without composites that are only another way into an operation of the same name."""
+    rows = sorted(rows, key=lambda row: (row.begin, -row.end))
+    kept: list[Row] = []
+    for row in reversed(rows):
+        if row.kind != COMPOSITE or not kept or not is_same_operation(row, kept[-1]):
+            kept.append(row)
+    return kept[::-1]
+
+
+def is_same_operation(composite: Row, next: Row) -> bool:
+    """Whether what began next, inside the composite, has its name."""
+    is_inside = next.thread == composite.thread and next.end <= composite.end
+    return is_inside and next.kind in (OPERATION, COMPOSITE) and name_of(next.what) == name_of(composite.what)
 
 
 def explicit(row: Row) -> Row:
@@ -67,12 +83,13 @@ def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> Fu
         is_user_annotation=row.kind == SPAN, line=line, category=CATEGORY[row.kind],
         module=row.what if row.kind == MODULE else "", leads_to=more.get("leads_to", ()),
         device=more.get("device"), stream=more.get("stream"), scope=1 if row.kind == NODE else 0,
+        is_composite=row.kind == COMPOSITE,
     )  # fmt: skip
 
 
 def shown_name(row: Row) -> str:
     """PyTorch's name: "aten::mul" for an operation, "MulBackward0" for a node, "nn.Module: Linear" for a module."""
-    if row.kind == OPERATION:
+    if row.kind in (OPERATION, COMPOSITE):
         name = name_of(row.what)
         return name if isinstance(row.what, str) and name[:1].isupper() else f"aten::{name}"  # a custom Function's
     if row.kind == MODULE:

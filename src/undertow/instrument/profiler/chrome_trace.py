@@ -99,7 +99,8 @@ class Trace:
             yield from self.arrow("ready", number, before, node)
 
     def arrow(self, kind: str, number: int, start: FunctionEvent, end: FunctionEvent) -> Iterable[dict[str, Any]]:
-        shared = {"cat": kind, "name": kind, "id": f"{self.rank}-{number}"}
+        # a number: Perfetto drops an arrow whose id is any other text
+        shared = {"cat": kind, "name": kind, "id": self.rank * 2**32 + number}
         begins = start.time_range.end if kind == "ready" else start.time_range.start
         # inside the slice it leaves, or Perfetto does not find it
         begins = max(start.time_range.start, begins - 0.001)
@@ -137,22 +138,25 @@ def made_ready_by(nodes: Sequence[FunctionEvent]) -> Iterable[tuple[FunctionEven
 def merge_traces(paths: Sequence[str], path: str) -> None:
     """Write the traces of several processes as one, with the processes of later files below those of earlier ones."""
     merged: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": []}
-    seen: set[Any] = set()
+    seen: set[int] = set()
+    arrows: dict[tuple[int, Any], int] = {}
     for rank, each in enumerate(paths):
         with open_text(each, "r") as file:
             content = json.load(file)
-        pids: dict[Any, Any] = {}
+        pids = {pid: unused(pid, seen) for pid in dict.fromkeys([entry["pid"] for entry in content["traceEvents"]])}
         for entry in content["traceEvents"]:
-            pid = entry.get("pid")
-            if pid not in pids:
-                pids[pid] = f"{pid} ({rank})" if pid in seen else pid  # two machines may use one number
-            entry["pid"] = pids[pid]
+            entry["pid"] = pids[entry["pid"]]
             if "id" in entry:
-                entry["id"] = f"{rank}:{entry['id']}"
+                entry["id"] = arrows.setdefault((rank, entry["id"]), len(arrows) + 1)
             merged["traceEvents"].append(entry)
         seen |= set(pids.values())
     with open_text(path, "w") as file:
         json.dump(merged, file, separators=(",", ":"))
+
+
+def unused(pid: int, seen: set[int]) -> int:
+    """The number of a process; another one if it is taken: two machines may use one number."""
+    return pid if pid not in seen else max(seen) + 1
 
 
 def open_text(path: str, mode: str) -> IO[str]:

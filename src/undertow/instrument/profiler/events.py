@@ -71,6 +71,7 @@ class FunctionEvent(_Times):
     module        the path of the module it ran in, where modules were asked for
     line          the line of the program, as "file:line in function"; None if it is not known
     saved_bytes   what its node keeps for the backward pass, where memory was asked for
+    is_composite  whether it is an operation made of those inside it, with no node of its own
     stack         all lines of the program's stack, the innermost first, where stacks were asked for
     """
 
@@ -106,6 +107,7 @@ class FunctionEvent(_Times):
         device: str | None = None,
         stream: str | None = None,
         saved_bytes: int = 0,
+        is_composite: bool = False,
     ) -> None:
         self.id, self.node_id, self.name, self.thread = id, node_id, name, thread
         self.overload_name = overload_name or ""
@@ -121,7 +123,7 @@ class FunctionEvent(_Times):
         self.device_resource_id = thread if device_resource_id is None else device_resource_id
         self.flops, self.module, self.line, self.category = flops, module, line, category
         self.leads_to, self.device, self.stream = leads_to, device, stream
-        self.saved_bytes = saved_bytes
+        self.saved_bytes, self.is_composite = saved_bytes, is_composite
         self.count = 1
         self.kernels: list[Any] = []
         self.cpu_children: list[FunctionEvent] = []

@@ -11,7 +11,7 @@ import sys
 from contextvars import ContextVar
 from threading import current_thread, get_ident, get_native_id
 from time import perf_counter_ns, time_ns
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave
@@ -23,16 +23,18 @@ from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
+from undertow.instrument.profiler.composites import CompositeCalls
+from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
-OPERATION, NODE, MODULE, SPAN = range(4)
+OPERATION, NODE, MODULE, SPAN, COMPOSITE = range(5)
 
 
 class Row(NamedTuple):
     """One thing that happened.
 
-    kind      OPERATION, NODE, MODULE or SPAN
+    kind      OPERATION, NODE, MODULE, SPAN or COMPOSITE
     what      an Op, or a name; from the compiled core, the function of the operation or the class of the node
     begin, end  in nanoseconds
     thread    Python's number of the thread
@@ -77,6 +79,7 @@ class Recorder:
         self.rows_for_core = (
             None if self.is_detailed or most_rows < sys.maxsize or sys.platform != "linux" else self.rows
         )
+        self.composites = CompositeCalls(self.composite_ended, slowly=self.is_detailed)
         self.begin = self.end = self.wall = 0
         self._token: Any = None
 
@@ -94,8 +97,10 @@ class Recorder:
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
+        self.composites.start()
 
     def stop(self) -> None:
+        self.composites.stop()
         self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
@@ -126,6 +131,17 @@ class Recorder:
         if self.with_stack:
             more["stack"] = user_stack()
         self.rows.append((SPAN, name, begin, perf_counter_ns(), self.note_thread(), None, None, 0, None, more or None))
+
+    def composite_ended(self, op: Op, begin: int, frame: FrameType) -> None:
+        end = perf_counter_ns()
+        if len(self.rows) >= self.most_rows:
+            return
+        user = user_frame(frame)
+        shapes = [shape_of(value) for value in arguments_of(frame)] if self.record_shapes else None
+        more = {"stack": user_stack()} if self.with_stack else None
+        self.rows.append(
+            (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
+        )
 
     def module_ended(self, call: ModuleCall, end: int) -> None:
         more = {"class": call.class_name}
@@ -196,6 +212,12 @@ def shape_of(value: Any) -> Any:
     if isinstance(value, tuple | list) and value and all(isinstance(item, Tensor) for item in value):
         return [list(item._array.shape) for item in value]
     return []
+
+
+def arguments_of(frame: FrameType) -> list[Any]:
+    """What a function was given, by its names as they are now."""
+    code, values = frame.f_code, frame.f_locals
+    return [values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
 
 
 def holds_tensor(value: Any) -> bool:

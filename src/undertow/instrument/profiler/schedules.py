@@ -31,6 +31,7 @@ class ProfilerActivity(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
+    """What a profile can see here: the CPU."""
     return {ProfilerActivity.CPU}
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import linecache
-import textwrap
 from functools import cache
 from typing import Any
 
@@ -15,6 +12,7 @@ from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
 from undertow.graph.user_lines import Site
 from undertow.instrument.nodes import place_of
+from undertow.ops.declare.formula_text import formula
 from undertow.tensor import Tensor
 
 
@@ -105,25 +103,3 @@ def _formulas(op: Any) -> str:
     if not isinstance(op.vjp, dict):
         return formula(op.vjp) if callable(op.vjp) else ""
     return "\n".join([f"{name}: {formula(rule)}" for name, rule in op.vjp.items() if rule is not None])
-
-
-@cache
-def formula(rule: Any) -> str:
-    """The expression of a rule or, if it is more than one, what it is called and takes."""
-    given = list(inspect.signature(rule).parameters)
-    call = f"{rule.__name__}({', '.join(given)})"
-    if rule.__name__ != "<lambda>":
-        return call
-    try:
-        source = textwrap.dedent(inspect.getsource(rule)).strip().rstrip(",")
-    except OSError:
-        return call
-    for text in (source, f"{{{source}}}", f"f({source})", f"({source}"):
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            continue
-        for part in ast.walk(tree):
-            if isinstance(part, ast.Lambda) and [a.arg for a in part.args.args] == given:
-                return ast.unparse(part.body)
-    return call

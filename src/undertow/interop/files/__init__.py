@@ -35,11 +35,12 @@ MAX_DEPTH = 100
 PathLike = str | os.PathLike[str]
 
 
-def save(obj: Any, f: PathLike | BinaryIO) -> None:
+def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
 
     f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
        or a file opened for writing bytes, which is written in PyTorch's format
+    pickle_module, pickle_protocol  are PyTorch's: nothing is pickled here but what such a file needs, by protocol 2
 
     >>> import os, tempfile
     >>> import undertow as ut

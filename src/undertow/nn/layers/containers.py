@@ -25,6 +25,8 @@ class Numbered(Module):
     def _name(self, index: Any) -> str:
         return list(self._modules)[self._place(index)]
 
+    _get_abs_string_index = _name  # as PyTorch calls it, and subclasses do
+
     def _refill(self, modules: Iterable[Any]) -> None:
         found = list(modules)
         self._modules.clear()
@@ -128,7 +130,12 @@ class Sequential(Numbered):
 
 
 class ModuleList(Numbered):
-    """A list of modules, which are registered."""
+    """A list of modules, which are registered.
+
+    >>> import undertow as ut
+    >>> len(ut.nn.ModuleList([ut.nn.Linear(2, 2), ut.nn.Tanh()]))
+    2
+    """
 
     def __init__(self, modules: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -166,7 +173,12 @@ class ModuleList(Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, which are registered; it keeps their order."""
+    """A dictionary of modules, which are registered; it keeps their order.
+
+    >>> import undertow as ut
+    >>> list(ut.nn.ModuleDict({"first": ut.nn.Linear(2, 2)}))
+    ['first']
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -251,7 +263,12 @@ def legacy_name(value: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters, which are registered; tensors put into it become parameters."""
+    """A list of parameters, which are registered; tensors put into it become parameters.
+
+    >>> import undertow as ut
+    >>> len(ut.nn.ParameterList([ut.ones(2), ut.zeros(3)]))
+    2
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -303,7 +320,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters, which are registered; tensors put into it become parameters."""
+    """A dictionary of parameters, which are registered; tensors put into it become parameters.
+
+    >>> import undertow as ut
+    >>> list(ut.nn.ParameterDict({"scale": ut.ones(2)}))
+    ['scale']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
-from undertow.backend import cpu
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
-from undertow.modes import current
 from undertow.nn import init
-from undertow.nn.functions.rnn.lstm_node import LSTMRecurrence
-from undertow.nn.functions.rnn.rnn_gru_node import GRURecurrence, RNNRecurrence
-from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step, run_packed, run_steps
+from undertow.nn.functions.rnn.run import Weights, run_layers
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 from undertow.nn.utils.rnn import PackedSequence
@@ -26,46 +22,20 @@ if TYPE_CHECKING:
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
-class Weights(NamedTuple):
-    """The parameters of one layer in one direction."""
-
-    weight_ih: Any
-    weight_hh: Any
-    bias_ih: Any = None
-    bias_hh: Any = None
-    weight_hr: Any = None
-
-
-def step_of(mode: str) -> Step:
-    return {"LSTM": lstm_step, "GRU": gru_step}.get(mode) or rnn_step("tanh" if mode == "RNN_TANH" else "relu")
-
-
-def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
-    """One layer in one direction: outputs of all steps, and the last state."""
-    if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().transforms:
-        gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
-        inner = (weights.weight_hh, weights.bias_hh, weights.weight_hr)
-        if sizes is not None:
-            return run_packed(step_of(mode), gates, state, inner, reverse, sizes)
-        return run_steps(step_of(mode), gates, state, inner, reverse)
-    if mode == "LSTM":
-        out, h, c = LSTMRecurrence.apply(input, *state, *weights[:4], reverse)
-        return out, (h, c)
-    if mode == "GRU":
-        gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
-        out, h = GRURecurrence.apply(gates, state[0], weights.weight_hh, weights.bias_hh, reverse)
-        return out, (h,)
-    bias = None if weights.bias_ih is None else weights.bias_ih + weights.bias_hh
-    gates = ops.linear(input, weights.weight_ih, bias)
-    nonlinearity = "tanh" if mode == "RNN_TANH" else "relu"
-    out, h = RNNRecurrence.apply(gates, state[0], weights.weight_hh, nonlinearity, reverse)
-    return out, (h,)
-
-
 class RNNBase(Module):
     """What RNN, LSTM and GRU have in common.
 
     input is (steps, examples, features), (examples, steps, features) with batch_first, or (steps, features)
+
+    mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        the probability of being dropped
+    bidirectional  whether the sequence is read backwards, too
+    proj_size      the state is projected to this size
     """
 
     def __init__(
@@ -209,19 +179,8 @@ class RNNBase(Module):
 
     def _run(self, x: Tensor, state: list[Any], sizes: Any) -> tuple[Any, list[Any]]:
         directions = 1 + self.bidirectional
-        firsts = list(zip(*[ops.unbind(part, 0) for part in state], strict=True))
-        lasts = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                number = layer * directions + direction
-                out, last = run_layer(self.mode, x, firsts[number], self._weights(number), direction == 1, sizes)
-                outputs.append(out)
-                lasts.append(last)
-            x = outputs[0] if directions == 1 else ops.cat(outputs, -1)
-            if self.dropout and self.training and layer < self.num_layers - 1:
-                x = ops.dropout(x, self.dropout)
-        return x, [ops.stack(list(parts), 0) for parts in zip(*lasts, strict=True)]
+        weights = [self._weights(number) for number in range(self.num_layers * directions)]
+        return run_layers(self.mode, x, state, weights, directions, self.dropout if self.training else 0, sizes)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -238,7 +197,21 @@ def in_order(state: Tensor, indices: Tensor | None) -> Tensor:
 
 
 class RNN(RNNBase):
-    """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu."""
+    """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    nonlinearity   'tanh' or 'relu'
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+
+    >>> import undertow as ut
+    >>> ut.nn.RNN(4, 6)(ut.ones(5, 2, 4))[0].shape
+    undertow.Size([5, 2, 6])
+    """
 
     def __init__(
         self,
@@ -264,6 +237,15 @@ class RNN(RNNBase):
 
 class LSTM(RNNBase):
     """Long short-term memory: gates decide what the cell forgets, takes in and shows.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+    proj_size      the state is projected to this size
 
     >>> import undertow as ut
     >>> lstm = ut.nn.LSTM(3, 5, num_layers=2, batch_first=True)
@@ -301,7 +283,20 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: gates decide what the state forgets and takes in."""
+    """Gated recurrent unit: gates decide what the state forgets and takes in.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+
+    >>> import undertow as ut
+    >>> ut.nn.GRU(4, 6)(ut.ones(5, 2, 4))[0].shape
+    undertow.Size([5, 2, 6])
+    """
 
     def __init__(
         self,

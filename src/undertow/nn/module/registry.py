@@ -2,7 +2,8 @@
 
 Note [Members are attributes]: PyTorch finds `module.weight` in `__getattr__`, at a price of 400 ns a time. Here the
 dictionaries `_parameters`, `_buffers` and `_modules` write through to the module's own `__dict__`, so that reading
-costs what reading any attribute does. They stay the truth: `__getstate__` leaves the copies out.
+costs what reading any attribute does. They stay the truth: `__getstate__` leaves the copies out. A class with a
+`__getattr__` of its own is asked for its members, as in PyTorch: theirs are in the dictionaries alone.
 """
 
 from __future__ import annotations
@@ -30,20 +31,26 @@ class Members(dict[str, Any]):
         self.update(members)
 
     def _attributes(self) -> dict[str, Any]:
+        """The module's own dictionary; another one if the module is gone, or its class wants to see each access."""
         owner = self._owner()
-        return {} if owner is None else owner.__dict__
+        return {} if owner is None or type(owner).__getattr__ is not Registry.__getattr__ else owner.__dict__
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, value)
         self._attributes()[name] = value
 
+    def _forget(self, name: str) -> None:
+        owner = self._owner()
+        if owner is not None:
+            owner.__dict__.pop(name, None)
+
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
-        self._attributes().pop(name, None)
+        self._forget(name)
 
     def pop(self, name: str, *default: Any) -> Any:
         if name in self:
-            self._attributes().pop(name, None)
+            self._forget(name)
         return super().pop(name, *default)
 
     def popitem(self) -> tuple[str, Any]:

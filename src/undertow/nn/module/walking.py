@@ -50,7 +50,7 @@ class Tree(Registry):
     # ---- tensors
 
     def _named_members(
-        self, members: Callable[[Any], Any], prefix: str, recurse: bool, remove_duplicate: bool
+        self, members: Callable[[Any], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         seen = set()
         modules = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]

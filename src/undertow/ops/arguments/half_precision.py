@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of_array
+from undertow.backend.copies import cast
 from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import Array, DType, Namespace
 
@@ -38,7 +39,7 @@ def wide(value: Any) -> Any:
     """An array of half precision in float32, and lists of such; anything else as it is."""
     if type(value) in (list, tuple):
         return type(value)(map(wide, value))
-    return value.astype(dtypes.float32) if is_narrow(value) else value
+    return cast(value, dtypes.float32) if is_narrow(value) else value
 
 
 def wide_dtype(dtype: Any) -> Any:

@@ -8,7 +8,7 @@ from undertow.backend import ArrayNamespace, cpu, dtypes
 from undertow.backend.interface import Array, DType
 from undertow.compiled import core
 from undertow.ops.arguments.sizes import broadcast_problem
-from undertow.tensor import Extra, Tensor
+from undertow.tensor import Extra, Tensor, torch_function
 
 NUMBERS = (bool, int, float, complex)
 
@@ -79,6 +79,12 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
         if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
+    if torch_function.own_function(type(value)) is not None and not torch_function.is_enabled():
+        torch_function.enable()
+        raise TypeError(
+            f"{op}() was given {foreign_name(value)}, the first object whose class has __torch_function__: undertow "
+            "asks such classes from now on. Do it again, or call undertow.overrides.enable() before the first time."
+        )
     message = f"{op}(): argument '{name}' must be Tensor, not {foreign_name(value)}"
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)

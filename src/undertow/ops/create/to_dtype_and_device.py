@@ -109,6 +109,8 @@ def _type_(self: Tensor, dtype: DType | None = None, non_blocking: bool = False,
         dtype = dtype_of_type_name(dtype)
     elif isinstance(dtype, TensorType):
         dtype = dtype.dtype
+    elif dtype is Tensor:  # which PyTorch takes for the type of new tensors
+        dtype = dtypes.default_dtype()
     return convert(self, dtypes.as_dtype(dtype, "type"), self._xp)
 
 

@@ -84,6 +84,8 @@ def primitive(
     piecewise_constant  its derivative is zero wherever there is one
     overlap             what is refused of operands that lie in the memory that the result is written to, in place or
                         as `out`: "part" of it (as of every elementwise operation), or "any". Nothing, unless said
+    map_reduce          its functions compute every element from those at its place, as elementwise ones do, and the
+                        forward may add them all up in the end: large arrays of one shape are evaluated in blocks
     same_in_numpy       NumPy has a function of this name with the same leading arguments, so rules may use the
                         operation in its place (elementwise ones may always); other shared names need an `adapter`
     """

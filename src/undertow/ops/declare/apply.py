@@ -61,7 +61,7 @@ def build(op: Op) -> None:
     """Put the op's function on it."""
     function = function_of(op)
     compiled = core_plan.compile_operation(op, function)
-    op.function = core_plan.describe(function, compiled, op.signature, op.documentation)
+    op.function = core_plan.describe(op, function, compiled, op.signature)
 
 
 def function_of(op: Op) -> Any:

@@ -8,7 +8,7 @@ from undertow.compiled import core
 from undertow.graph import user_lines
 from undertow.graph.accumulate import AccumulateGrad, leaf_edge, resolve_leaves
 from undertow.graph.history import rebase_history, recorded_edge
-from undertow.graph.node import Node, OutputEdge, sequence
+from undertow.graph.node import Node, OutputEdge, StreamExtra, extra_on, sequence
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.modes import State, state_variable
 from undertow.ops.declare.recorded_namespace import recorded
@@ -27,6 +27,7 @@ if core is not None:
         sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
         own_files=OWN_FILES, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
+        StreamExtra=StreamExtra, extra_on=extra_on,
         own_edge=current_edge, PublicDtype=dtype, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     user_lines.tell(core.take_sites)

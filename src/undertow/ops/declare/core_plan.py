@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import blocks, cpu
+from undertow.backend import blocks, cpu, namespace_of
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
@@ -33,7 +33,13 @@ def compile_operation(op: Op, function: Callable[..., Any]) -> Any:
     """The function, or a C object that passes for it and calls it in unusual cases."""
     if core is None or op.moves_to is not None or len(op.ordered) > plans.MOST_ARGUMENTS:
         return function
-    return core.Operation(function, lambda: operation_plan(op))
+    made = core.Operation(function, lambda: operation_plan(op))
+    _operations[made] = op
+    return made
+
+
+#: the C objects that pass for functions -> what they compute
+_operations: dict[Any, Op] = {}
 
 
 def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
@@ -41,14 +47,12 @@ def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     return core.Operation(function, op.function) if is_compiled(op) else function
 
 
-def describe(
-    function: Any, compiled: Any, signature: Callable[[], inspect.Signature], documentation: Callable[[], str]
-) -> Any:
+def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
     """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for."""
     if compiled is function:
-        function.__signature__, function.__doc__ = signature(), documentation()
+        function.__signature__, function.__doc__ = signature(), op.derivatives()
     else:
-        function.make_signature, function.make_documentation = signature, documentation
+        function.make_signature, function.make_documentation = signature, op.documentation
     return compiled
 
 
@@ -88,7 +92,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
             dict(zip(op.ordered, range(len(op.ordered)), strict=True)),
             xp,
             op.keyword_only,
-            elementwise=is_elementwise(op),
+            op=op,
         ),
         node=form.node_class,
         alike=bits(form.taking_part),
@@ -106,9 +110,9 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
     )
 
 
-def is_elementwise(op: Op) -> bool:
-    """Whether its functions can be evaluated in blocks: they compute every element from those at its place."""
-    return op.batch is ELEMENTWISE and not op.random
+def goes_in_blocks(op: Op) -> bool:
+    """Whether its functions compute every element from those at its place, and at most add them up afterwards."""
+    return (op.batch is ELEMENTWISE or op.map_reduce) and not op.random
 
 
 def bits(numbers: Collection[int]) -> int:
@@ -201,7 +205,30 @@ def bound_rules(form: Form, count: int, xp: Namespace) -> plans.Rules:
 def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, leading: list[int]) -> Tree:
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
     names = formula.parameters(rule).names
-    return bound(rule, dict(zip(names, places, strict=True)), xp, elementwise=is_elementwise(form.op))
+    return bound(rule, dict(zip(names, places, strict=True)), xp, op=form.op, is_rule=True)
+
+
+# ---- the same on a GPU
+
+
+def device_forms(operation: Any) -> tuple[plans.FormPlan | None, plans.FormPlan | None]:
+    """The forms of an operation with the array functions of the GPU; None where there are none."""
+    op = _operations.get(operation)
+    if op is None:
+        return None, None
+    xp, form = namespace_of("cuda"), op.form
+    return form_plan(form, xp), None if form.number is None else form_plan(form.number, xp)
+
+
+def device_rules(node_class: Any) -> plans.Rules:
+    """The rules of a class of nodes, with the array functions of the GPU."""
+    form = node_class.form
+    count = 1 + len(form.kept_inputs) + len(form.kept_outputs) + len(form.values)
+    return bound_rules(form, count, namespace_of("cuda"))
+
+
+if core is not None:
+    core.bind(device_forms=device_forms, device_rules=device_rules)
 
 
 # ---- formulas
@@ -213,19 +240,20 @@ def bound(
     xp: Namespace,
     keyword_only: Collection[str] = (),
     *,
-    elementwise: bool = False,
+    op: Op | None = None,
+    is_rule: bool = False,
 ) -> Tree:
     """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
 
     keyword_only  the parameters that must be given by name
-    elementwise   large arrays are evaluated in blocks
+    op            whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
     """
     tree = whole(function, places, xp, keyword_only)
-    if not elementwise or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
+    if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
     named = [n for n in places if n in keyword_only]
     values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
-    return ("blocks", blocks.InBlocks(function, named), tree, *values)
+    return ("blocks", blocks.InBlocks(function, named, op.map_reduce, is_rule), tree, *values)
 
 
 def whole(

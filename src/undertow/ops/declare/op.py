@@ -66,6 +66,7 @@ class Op:
         same_in_numpy: bool = False,
         overlap: str | None = None,
         order: str | None = None,
+        map_reduce: bool = False,
     ) -> None:
         taken = formula.parameters(forward)
         self.name = name
@@ -94,6 +95,7 @@ class Op:
         self.same_in_numpy = same_in_numpy
         self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
         self.order = order
+        self.map_reduce = map_reduce
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
@@ -163,17 +165,22 @@ class Op:
         return name if name is not None and isinstance(getattr(cpu, name, None), type(cpu.add)) else None
 
     def documentation(self) -> str:
-        """What `help` shows: that PyTorch's words hold here, and what the declaration says of derivatives."""
-        text = "As PyTorch's function of this name."
+        """What `help` shows, when somebody asks."""
+        from undertow.ops.declare.documentation import text_of
+
+        return text_of(self)
+
+    def derivatives(self) -> str:
+        """What the declaration says of derivatives. Plain functions say only this: it is made at import."""
         if not self.edges:
-            return f"{text} Its result has no gradient."
+            return "Its result has no gradient."
         used = list(dict.fromkeys([n for names in self.rule_names().values() for n in names]))
         outputs = self.outputs if isinstance(self.outputs, tuple) else ("out",)
         kept = [*[n for n in used if n in self.inputs], *[n for n in used if n in outputs]]
-        recorded = (
-            f"Recorded as {self.node_name}, which keeps {' and '.join(kept) or 'no tensor'} for the backward pass."
+        return (
+            f"Differentiable in {' and '.join(self.edges)}. Recorded as {self.node_name}, which keeps "
+            f"{' and '.join(kept) or 'no tensor'} for the backward pass."
         )
-        return f"{text}\n\nDifferentiable in {' and '.join(self.edges)}. {recorded}"
 
     def compute(self, xp: Namespace, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""

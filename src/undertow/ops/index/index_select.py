@@ -14,7 +14,17 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.index_tensors import recorded_index_at
-from undertow.ops.index.positions import ALL, INTEGERS, add_at, add_flat, check_range, from_front, last_at, set_at
+from undertow.ops.index.positions import (
+    ALL,
+    INTEGERS,
+    add_at,
+    add_flat,
+    check_range,
+    from_front,
+    last_at,
+    set_at,
+    taken,
+)
 
 LONG = (dtypes.int64,)
 
@@ -106,7 +116,7 @@ def _index_select_array(xp: Namespace, input: Array, dim: int, index: Array, *, 
     if not input.size and index.size:
         _check_selection_of_nothing(input.shape[dim], index)
     check_range(index, input.shape[dim] if input.ndim else 1, dim, IndexError, "index out of range in self: ")
-    return input.take(index.reshape(-1), axis=dim) if input.ndim else input.copy()
+    return taken(xp, input, index.reshape(-1), dim) if input.ndim else input.copy()
 
 
 def _check_selection_of_nothing(size: int, index: Array) -> None:
@@ -274,7 +284,13 @@ _distinct_index = nondifferentiable(
 
 @composite(variants="function method in_place")
 def index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
-    """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor."""
+    """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor.
+
+    >>> import undertow as ut
+    >>> ut.index_fill(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, ut.tensor([1]), 0.0)
+    tensor([[1., 2.],
+            [0., 0.]])
+    """
     fill = _index_fill_number if isinstance(value, NUMBERS) else _index_fill_tensor
     return fill(input, dim, index, value)
 
@@ -362,7 +378,12 @@ _put = primitive(
 
 @composite(variants="function method in_place", overlap="any")
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
-    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
+    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old.
+
+    >>> import undertow as ut
+    >>> ut.zeros(3).put(ut.tensor([1]), ut.tensor([5.0]))
+    tensor([0., 5., 0.])
+    """
     return _put(input, index, source, accumulate)
 
 

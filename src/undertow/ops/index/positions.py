@@ -109,13 +109,19 @@ def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 # ---- reading
 
 
+def taken(xp: Namespace, array: Array, index: Array, dim: int) -> Any:
+    """The slices that an index of any shape names along a dimension: array.take, which reads an index once."""
+    found = kernels.take(xp, array, index, dim)
+    return array.take(index, dim) if found is None else found
+
+
 def take_at(xp: Namespace, array: Array, key: tuple[Any, ...]) -> Array:
     """`array[key]`, packed in row-major order."""
-    if xp is not cpu:
+    if xp is not cpu and not xp.checks_indices:
         check_key(array.shape, key)  # other libraries wrap an index that is out of bounds
     try:
         if key[-1].dtype.kind == "i" and (len(key) == 1 or all([item is ALL for item in key[:-1]])):
-            return array.take(key[-1], len(key) - 1)  # which reads an index once
+            return taken(xp, array, key[-1], len(key) - 1)
         out = array[own_key(key)]
     except IndexError:
         check_key(array.shape, key)
@@ -224,7 +230,7 @@ def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Ar
     if is_mask(key):
         out[own_key(key)] += values
         return out
-    if key[0] is not ALL and len(key) == 1 and math.prod(out.shape[1:]) >= LONG_ROW:
+    if key[0] is not ALL and len(key) == 1 and out.size:
         index, row = key[0].reshape(-1), out.shape[1:]
         values = xp.broadcast_to(values, key[0].shape + row).reshape((index.size, *row))
         return add_rows(xp, out, from_front(xp, index, out.shape[0]), values)
@@ -235,7 +241,7 @@ def set_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Ar
     """Write `values` to `out[key]` and return `out`; of several writes to a position the last remains."""
     # row-major, so that NumPy visits the index in that order and the last write is the one last_at finds
     key = own_key(tuple([item if item is ALL else xp.asarray(item, order="C") for item in key]))
-    if xp is not cpu:
+    if xp is not cpu and not xp.checks_indices:
         check_key(out.shape, key)
     try:
         out[key] = xp.asarray(values, order="C")
@@ -253,12 +259,12 @@ def add_flat(xp: Namespace, out: Array, positions: Array, values: Array) -> Arra
 
 
 def add_rows(xp: Namespace, out: Array, index: Array, rows: Array) -> Array:
-    """Add whole rows: each round takes one row for every target that is still waiting, which no two share.
-
-    Three times as fast as adding the elements one by one, as long as few have the same target.
-    """
-    if kernels.add_rows(xp, out, index, xp.ascontiguousarray(rows)):
+    """Add whole rows. Without the kernel each round takes one row for every target that is still waiting, which no two
+    share: three times as fast as adding the elements one by one, where rows are long and few have the same target."""
+    if kernels.add_rows(xp, out, index, xp.ascontiguousarray(rows, dtype=out.dtype)):
         return out
+    if math.prod(out.shape[1:]) < LONG_ROW:
+        return add_flat(xp, out, flat_positions(xp, out.shape, (index,)), rows)
     waiting = xp.arange(index.size)
     while waiting.size:
         targets = index[waiting]

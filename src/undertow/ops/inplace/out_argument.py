@@ -117,7 +117,7 @@ def function_with_out(op: Op) -> Any:
     function.__module__ = "undertow"
     function.op = op  # type: ignore[attr-defined]
     compiled = compile_with_out(op, function)
-    return describe(function, compiled, lambda: _signature_with_out(op), op.documentation)
+    return describe(op, function, compiled, lambda: _signature_with_out(op))
 
 
 def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.linalg import by_blocks
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
 from undertow.ops.linalg.triangular import solve_triangular
@@ -17,7 +17,7 @@ from undertow.tensor import Tensor
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
     check_matrices("linalg.cholesky", input)
-    found = kernels.cholesky_small(xp, xp.ascontiguousarray(input))
+    found = by_blocks.cholesky(xp, input)
     if found is not None:
         return found
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
@@ -68,7 +68,13 @@ def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
 
 @composite(variants="function method", out=True)
 def cholesky(input: Array, upper: bool = False) -> Array:
-    """Another name of `linalg.cholesky`."""
+    """Another name of `linalg.cholesky`.
+
+    >>> import undertow as ut
+    >>> ut.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    tensor([[2.0000, 0.0000],
+            [1.0000, 1.4142]])
+    """
     return linalg_cholesky(input, upper=upper)
 
 
@@ -112,7 +118,13 @@ def _check_diagonal(xp: Namespace, L: Array) -> None:
 @composite(variants="function method", out=True)
 @example_by_example
 def cholesky_inverse(L: Array, upper: bool = False) -> Tensor:
-    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
+    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one).
+
+    >>> import undertow as ut
+    >>> ut.cholesky_inverse(ut.eye(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     L = as_operand("cholesky_inverse", "L", L)
     check_matrices("cholesky_inverse", L)
     _check_diagonal(L._xp, L._array)

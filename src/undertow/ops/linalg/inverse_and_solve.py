@@ -9,9 +9,10 @@ from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.inplace.forms import copy
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.matmul import batch_stacks, matmul
+from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
 from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor

@@ -7,7 +7,7 @@ so BLAS does the work in all derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -19,7 +19,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
-from undertow.ops.declare.rules.batch_in_front import in_front, padded
+from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
 from undertow.ops.linalg.einsum import einsum_batched
 from undertow.ops.pointwise.arithmetic import mul
@@ -121,7 +121,13 @@ dot = primitive(
 
 @composite(variants="function method", out=True)
 def outer(input: Array, vec2: Array) -> Array:
-    """The products of every element of one vector with every element of another."""
+    """The products of every element of one vector with every element of another.
+
+    >>> import undertow as ut
+    >>> ut.outer(ut.tensor([1.0, 2.0]), ut.ones(2))
+    tensor([[1., 1.],
+            [2., 2.]])
+    """
     input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
     for vector, name in ((input, "self"), (vec2, "vec2")):
         if vector.ndim != 1:
@@ -131,7 +137,12 @@ def outer(input: Array, vec2: Array) -> Array:
 
 @composite(variants="function method", out=True)
 def ger(input: Array, vec2: Array) -> Array:
-    """Another name of `outer`."""
+    """Another name of `outer`.
+
+    >>> import undertow as ut
+    >>> ut.ger(ut.ones(2), ut.ones(3)).shape
+    undertow.Size([2, 3])
+    """
     return outer(input, vec2)
 
 
@@ -187,12 +198,6 @@ def _stack_other_gradient(xp: Namespace, g: Array, input: Array, other_shape: tu
     if len(other_shape) == 2:
         return xp.mm(xp.t(rows(xp, xp.conj(input))), rows(xp, g))
     return xp.matmul(xp.swapaxes(xp.conj(input), -1, -2), g)
-
-
-def batch_stacks(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
-    """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
-    rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
-    return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
 
 
 matmul_stacks = primitive(

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
@@ -75,6 +75,9 @@ def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
+    if xp.checks_indices:  # the kernel that uses them does, and nobody has to wait for a look
+        kept = target != ignore_index
+        return xp.where(kept, target, 0), kept
     target = read_once(target)  # it is looked at, and then used
     # as unsigned numbers, negative ones are large: one look finds both ends
     if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
@@ -265,6 +268,9 @@ def cross_entropy_forward(
     check_reduction(reduction)
     require_kinds("log_softmax", input, "f")
     _check_shapes(input, target, weight)
+    found = kernels.cross_entropy(xp, input, target, weight, ignore_index, reduction)
+    if found is not None:
+        return found
     target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     losses = cross_entropies(xp, input, _place_of(xp, target))
     if kept is not None or weight is not None:
@@ -279,6 +285,9 @@ def cross_entropy_forward(
 def target_coefficients(
     xp: Namespace, target: Array, weight: Array | None, classes: int, ignore_index: int, reduction: str, dtype: DType
 ) -> Array:
+    found = kernels.target_coefficients(xp, target, weight, classes, ignore_index, reduction, dtype)
+    if found is not None:
+        return found
     target, kept = _known_classes(xp, target, classes, ignore_index)
     return _coefficients_of(xp, target, kept, weight, reduction, dtype)
 
@@ -344,6 +353,9 @@ def _above_chosen(xp: Namespace, x: Array, input: Array, target: Array, ignore_i
 
 @twin
 def softmax_minus_target(xp: Namespace, grad_output: Array, target: Array, input: Array, ignore_index: int) -> Array:
+    found = kernels.softmax_minus_target(xp, grad_output, target, input, ignore_index)
+    if found is not None:
+        return found
     target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
     grad_output = grad_output if kept is None else xp.where(kept, grad_output, 0)
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):

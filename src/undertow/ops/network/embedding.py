@@ -7,7 +7,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import loop
-from undertow.ops.index.positions import INTEGERS, check_range
+from undertow.ops.index.positions import INTEGERS, check_range, taken
 
 
 def _embedding_array(
@@ -27,7 +27,7 @@ def _embedding_array(
             f"{got} instead (while checking arguments for embedding)"
         )
     check_range(indices, weight.shape[0], 0, IndexError, "index out of range in self: ")
-    return weight.take(indices, axis=0)
+    return taken(xp, weight, indices, 0)
 
 
 def _embedding_gradient(

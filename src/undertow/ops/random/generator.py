@@ -158,11 +158,21 @@ class _DefaultState:
 
 
 class fork_rng(Scope, ContextDecorator):
-    """Put the default generator back into its present state at the end of the block."""
+    """Put the default generator back into its present state at the end of the block.
+
+    devices, device_type  which other generators are meant, in PyTorch: here one serves all devices
+    """
 
     variable = _DefaultState()
 
-    def __init__(self, devices: Any = (), enabled: bool = True) -> None:
+    def __init__(
+        self,
+        devices: Any = None,
+        enabled: bool = True,
+        _caller: str = "fork_rng",
+        _devices_kw: str = "devices",
+        device_type: str = "cuda",
+    ) -> None:
         self.enabled = enabled
 
     def inside(self, outer: Tensor) -> None:

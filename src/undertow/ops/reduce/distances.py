@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand, as_tensors, type_name
+from undertow.ops.arguments.sizes import common_shape
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, LOOP
+from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.pointwise.where_clamp import clamp_min
 from undertow.ops.reduce.sums_and_products import sum
 from undertow.ops.reduce.vector_norms import norm_forward, norm_gradient, norm_tangent, vector_norm
@@ -111,6 +115,55 @@ dist = primitive(
 )
 
 
+# ---- of two sets
+
+
+def _turned(xp: Namespace, x: Array) -> Array:
+    return xp.swapaxes(x, -1, -2)
+
+
+def _euclidean(xp: Namespace, x1: Array, x2: Array) -> Array:
+    """|a - b| for all pairs by |a|^2 - 2ab + |b|^2: one matrix product, and no array of all differences."""
+    out = xp.matmul(-2 * x1, _turned(xp, x2))
+    out += xp.sum(x1 * x1, axis=-1, keepdims=True)
+    out += _turned(xp, xp.sum(x2 * x2, axis=-1, keepdims=True))
+    return xp.sqrt(xp.maximum(out, 0, out=out), out=out)
+
+
+def _euclidean_gradient(xp: Namespace, g: Array, x1: Array, x2: Array, out: Array) -> Array:
+    """The sum over b of g (a - b) / |a - b|; a point on top of another gets nothing from it."""
+    ratio = xp.where(out == 0, 0, g / xp.where(out == 0, 1, out))
+    return x1 * xp.sum(ratio, axis=-1, keepdims=True) - xp.matmul(ratio, x2)
+
+
+def _euclidean_tangent(xp: Namespace, t: Array, x1: Array, x2: Array, out: Array) -> Array:
+    along = xp.sum(t * x1, axis=-1, keepdims=True) - xp.matmul(t, _turned(xp, x2))
+    return xp.where(out == 0, 0, along / xp.where(out == 0, 1, out))
+
+
+euclidean_distances = primitive(
+    "_euclidean_dist",
+    forward=_euclidean,
+    vjp={
+        "x1": _euclidean_gradient,
+        "x2": lambda xp, g, x1, x2, out: _euclidean_gradient(xp, _turned(xp, g), x2, x1, _turned(xp, out)),
+    },
+    jvp={
+        "x1": _euclidean_tangent,
+        "x2": lambda xp, t, x1, x2, out: _turned(xp, _euclidean_tangent(xp, t, x2, x1, _turned(xp, out))),
+    },
+    batch=batch_stacks,
+    node="EuclideanDistBackward0",
+)
+
+#: compute_mode -> from how many points on Euclidean distances come from a matrix product
+FEWEST_BY_PRODUCT = {
+    "use_mm_for_euclid_dist_if_necessary": 26,
+    "use_mm_for_euclid_dist": 0,
+    "donot_use_mm_for_euclid_dist": math.inf,
+}
+
+
 def _check_points(x1: Array, x2: Array, p: float) -> None:
     for name, x in (("X1", x1), ("X2", x2)):
         if not dtypes.is_floating(x.dtype):
@@ -126,9 +179,24 @@ def _check_points(x1: Array, x2: Array, p: float) -> None:
 @composite
 @in_float32
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-    """The distance of every row of x1 to every row of x2, batch by batch."""
+    """The distance of every row of x1 to every row of x2, batch by batch.
+
+    compute_mode  from how many rows on Euclidean distances come from a matrix product, which is faster and takes less
+                  memory, but loses digits of distances that are small beside the points themselves: by default 26;
+                  "use_mm_for_euclid_dist": always; "donot_use_mm_for_euclid_dist": never
+
+    >>> import undertow as ut
+    >>> ut.cdist(ut.tensor([[0.0, 0.0]]), ut.tensor([[3.0, 4.0], [0.0, 1.0]])).tolist()
+    [[5.0, 1.0]]
+    """
     x1, x2 = as_operand("cdist", "x1", x1), as_operand("cdist", "x2", x2)
     _check_points(x1, x2, p)
+    fewest = FEWEST_BY_PRODUCT.get(compute_mode or "use_mm_for_euclid_dist_if_necessary")
+    if fewest is None:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode: one of {', '.join(FEWEST_BY_PRODUCT)}")
+    if p == 2 and max(x1.shape[-2], x2.shape[-2]) >= fewest and x1.dtype == x2.dtype:
+        batch = common_shape(x1.shape[:-2], x2.shape[:-2])
+        return euclidean_distances(*[recorded.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (x1, x2)])
     rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
     columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
     return vector_norm(rows - columns, p, -1)
@@ -136,7 +204,12 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
 
 @composite
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
-    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
+    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long.
+
+    >>> import undertow as ut
+    >>> ut.cosine_similarity(ut.ones(2, 3), ut.ones(2, 3))
+    tensor([1.0000, 1.0000])
+    """
     x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
     lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
@@ -144,6 +217,11 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
 
 @composite
 def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Array:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> import undertow as ut
+    >>> ut.pairwise_distance(ut.ones(2, 4), ut.zeros(2, 4))
+    tensor([2.0000, 2.0000])
+    """
     x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)

@@ -21,6 +21,7 @@ from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.reduce.folds import fold
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
@@ -263,14 +264,24 @@ nansum_dims = primitive(
 @composite(variants="function method", out=True)
 @numpy_spelling
 def nansum(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The sum, with NaN counted as zero."""
+    """The sum, with NaN counted as zero.
+
+    >>> import undertow as ut
+    >>> ut.nansum(ut.tensor([1.0, float("nan"), 3.0]))
+    tensor(4.)
+    """
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
 def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The mean of the elements that are not NaN; NaN where there are none."""
+    """The mean of the elements that are not NaN; NaN where there are none.
+
+    >>> import undertow as ut
+    >>> ut.nanmean(ut.tensor([1.0, float("nan"), 3.0]))
+    tensor(2.)
+    """
     input = cast(input, dtype)
     if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)
@@ -280,6 +291,12 @@ def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
 
 
 # ---- prod
+
+
+def _product(xp: Namespace, input: Array, axes: Any, keepdim: bool) -> Any:
+    if input.dtype.kind == "f":
+        return fold(xp, input, "multiply", axes, keepdim)
+    return accumulate(xp.multiply, input, axes, keepdim)
 
 
 def _product_of_others(xp: Namespace, input: Array, dim: int) -> Array:
@@ -315,8 +332,8 @@ def _prod_dim_tangent(xp: Namespace, t: Array, input: Array, dim: int, keepdim: 
 
 prod_dim = primitive(
     "_prod_dim",
-    forward=lambda xp, input, dim, keepdim=False: accumulate(
-        xp.multiply, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim
+    forward=lambda xp, input, dim, keepdim=False: _product(
+        xp, input, reduced_axes(wrap_dim(dim, input.ndim), input.ndim), keepdim
     ),
     vjp={"input": _prod_dim_gradient},
     jvp={"input": _prod_dim_tangent},
@@ -327,7 +344,7 @@ prod_dim = primitive(
 
 prod_all = primitive(
     "_prod_all",
-    forward=lambda xp, input: accumulate(xp.multiply, input, None),
+    forward=lambda xp, input: _product(xp, input, None, False),
     vjp={
         "input": lambda xp, g, input, input_shape, out: xp.reshape(
             _prod_gradient(xp, g, flat(xp, input), out, 0), input_shape

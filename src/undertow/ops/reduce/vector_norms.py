@@ -13,6 +13,7 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.extrema import share
+from undertow.ops.reduce.folds import fold
 from undertow.ops.reduce.sums_and_products import cast
 from undertow.tensor import Tensor
 
@@ -24,10 +25,13 @@ def norm_forward(xp: Namespace, input: Array, ord: float = 2, dim: Dims = None, 
             f"Got {type_name(input)}. Convert it first, or pass dtype."
         )
     axes = reduced_axes(dim, input.ndim)
+    if ord in (1, 2) and input.dtype.kind == "f":
+        total = fold(xp, input, "sizes" if ord == 1 else "squares", axes, keepdim)
+        return xp.asarray(total if ord == 1 else xp.sqrt(total))
     magnitude = xp.abs(input)
     if math.isinf(ord):
         _require_largest(ord, input.shape, axes)
-        out = (xp.maximum if ord > 0 else xp.minimum).reduce(magnitude, axes, keepdims=keepdim)
+        out = fold(xp, magnitude, "maximum" if ord > 0 else "minimum", axes, keepdim)
     else:
         out = _power_norm(xp, magnitude, ord, axes, keepdim)
     return xp.asarray(out).astype(dtypes.real_of(input.dtype))
@@ -134,6 +138,11 @@ def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Array:
 
 @composite
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Array:
-    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    """Vectors along `dim` over their p-norm, or over eps if that is larger.
+
+    >>> import undertow as ut
+    >>> ut.normalize(ut.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     input = as_operand("normalize", "input", input)
     return input / clamp_min(vector_norm(input, p, dim, True), eps)

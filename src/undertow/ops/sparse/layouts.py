@@ -283,9 +283,14 @@ def sparse_mask(input: Array, mask: Array) -> Tensor:
     return result
 
 
+def to_sparse_coo(self: Tensor) -> Any:
+    """As `to_sparse()`: coordinates and values of what is not zero."""
+    return to_sparse(self)
+
+
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
     "sparse_mask": sparse_mask, "to_dense": to_dense, "to_sparse": to_sparse, "to_sparse_bsc": to_sparse_bsc,
-    "to_sparse_bsr": to_sparse_bsr, "to_sparse_coo": lambda self: to_sparse(self), "to_sparse_csc": to_sparse_csc,
+    "to_sparse_bsr": to_sparse_bsr, "to_sparse_coo": to_sparse_coo, "to_sparse_csc": to_sparse_csc,
     "to_sparse_csr": to_sparse_csr,
 }  # fmt: skip

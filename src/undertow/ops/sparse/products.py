@@ -12,7 +12,7 @@ from undertow.backend.sparse.kernels import product, product_of_values, sum_over
 from undertow.ops.arguments.dims import wrap_dims
 from undertow.ops.create.convert import convert
 from undertow.ops.create.creation import zeros
-from undertow.ops.declare import composite, primitive
+from undertow.ops.declare import alias, composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.linalg.checks import check_inner, check_same_dtype
 from undertow.ops.linalg.matmul import mm
@@ -231,3 +231,6 @@ def sparse_sum(input: Array, dim: Dims = None, dtype: DType | None = None) -> Te
 def spmm(input: Array, mat2: Array) -> Tensor:
     """`mm`, which takes sparse matrices, too."""
     return mm(input, mat2)
+
+
+alias("dsmm", spmm)

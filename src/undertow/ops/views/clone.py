@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.copies import copied
 from undertow.backend.interface import Array, DType
 from undertow.compiled import shortcut
 from undertow.ops.arguments.operands import as_operand
@@ -15,9 +16,7 @@ from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out,
 clone = primitive(
     "clone",
     forward=lambda xp, input, memory_format=None: (
-        input.copy(order="K")
-        if memory_format is None and 0 not in input.strides
-        else copy_laid_out(input, memory_format)
+        copied(input) if memory_format is None and 0 not in input.strides else copy_laid_out(input, memory_format)
     ),
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
@@ -39,13 +38,14 @@ def contiguous(input: Array, memory_format: Any = contiguous_format) -> Array:
 _to_copy = primitive(
     "_to_copy",
     forward=lambda xp, input, dtype: (
-        input.astype(dtype, order="K")
+        xp.astype(input, dtype)
         if 0 not in input.strides
-        else made_in_order(input, "K", lambda source, order: source.astype(dtype, order=order))
+        else made_in_order(input, "K", lambda source, order: xp.astype(source.copy(order=order), dtype))
     ),
     vjp={"input": lambda xp, g: g},
     jvp=LINEAR,
     batch=ELEMENTWISE,
+    half_precision="as_is",
     check_output=True,
     order="as_computed",
 )

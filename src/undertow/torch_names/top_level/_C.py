@@ -19,6 +19,9 @@ from undertow.tensor import Tensor
 from undertow.tensor.facts import memory_format as memory_format
 from undertow.tensor.layouts import layout as layout
 from undertow.tensor.memory import Storage
+from undertow.tensor.torch_function import DisableTorchFunction as DisableTorchFunction
+from undertow.tensor.torch_function import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from undertow.tensor.torch_function import never as _disabled_torch_function_impl
 
 _TensorMeta = type(Tensor)
 TensorBase = _TensorBase = Tensor
@@ -86,6 +89,11 @@ def _are_functorch_transforms_active() -> bool:
     return current().intercept is not None
 
 
+def _disabled_torch_dispatch_impl(*args: Any) -> Any:
+    """The `__torch_dispatch__` of classes that have no say: none has, here."""
+    return NotImplemented
+
+
 def _jit_set_profiling_executor(enabled: bool) -> bool:
     return False
 
@@ -142,4 +150,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["_LinAlgError", "_set_grad_enabled"]
+__all__ = ["_LinAlgError", "_disabled_torch_function_impl", "_set_grad_enabled"]

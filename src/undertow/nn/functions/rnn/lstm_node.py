@@ -46,7 +46,7 @@ class LSTMRecurrence(Function):
     def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None, g_c: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # once: a checkpoint hands them out a single time
         inputs, (out, active, cells, tanhs) = saved[:7], saved[7:]
-        if current().grad_enabled:
+        if current().grad_enabled or current().transforms:
             return lstm_again(ctx, (g_out, g_h, g_c), inputs)
         xp = active._xp
         grads = [None if g is None else g._array.swapaxes(-1, -2) for g in (g_out, g_h, g_c)]

@@ -1,8 +1,8 @@
 """The recurrence of RNN and GRU layers over a whole sequence, as one node each; that of LSTM is in `lstm`.
 
 `gates` are what the inputs contribute, for all steps at once: (steps, examples, gates * hidden). The loops below work
-in place on arrays; a backward pass that is itself to be differentiated runs the recurrence again, step by step, out of
-ordinary operations (see `again`).
+in place on arrays; a backward pass that is itself to be differentiated, or of many gradients at once, runs the
+recurrence again, step by step, out of ordinary operations (see `again`).
 
 sigmoid(x) is taken as tanh(x / 2) / 2 + 1 / 2, so that one call serves all gates; its error is that of rounding 1.
 """
@@ -37,12 +37,12 @@ def before(first: Tensor, sequence: Tensor, reverse: bool) -> Array:
 
 
 def again(ctx: Any, run: Callable[..., Any], grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients, recorded: from running the recurrence again on aliases of its inputs."""
+    """The gradients, recorded if grad mode is on: from running the recurrence again on aliases of its inputs."""
     with enable_grad():
         aliases = [None if x is None else ops.view_as(x, x) for x in inputs]
         outputs = run(*aliases)
     wanted = [a for a, need in zip(aliases, ctx.needs_input_grad, strict=False) if need and a is not None]
-    found = iter(grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
+    found = iter(grad(outputs, wanted, grads, create_graph=current().grad_enabled, allow_unused=True))
     needs = ctx.needs_input_grad
     return tuple([next(found) if need and a is not None else None for a, need in zip(aliases, needs, strict=False)])
 
@@ -104,7 +104,7 @@ class GRURecurrence(Function):
     @staticmethod
     def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None) -> tuple[Any, ...]:
         gates, h0, weight_hh, bias_hh, out, active, news = ctx.saved_tensors
-        if current().grad_enabled:
+        if current().grad_enabled or current().transforms:
             return gru_again(ctx, (g_out, g_h), (gates, h0, weight_hh, bias_hh))
         xp, needs = gates._xp, ctx.needs_input_grad
         d_gates, d_own, dh = gru_loop(xp, ctx.reverse, g_out, g_h, h0, weight_hh, out, active, news)
@@ -179,7 +179,7 @@ class RNNRecurrence(Function):
     @staticmethod
     def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None) -> tuple[Any, ...]:
         gates, h0, weight_hh, out = ctx.saved_tensors
-        if current().grad_enabled:
+        if current().grad_enabled or current().transforms:
             return rnn_again(ctx, (g_out, g_h), (gates, h0, weight_hh))
         xp, steps = gates._xp, out.shape[0]
         y = out._array

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
-from undertow.backend.scipy_special import scipy_function
+from undertow.backend.special import scipy_function
 from undertow.ops.declare import alias, composite
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero

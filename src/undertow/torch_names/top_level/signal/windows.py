@@ -53,28 +53,34 @@ def general_cosine(
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Tensor:
+    """A raised cosine, `alpha` above and 1 - `alpha` times the cosine."""
     return general_cosine(M, a=[alpha, 1.0 - alpha], **options)
 
 
 def hamming(M: int, **options: Any) -> Tensor:
+    """A raised cosine with a small step at both ends (alpha = 0.54)."""
     return general_hamming(M, **options)
 
 
 def hann(M: int, **options: Any) -> Tensor:
+    """A raised cosine that begins and ends at 0 (alpha = 0.5)."""
     return general_hamming(M, alpha=0.5, **options)
 
 
 def blackman(M: int, **options: Any) -> Tensor:
+    """A sum of three cosines, with low side lobes."""
     return general_cosine(M, a=[0.42, 0.5, 0.08], **options)
 
 
 def nuttall(M: int, **options: Any) -> Tensor:
+    """A sum of four cosines, with very low side lobes."""
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], **options)
 
 
 def bartlett(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
+    """A triangle, from 0 up to 1 and down again."""
     t = _positions(M, sym, dtype, layout, -1.0, 1.0)
     return _finish(t if t is None or not M else 1 - ops.abs(t), dtype, requires_grad)
 
@@ -82,6 +88,7 @@ def bartlett(
 def cosine(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
+    """Half a period of the sine."""
     steps = M if sym else M + 1
     t = _positions(M, True, dtype, layout, 0.5, M - 0.5)
     return _finish(t if t is None or not M else ops.sin(t * (math.pi / steps)), dtype, requires_grad)
@@ -105,6 +112,7 @@ def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
+    """A normal density with standard deviation `std`, 1 in the middle."""
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M - 1 if sym else M) / 2
@@ -116,6 +124,7 @@ def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
+    """A ratio of Bessel functions; `beta` trades width for side lobes."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     t = _positions(M, sym, dtype, layout, -1.0, 1.0)

@@ -1,0 +1,82 @@
+/* The module undertow._cuda. */
+#define UNDERTOW_CUDA_MODULE
+#include "cuda/cuda.h"
+
+static PyObject *
+module_set_bfloat16(PyObject *module, PyObject *dtype)
+{
+    if (!PyArray_DescrCheck(dtype)) {
+        PyErr_SetString(PyExc_TypeError, "set_bfloat16() takes a dtype");
+        return NULL;
+    }
+    bfloat16_number = ((PyArray_Descr *)dtype)->type_num;
+    Py_RETURN_NONE;
+}
+
+/* zero(array): set all bytes of one that has no gaps to 0 */
+static PyObject *
+module_zero(PyObject *module, PyObject *object)
+{
+    if (!IS_ARRAY(object)) {
+        PyErr_SetString(PyExc_TypeError, "zero() takes an array on cuda");
+        return NULL;
+    }
+    Array *array = (Array *)object;
+    int status = array->size ? enqueue_zero(array->data, array->size * PyDataType_ELSIZE(array->dtype)) : 0;
+    return status < 0 ? NULL : Py_NewRef(object);
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL
+
+static PyMethodDef functions[] = {
+    {"start", module_start, METH_VARARGS},
+    {"load", module_load, METH_VARARGS},
+    {"setup", module_setup, METH_VARARGS},
+    {"set_bfloat16", module_set_bfloat16, METH_O},
+    {"synchronize", module_synchronize, METH_NOARGS},
+    {"stream", module_stream, METH_NOARGS},
+    {"error_word", module_error_word, METH_NOARGS},
+    {"flush", module_flush, METH_NOARGS},
+    {"set_launch_mode", module_set_launch_mode, METH_VARARGS},
+    {"launch_stats", module_launch_stats, METH_NOARGS},
+    {"forget_graphs", module_forget_graphs, METH_NOARGS},
+    {"memory_stats", module_memory_stats, METH_NOARGS},
+    {"reset_peak", module_reset_peak, METH_NOARGS},
+    {"empty_cache", module_empty_cache, METH_NOARGS},
+    {"set_memory_limit", module_set_memory_limit, METH_O},
+    {"empty", FAST(module_empty)},
+    {"zero", module_zero, METH_O},
+    {"lent", module_lent, METH_VARARGS},
+    {"broadcast_to", FAST(module_broadcast_to)},
+    {"as_view", module_as_view, METH_VARARGS},
+    {"shadow", module_shadow, METH_O},
+    {"adopt", module_adopt, METH_VARARGS},
+    {"from_host", module_from_host, METH_O},
+    {"overwrite", module_overwrite, METH_VARARGS},
+    {"reduce", module_reduce, METH_VARARGS},
+    {"sum_to", FAST(module_sum_to)},
+    {"start_blas", module_start_blas, METH_O},
+    {"matmul", FAST(module_matmul)},
+    {NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "undertow._cuda",
+    .m_doc = "Arrays on a GPU, and kernels.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC
+PyInit__cuda(void)
+{
+    import_array();
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyModule_AddType(module, &Array_Type) < 0 || PyModule_AddType(module, &Elementwise_Type) < 0 ||
+        PyModule_AddType(module, &Kernel_Type) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,165 @@
+/* Sums and their like over adjacent dimensions.
+ *
+ * What is reduced lies between `outer` dimensions before it and `inner` ones behind it. Without inner ones a block of
+ * threads adds up a row, otherwise 32 columns. If that makes few blocks, each adds up a piece, and then the pieces.
+ */
+#include "cuda/cuda.h"
+
+enum { ROWS, COLUMNS };
+#define MOST_OPS 8
+
+PyObject *reduction_maker; /* (operation, code of the elements, code of the result, layout) -> address */
+
+static Function made[MOST_OPS][CODE_UNKNOWN][CODE_UNKNOWN][2];
+
+static Function
+reduction_of(int op, int from, int to, int layout)
+{
+    if (op < 0 || op >= MOST_OPS || from >= CODE_UNKNOWN || to >= CODE_UNKNOWN) {
+        PyErr_SetString(PyExc_NotImplementedError, "a reduction of arrays of this dtype on cuda");
+        return NULL;
+    }
+    Function *place = &made[op][from][to][layout];
+    if (*place == NULL) {
+        PyObject *address = PyObject_CallFunction(reduction_maker, "iiii", op, from, to, layout);
+        *place = address == NULL ? NULL : PyLong_AsVoidPtr(address);
+        Py_XDECREF(address);
+    }
+    return *place;
+}
+
+typedef struct {
+    int op, from, to; /* the operation, and the codes of elements and result */
+    npy_intp outer, length, inner;
+} Reduction;
+
+/* One step: pieces of `piece` elements each. */
+static int
+reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_intp pieces, double scale)
+{
+    int layout = r->inner == 1 ? ROWS : COLUMNS;
+    Function function = reduction_of(r->op, r->from, r->to, layout);
+    struct {
+        char *out;
+        const char *in;
+        long long outer, length, inner, piece, pieces;
+        double scale;
+    } arguments = {out, in, r->outer, r->length, r->inner, piece, pieces, scale};
+    unsigned block = 256;
+    npy_intp blocks = r->outer * pieces;
+    if (function == NULL) {
+        return -1;
+    }
+    if (layout == COLUMNS) {
+        blocks *= (r->inner + 31) / 32;
+    }
+    else {
+        for (block = 32; block < 1024 && block * 4 < piece;) {
+            block *= 2;
+        }
+    }
+    if (blocks > INT32_MAX) {
+        PyErr_SetString(PyExc_NotImplementedError, "a reduction of an array with so many elements on cuda");
+        return -1;
+    }
+    npy_intp elements = r->outer * r->length * r->inner;
+    return launch(function, (unsigned)blocks, block, &arguments, sizeof(arguments), elements);
+}
+
+/* How many pieces the elements that make one of the result are added up in. */
+static npy_intp
+pieces_of(const Reduction *r)
+{
+    npy_intp blocks = r->outer * ((r->inner + 31) / 32), least = r->inner == 1 ? 32768 : 1024;
+    if (blocks >= 256 || r->length <= least) {
+        return 1;
+    }
+    npy_intp pieces = r->length / (least / 2);
+    return pieces < 512 ? pieces : 512;
+}
+
+static Array *
+reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *dtype, double scale)
+{
+    npy_intp dims[MOST_DIMS];
+    int nd = 0;
+    Reduction r = {op, array->code, code_of(dtype), 1, 1, 1};
+    for (int d = 0; d < array->nd; d++) {
+        *(d < first ? &r.outer : d < last ? &r.length : &r.inner) *= array->dims[d];
+        if (d < first || d >= last) {
+            dims[nd++] = array->dims[d];
+        }
+        else if (keepdims) {
+            dims[nd++] = 1;
+        }
+    }
+    Array *rows = contiguous(array), *part = NULL;
+    Array *out = rows == NULL ? NULL : array_new(dtype, nd, dims, NULL);
+    int status = out == NULL ? -1 : 0;
+    if (status == 0 && out->size) {
+        npy_intp pieces = pieces_of(&r), piece = (r.length + pieces - 1) / pieces;
+        pieces = piece ? (r.length + piece - 1) / piece : 1; /* none of them empty */
+        if (pieces == 1) {
+            status = reduce_step(&r, out->data, rows->data, r.length, 1, scale);
+        }
+        else {
+            npy_intp count = r.outer * pieces * r.inner;
+            part = array_new(dtype, 1, &count, NULL);
+            Reduction again = {op, r.to, r.to, r.outer, pieces, r.inner};
+            status = part == NULL || reduce_step(&r, part->data, rows->data, piece, pieces, 1) < 0 ||
+                             reduce_step(&again, out->data, part->data, pieces, 1, scale) < 0
+                         ? -1
+                         : 0;
+        }
+    }
+    Py_XDECREF(rows);
+    Py_XDECREF(part);
+    if (status < 0) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* reduce(operation, array, first dimension, the one behind the last, keepdims, dtype, scale) */
+PyObject *
+module_reduce(PyObject *module, PyObject *args)
+{
+    int op, first, last, keepdims;
+    double scale;
+    PyObject *array, *dtype;
+    if (!PyArg_ParseTuple(args, "iO!iipO!d", &op, array_class, &array, &first, &last, &keepdims, &PyArrayDescr_Type,
+                          &dtype, &scale)) {
+        return NULL;
+    }
+    return (PyObject *)reduce(op, (Array *)array, first, last, keepdims, (PyArray_Descr *)dtype, scale);
+}
+
+/* sum_to(array, shape): the transpose of broadcasting */
+PyObject *
+module_sum_to(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    npy_intp dims[MOST_DIMS];
+    int nd = count == 2 && IS_ARRAY(given[0]) ? read_sizes(given + 1, 1, dims) : -1;
+    if (nd < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "sum_to(array, shape)");
+        }
+        return NULL;
+    }
+    Array *array = (Array *)Py_NewRef(given[0]);
+    int lead = array->nd - nd;
+    if (lead > 0) {
+        Py_SETREF(array, reduce(0, array, 0, lead, 0, array->dtype, 1));
+    }
+    for (int d = nd - 1; array != NULL && d >= 0; d--) { /* adjacent ones at once */
+        int from = d;
+        while (from >= 0 && dims[from] == 1 && array->dims[from] != 1) {
+            from--;
+        }
+        if (from < d) {
+            Py_SETREF(array, reduce(0, array, from + 1, d + 1, 1, array->dtype, 1));
+            d = from;
+        }
+    }
+    return (PyObject *)array;
+}

@@ -1,0 +1,12 @@
+/* Numbers of one type as those of another. See casts.c. */
+#ifndef UNDERTOW_CASTS_H
+#define UNDERTOW_CASTS_H
+
+#include "core.h"
+
+#include <numpy/ufuncobject.h>
+
+/* The loop that casts between these types (NumPy's numbers); NULL: none of ours. */
+PyUFuncGenericFunction cast_of(int from, int to);
+
+#endif

@@ -1,0 +1,31 @@
+"""Copies of arrays: large ones are divided among threads (csrc/kernels/copies.c), as are casts of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undertow.backend.interface import Array, DType
+from undertow.compiled import core
+
+#: elements of a large array
+MANY = 1 << 15
+
+
+def copied(array: Array, order: str = "K") -> Any:
+    """array.copy(order)"""
+    if core is not None and type(array) is np.ndarray and array.size >= MANY:
+        made = core.copied(array, order)
+        if made is not None:
+            return made
+    return array.copy(order=order)
+
+
+def cast(array: Array, dtype: DType) -> Any:
+    """array.astype(dtype); what is beyond the range of half precision may warn, as NumPy does, or not."""
+    if core is not None and type(array) is np.ndarray and array.size >= MANY:
+        made = core.converted(array, dtype)
+        if made is not None:
+            return made
+    return array.astype(dtype)

@@ -1,0 +1,360 @@
+"""GPUs: `cuda:0`, through the extension undertow._cuda (csrc/cuda/), without CUDA's headers and without CuPy.
+
+device       the extension, and whether there is a GPU     libraries    where NVRTC and cuBLAS are
+kernel_text  what every kernel begins with                 compile      from text to kernels, kept on disk
+formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
+reductions   sums and their like                           indexing     places that arrays of integers name
+views        functions that look at no element             tail         functions of NumPy, on the host
+functions    functions of NumPy made of all these          arrays       CudaArray
+fused        what takes array functions several steps      rows         the same along rows: softmax, cross entropy
+
+UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
+host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import dtypes
+from undertow.backend.cpu import cpu
+from undertow.backend.cuda import (
+    device,
+    elementwise,
+    functions,
+    fused,
+    indexing,
+    libraries,
+    reductions,
+    rows,
+    tail,
+    views,
+)
+from undertow.backend.cuda.arrays import Flags, array_class
+from undertow.backend.cuda.elementwise import Formula
+from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.compiled import core
+
+
+class OutOfMemoryError(RuntimeError):
+    """A GPU has not enough memory left, even without what was kept for later."""
+
+
+#: kernels that do several steps at once, by the names of backend/kernels.py
+OWN_KERNELS: dict[str, Callable[..., Any]] = {
+    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
+    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+}  # fmt: skip
+
+
+class CudaStream:
+    """The stream that all work goes to: one after the other, in the order in which it was asked for."""
+
+    #: there is no other that it would have to wait for
+    is_only_stream = True
+    #: what nodes that have run on it share; graph/node.py keeps it here
+    extra_of_nodes: Any = None
+
+    def __init__(self, namespace: Any) -> None:
+        self.namespace, self.device = namespace, namespace.device
+
+    def wait_stream(self, other: Any) -> None:
+        """There is one stream, whose work is in order; and so below."""
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        return event
+
+    def synchronize(self) -> None:
+        device.extension().synchronize()
+
+    def query(self) -> bool:
+        self.synchronize()
+        return True
+
+    def __repr__(self) -> str:
+        return f"default stream of {self.device}"
+
+
+class CudaNamespace(ArrayNamespace):
+    """The array functions of a GPU."""
+
+    checks_indices = True
+    own_kernels = OWN_KERNELS
+
+    def __init__(self, which: Device) -> None:
+        device.properties()
+        super().__init__(which, cpu.module)
+        self.ndarray = array_class()
+        self.ndarray.namespace = self
+        self.default_stream = CudaStream(self)
+        self._casts: dict[Any, Any] = {}
+        self._make_kernels()
+        self._replace_functions()
+        extension = device.extension()
+        operators = {**self.kernels, "copy": self.copy_kernel, "matmul": functions.matmul}
+        extension.setup(
+            self.ndarray, Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError
+        )
+        if core is not None:
+            core.bind(device_xp=self, device_array=self.ndarray)
+
+    def _make_kernels(self) -> None:
+        self.kernels = elementwise.ufunc_kernels(on_host)
+        self.copy_kernel = elementwise.kernel("copy", Formula(1, elementwise.same, lambda dtypes: "a"), refuse("copy"))
+        self.fill_kernel = elementwise.kernel(
+            "fill", Formula(2, elementwise.filled, lambda dtypes: "b"), refuse("fill")
+        )
+        self.where_kernel = elementwise.kernel(
+            "where",
+            Formula(3, elementwise.chosen, lambda dtypes: "a ? b : c"),
+            lambda operands, out: tail.on_host("where", np.where, operands, {}),
+        )
+
+    def _replace_functions(self) -> None:
+        """NumPy's functions that do not ask their arguments, and those that have kernels."""
+        self.__dict__.update(self.kernels)
+        for name in ("eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
+            setattr(self, name, made_on_host(getattr(np, name)))
+        self.arange = arange
+        own = (self.empty_, self.zeros_, self.ones_, self.full_, self.array_, self.asarray_, self.matmul_)
+        self.__dict__.update({function.__name__.rstrip("_"): function for function in own})
+        self.asanyarray = self.asarray_
+        self.ascontiguousarray = lambda x, dtype=None: in_order(self.asarray_(x, dtype), "C")
+        self.asfortranarray = lambda x, dtype=None: in_order(self.asarray_(x, dtype), "F")
+        as_strided = functools.partial(strided_view, np.lib.stride_tricks.as_strided)
+        windows = np.lib.stride_tricks.sliding_window_view
+        self.lib = SimpleNamespace(
+            stride_tricks=SimpleNamespace(as_strided=as_strided, sliding_window_view=windows),
+            array_utils=np.lib.array_utils,
+        )
+        self.conj = conj
+        self.errstate = cpu.errstate
+        self.finfo = cpu.finfo
+        self.sum_to = reductions.sum_to
+        for name, function in functions.FUNCTIONS.items():
+            setattr(self, name, without_detour(function, getattr(np, name)))
+        self.broadcast_to = self.broadcast_to_
+
+    def cast_to(self, dtype: np.dtype[Any]) -> Any:
+        """The kernel of casts to a dtype."""
+        found = self._casts.get(dtype)
+        if found is None:
+            learn(dtype)
+            formula = Formula(1, lambda kinds: (dtype, dtype), lambda dtypes: "a")
+            found = self._casts[dtype] = elementwise.kernel(f"cast to {dtype}", formula, cast_on_host(dtype))
+        return found
+
+    def current_stream(self) -> CudaStream:
+        return self.default_stream
+
+    # ---- making arrays; NumPy's functions of these names are in the instance, and these replace them
+
+    def empty_(self, shape: Any, dtype: DType = float, order: str = "C", **options: Any) -> Array:
+        dtype = np.dtype(dtype)
+        learn(dtype)
+        shape = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        if order == "F":
+            return device.extension().empty(shape[::-1], dtype).T
+        return device.extension().empty(shape, dtype)
+
+    def zeros_(self, shape: Any, dtype: DType = float, order: str = "C", **options: Any) -> Array:
+        return device.extension().zero(self.empty_(shape, dtype, order))
+
+    def ones_(self, shape: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
+        return functions.filled(self.empty_(shape, float if dtype is None else dtype, order), 1)
+
+    def full_(self, shape: Any, fill_value: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
+        if dtype is None:
+            dtype = fill_value.dtype if tail.is_device_array(fill_value) else np.asarray(fill_value).dtype
+        return functions.filled(self.empty_(shape, dtype, order), fill_value)
+
+    def asarray_(self, value: Any, dtype: DType = None, order: Any = None, copy: Any = None, **options: Any) -> Array:
+        if not tail.is_device_array(value):
+            value = self._stacked(value)
+            if not tail.is_device_array(value):
+                host = np.asarray(value, dtype, order)
+                learn(host.dtype)
+                return device.extension().from_host(host)
+        if dtype is not None and value.dtype != np.dtype(dtype):
+            value = value.astype(dtype)
+        elif copy:
+            value = functions.copied(value)
+        return in_order(value, order) if order in ("C", "F") else value
+
+    def array_(
+        self, value: Any, dtype: DType = None, copy: Any = True, order: str = "K", ndmin: int = 0, **options: Any
+    ) -> Array:
+        if tail.is_device_array(value):
+            same = dtype is None or value.dtype == np.dtype(dtype)
+            made = functions.copied(value, order) if same else self.asarray_(value, dtype)
+        else:
+            made = self.asarray_(value, dtype)
+        return made if made.ndim >= ndmin else made[(None,) * (ndmin - made.ndim)]
+
+    def _stacked(self, value: Any) -> Any:
+        """A list of arrays of the device as one array; anything else as it is."""
+        if type(value) in (tuple, list) and has_arrays(value):
+            return functions.stack([self.asarray_(v) for v in value])
+        return value
+
+    def broadcast_to_(self, x: Any, shape: Any, subok: bool = False) -> Array:
+        shape = shape if type(shape) in (tuple, list) else (shape,)
+        return device.extension().broadcast_to(self.asarray_(x), shape)
+
+    def matmul_(self, a: Any, b: Any) -> Any:
+        return functions.matmul(a, b)
+
+    def take_over(self, array: Array) -> Array:
+        """A copy of an array of any device, in this one's memory."""
+        if tail.is_device_array(array):
+            return functions.copied(array)
+        return self.asarray_(array.to_host() if hasattr(array, "to_host") else array)
+
+
+def has_arrays(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return any([has_arrays(v) for v in value])
+    return tail.is_device_array(value)
+
+
+def learn(dtype: np.dtype[Any]) -> None:
+    """Tell the extension of bfloat16, whose number NumPy gives when ml_dtypes is imported."""
+    if dtype.kind == "V" and dtypes.is_bfloat16(dtype):
+        device.extension().set_bfloat16(dtype)
+
+
+def without_detour(own: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy by our own of that name, if that serves: NumPy would look for it among its arguments."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if args and (tail.is_device_array(args[0]) or function in LISTS):
+            found = own(*args, **options)
+            if found is not NotImplemented:
+                return found
+        return function(*args, **options)
+
+    return call
+
+
+#: functions whose first argument is a list of arrays, or may be anything
+LISTS = (np.concatenate, np.stack, np.where)
+
+
+def on_host(ufunc: Any) -> Callable[..., Any]:
+    """What computes a ufunc where its kernel does not serve."""
+
+    def call(operands: Any, out: Any) -> Any:
+        if out is None:
+            return tail.on_host(ufunc.__name__, ufunc, operands, {})
+        return tail.on_host(ufunc.__name__, ufunc, operands, {"out": out}, [out])
+
+    return call
+
+
+def cast_on_host(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    def call(operands: Any, out: Any) -> Any:
+        if out is not None:
+            refuse(f"cast to {dtype}")(operands, out)
+        return tail.on_host("astype", np.ndarray.astype, (operands[0], dtype), {})
+
+    return call
+
+
+def refuse(name: str) -> Callable[..., Any]:
+    def call(operands: Any, out: Any) -> Any:
+        raise TypeError(
+            f"{name} on cuda: there is no kernel for {operands[0]!r}" + ("" if out is None else f" to {out!r}")
+        )
+
+    return call
+
+
+def made_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes an array from numbers: computed on the host, and copied."""
+
+    def make(*args: Any, **options: Any) -> Any:
+        args = tuple([a.item() if tail.is_device_array(a) else a for a in args])
+        made = function(*args, **options)
+        return tail.sent(made, {})
+
+    return make
+
+
+def arange(*args: Any, dtype: DType = None, **options: Any) -> Array:
+    """Whole numbers are counted on the device; others are computed as NumPy does."""
+    kind = "i" if dtype is None else np.dtype(dtype).kind
+    if options or len(args) > 3 or kind not in "iu" or not all([type(a) is int for a in args]):
+        named = options if dtype is None else {"dtype": dtype, **options}
+        return made_on_host(np.arange)(*args, **named)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    out = device.extension().empty((len(range(start, stop, step)),), np.dtype(np.int64))
+    fused.count(out, start, step)
+    return out if dtype is None else out.astype(dtype, copy=False)
+
+
+def strided_view(function: Callable[..., Any], x: Array, *args: Any, **options: Any) -> Array:
+    return views.of(x, function, (x, *args), options)
+
+
+def in_order(x: Array, order: str | None) -> Array:
+    if order == "F":
+        return x if x.is_contiguous_by_columns else functions.copied(x, "F")
+    return x if x.is_contiguous else functions.copied(x, "C")
+
+
+def conj(x: Any) -> Any:
+    dtype = getattr(x, "dtype", None)
+    if dtype is None:
+        return x.conjugate() if type(x) is complex else x
+    return namespace().conjugate(x) if dtype.kind == "c" else x
+
+
+# ---- the one device there is
+
+_lock = threading.Lock()  # guards the making of the namespace
+_namespace: CudaNamespace | None = None
+
+
+def namespace(which: Device | None = None) -> CudaNamespace:
+    """The array functions of the GPU: "cuda" or "cuda:0"."""
+    global _namespace
+    if which is not None and which.index not in (None, 0):
+        raise RuntimeError(f"invalid device ordinal: '{which}'; undertow uses the first GPU, cuda:0, alone")
+    if _namespace is None:
+        why = device.reason()
+        if why is not None:
+            raise RuntimeError(f"device 'cuda' is not available: {why}")
+        with _lock:
+            if _namespace is None:
+                made = CudaNamespace(Device("cuda", 0))
+                if not device.is_emulated():
+                    device.extension().start_blas(libraries.find("cublas"))
+                if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+                    set_launch_mode("blocking")
+                _namespace = made
+    return _namespace
+
+
+def flush() -> None:
+    """Send what was asked of the device."""
+    device.extension().flush()
+
+
+#: launch mode -> how many launches are sent together, and whether each is waited for
+LAUNCH_MODES = {"queue": (128, False), "direct": (0, False), "blocking": (0, True)}
+
+
+def set_launch_mode(mode: str) -> None:
+    if mode not in LAUNCH_MODES:
+        raise ValueError(f"set_launch_mode() takes {', '.join(map(repr, LAUNCH_MODES))}, not {mode!r}")
+    device.extension().set_launch_mode(*LAUNCH_MODES[mode])

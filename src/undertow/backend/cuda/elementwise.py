@@ -1,0 +1,236 @@
+"""Kernels of elementwise functions: text made from formulas for the dtypes that a program uses.
+
+NumPy says what the operands are computed in and what the result is (`ufunc.resolve_dtypes`), so dtypes are NumPy's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from undertow.backend.cpu import cpu
+from undertow.backend.cuda import device
+from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.formulas import FORMULAS
+from undertow.backend.cuda.kernel_text import NUMBER, PYTHON, code_of, computed, dtype_of, stored
+
+MOST_LOOP = 12  # as in csrc/cuda/cuda.h
+LETTERS = "abcdefgh"
+DTypes = tuple[np.dtype[Any], ...]
+
+
+class Formula:
+    """An elementwise function: `resolve(kinds)` gives the dtypes of operands and result, `code(dtypes)` the formula."""
+
+    def __init__(self, nin: int, resolve: Callable[[tuple[Any, ...]], DTypes], code: Callable[[DTypes], str]) -> None:
+        self.nin, self.resolve, self.code = nin, resolve, code
+
+    def compile(self, codes: tuple[int, ...]) -> tuple[np.dtype[Any], int, int, tuple[int, ...]]:
+        """For operands of these codes: the result's dtype, two kernels, and the codes they are computed in."""
+        dtypes = self.resolve(tuple([kind_of(code) for code in codes]))
+        text = Text(codes, dtypes, self.code(dtypes))
+        entries = [Entry("plain", "Alike"), Entry("strided", "Strided")]
+        plain, strided = compile_kernels(f"{text.head()}{text.plain()}{text.strided()}", entries)
+        return dtypes[-1], plain, strided, tuple([code_of(d) for d in dtypes[:-1]])
+
+    def compile_vector(self, codes: tuple[int, ...], singles: int) -> int:
+        """The kernel for large arrays; `singles` are the bits of operands that are a single element."""
+        dtypes = self.resolve(tuple([kind_of(code) for code in codes]))
+        text = Text(codes, dtypes, self.code(dtypes))
+        return compile_kernels(f"{text.head()}{text.vector(singles)}", [Entry("vector", "Alike")])[0]
+
+
+def kind_of(code: int) -> Any:
+    """What promotion asks of an operand: its dtype, or the class of a Python number."""
+    return PYTHON[code - NUMBER] if code - NUMBER in PYTHON else dtype_of(code)
+
+
+class Text:
+    """The text of the kernels of one formula, for operands of some codes, computed in some dtypes."""
+
+    def __init__(self, codes: Sequence[int], dtypes: DTypes, code: str) -> None:
+        self.codes, self.dtypes, self.code = codes, dtypes, code
+        self.nin = len(codes)
+
+    def head(self) -> str:
+        *inputs, output = self.dtypes
+        types = [computed(d) for d in inputs]
+        given = ", ".join([f"{t} {letter}" for t, letter in zip(types, LETTERS, strict=False)])
+        common = f"char *out; const char *x[{self.nin}]; Value s[{self.nin}]; i64 n;"
+        return (
+            f"typedef {types[-1]} T; typedef {stored(output)} O; typedef {computed(output)} R;\n"
+            f"FN R formula({given}) {{ return (R)({self.code}); }}\n"
+            f"struct Alike {{ {common} i64 step[{self.nin}]; }};\n"
+            f"struct Strided {{ {common} i64 nd, dims[{MOST_LOOP}], steps[{self.nin + 1}][{MOST_LOOP}]; }};\n"
+        )
+
+    def number(self, k: int) -> str:
+        """The k-th operand, a number, in the type it is computed in."""
+        code, to = self.codes[k] - NUMBER, computed(self.dtypes[k])
+        if code == 18 or (code < 16 and dtype_of(code).kind == "c"):
+            return f"Cast<{to}, C128>::of(made(p.s[{k}].d, p.s[{k}].imaginary))"
+        if code == 17 or (code < 16 and dtype_of(code).kind == "f"):
+            return f"Cast<{to}, double>::of(p.s[{k}].d)"
+        if code < 16 and dtype_of(code).kind == "u":
+            return f"Cast<{to}, u64>::of((u64)p.s[{k}].i)"
+        return f"Cast<{to}, i64>::of(p.s[{k}].i)"
+
+    def element(self, k: int, element: str) -> str:
+        return f"Cast<{computed(self.dtypes[k])}, {stored(dtype_of(self.codes[k]))}>::of({element})"
+
+    def arrays(self) -> list[int]:
+        return [k for k, code in enumerate(self.codes) if code < NUMBER]
+
+    def values(self, element: Callable[[int], str]) -> str:
+        """The formula on one element of each array."""
+        found = [self.element(k, element(k)) if self.codes[k] < NUMBER else f"n{k}" for k in range(self.nin)]
+        return f"Cast<O, R>::of(formula({', '.join(found)}))"
+
+    def numbers(self) -> str:
+        found = [k for k, code in enumerate(self.codes) if code >= NUMBER]
+        return "".join([f"const {computed(self.dtypes[k])} n{k} = {self.number(k)}; " for k in found])
+
+    def of_array(self, k: int) -> str:
+        return f"(const {stored(dtype_of(self.codes[k]))} *)"
+
+    def plain(self) -> str:
+        body = self.values(lambda k: f"({self.of_array(k)}p.x[{k}])[i * p.step[{k}]]")
+        return f"""KERNEL(plain, Alike) {{ BEGIN {self.numbers()}
+    i64 i = (i64)blockIdx.x * (4 * blockDim.x) + threadIdx.x;
+    for (int j = 0; j < 4; j++, i += blockDim.x) if (i < p.n) ((O *)p.out)[i] = {body}; }}
+"""
+
+    def strided(self) -> str:
+        arrays = self.arrays()
+        offsets = "".join([f", o{k} = 0" for k in arrays])
+        walk = "".join([f" o{k} += r * p.steps[{self.nin - k}][d];" for k in arrays])
+        loop = "for (int d = (int)p.nd - 1; d >= 0; d--) { "
+        body = self.values(lambda k: f"*{self.of_array(k)}(p.x[{k}] + o{k})")
+        return f"""KERNEL(strided, Strided) {{ BEGIN {self.numbers()}
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, o = 0{offsets}; if (i >= p.n) return;
+    if (p.n <= 0x7fffffff) {{ u32 rest = (u32)i;
+        {loop}u32 size = (u32)p.dims[d], q = rest / size; i64 r = rest - q * size; rest = q;
+            o += r * p.steps[0][d];{walk} }} }}
+    else {{ i64 rest = i;
+        {loop}i64 size = p.dims[d], q = rest / size, r = rest - q * size; rest = q; o += r * p.steps[0][d];{walk} }} }}
+    *(O *)(p.out + o) = {body}; }}
+"""
+
+    def vector(self, singles: int) -> str:
+        """Sixteen bytes at a time, twice for each thread."""
+        wide = 16 // self.dtypes[-1].itemsize
+        arrays = [k for k in self.arrays() if not singles >> k & 1]
+        alone = [k for k in self.arrays() if singles >> k & 1]
+        first = "".join(
+            [
+                f"const {computed(self.dtypes[k])} e{k} = {self.element(k, f'*{self.of_array(k)}p.x[{k}]')}; "
+                for k in alone
+            ]
+        )
+        types = "".join(
+            [f"struct alignas(16) V{k} {{ {stored(dtype_of(self.codes[k]))} v[{wide}]; }}; " for k in arrays]
+        )
+        places = "".join([f"V{k} v{k}[2]; " for k in arrays])
+        fetch = "".join([f"v{k}[u] = ((const V{k} *)p.x[{k}])[at + u * blockDim.x]; " for k in arrays])
+        operands = [
+            f"n{k}" if code >= NUMBER else f"e{k}" if k in alone else self.element(k, f"v{k}[u].v[w]")
+            for k, code in enumerate(self.codes)
+        ]
+        return f"""{types}struct alignas(16) VO {{ O v[{wide}]; }};
+KERNEL(vector, Alike) {{ BEGIN {self.numbers()}{first}{places}
+    i64 n = p.n / {wide}, at = (i64)blockIdx.x * 2 * blockDim.x + threadIdx.x;
+    for (int u = 0; u < 2; u++) if (at + u * blockDim.x < n) {{ {fetch} }}
+    for (int u = 0; u < 2; u++) if (at + u * blockDim.x < n) {{ VO o;
+        for (int w = 0; w < {wide}; w++) o.v[w] = Cast<O, R>::of(formula({", ".join(operands)}));
+        ((VO *)p.out)[at + u * blockDim.x] = o; }} }}
+"""
+
+
+# ---- NumPy's functions
+
+
+def resolved(ufunc: Any, kinds: tuple[Any, ...]) -> DTypes:
+    """NumPy's dtypes of operands and result; NotImplementedError where operands would be computed in different ones."""
+    found: DTypes = ufunc.resolve_dtypes((*kinds, None))
+    if len({d for d in found[:-1]}) > 1 or any([d.kind not in "buifc" for d in found]):
+        raise NotImplementedError(f"{ufunc.__name__} of these dtypes on cuda")
+    return found
+
+
+def code_for(name: str, dtypes: DTypes) -> str:
+    code = FORMULAS[name].get(dtypes[0].kind)
+    if code is None:
+        raise NotImplementedError(f"{name} of {dtypes[0]} on cuda")
+    return code
+
+
+def formula_of(ufunc: Any) -> Formula:
+    return Formula(ufunc.nin, functools.partial(resolved, ufunc), functools.partial(code_for, ufunc.__name__))
+
+
+def same(kinds: tuple[Any, ...]) -> DTypes:
+    return kinds[0], kinds[0]
+
+
+def filled(kinds: tuple[Any, ...]) -> DTypes:
+    """Those of an array and a number that is written everywhere."""
+    return kinds[0], kinds[0], kinds[0]
+
+
+def chosen(kinds: tuple[Any, ...]) -> DTypes:
+    """Those of `where`."""
+    values = [k if isinstance(k, np.dtype) else k(0) for k in kinds[1:]]
+    dtype = values[0] if values[0] == values[1] and isinstance(values[0], np.dtype) else np.result_type(*values)
+    return np.dtype(bool), dtype, dtype, dtype
+
+
+def part(kinds: tuple[Any, ...]) -> DTypes:
+    return kinds[0], kinds[0].type(0).real.dtype
+
+
+def kernel(name: str, formula: Formula, slow: Callable[..., Any]) -> Any:
+    """The kernel of a formula; `slow(operands, out)` computes what it cannot."""
+    return KernelFunction(name, formula.nin, formula.compile, formula.compile_vector, slow)
+
+
+@functools.cache
+def kernel_class() -> Any:
+    """The class of kernels that pass for ufuncs: what else is asked of a ufunc is asked of NumPy's."""
+
+    class KernelFunction(device.extension().Elementwise):  # type: ignore[misc]
+        ufunc: Any = None
+
+        @property
+        def __name__(self) -> str:
+            return str(self.name)
+
+        def with_options(self, *args: Any, **options: Any) -> Any:
+            """A call with `where=`, `dtype=` and the like."""
+            if self.ufunc is None:
+                raise TypeError(f"{self.name} on cuda takes {self.nin} operands, and no {', '.join(options)}")
+            return self.ufunc(*args, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") or self.ufunc is None:
+                raise AttributeError(f"the kernel of {self.name} has no attribute {name!r}")
+            return getattr(self.ufunc, name)
+
+    return KernelFunction
+
+
+def KernelFunction(*args: Any) -> Any:
+    return kernel_class()(*args)
+
+
+def ufunc_kernels(slow: Callable[[Any], Callable[..., Any]]) -> dict[str, Any]:
+    """A kernel for each of NumPy's functions that has a formula; `slow(ufunc)` gives what computes the rest."""
+    found = {}
+    for name in FORMULAS:
+        ufunc = getattr(cpu, name, None)
+        if isinstance(ufunc, np.ufunc):
+            made = found[name] = kernel(name, formula_of(getattr(np, name)), slow(ufunc))
+            made.ufunc = ufunc
+    return found

@@ -1,0 +1,185 @@
+"""Kernels of sums and their like, and the functions of NumPy that they make up (csrc/cuda/reduce.c launches them)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import dtypes
+from undertow.backend.cuda import device
+from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.kernel_text import computed, dtype_of, stored
+from undertow.backend.interface import Array, DType
+
+#: operation -> its number in C, what no element gives, and what two give
+OPERATIONS = {
+    "add": (0, "Cast<A, i32>::of(0)", "a + b"),
+    "multiply": (1, "Cast<A, i32>::of(1)", "a * b"),
+    "maximum": (2, "LOWEST", "a > b || a != a ? a : b"),
+    "minimum": (3, "HIGHEST", "a < b || a != a ? a : b"),
+    "logical_or": (4, "false", "a || b"),
+    "logical_and": (5, "true", "a && b"),
+}
+BY_NUMBER = {number: (none, join) for number, none, join in OPERATIONS.values()}
+
+TEXT = r"""
+struct P { char *out; const char *in; i64 outer, length, inner, piece, pieces; double scale; };
+FN A join(A a, A b) { return (A)(JOIN); }
+FN A element(const P &p, i64 i) { return Cast<A, S>::of(((const S *)p.in)[i]); }
+FN O finished(const P &p, A v) { return Cast<O, A>::of(SCALED); }
+#if !ALONE
+FN A exchanged(A v, int distance)
+{
+    union { A value; u32 words[(sizeof(A) + 3) / 4]; } x; x.value = v;
+    for (int k = 0; k < (int)((sizeof(A) + 3) / 4); k++) x.words[k] = __shfl_xor_sync(~0u, x.words[k], distance);
+    return x.value;
+}
+#endif
+// what all threads of a block have together
+FN A together(A v)
+{
+#if !ALONE
+    __shared__ A part[32];
+    for (int o = 16; o; o >>= 1) v = join(v, exchanged(v, o));
+    if (blockDim.x > 32) {
+        int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+        if (lane == 0) part[threadIdx.x >> 5] = v;
+        __syncthreads();
+        v = lane < warps ? part[lane] : A(NONE);
+        for (int o = 16; o; o >>= 1) v = join(v, exchanged(v, o));
+    }
+#endif
+    return v;
+}
+KERNEL(rows, P) { BEGIN
+    i64 row = blockIdx.x / p.pieces, from = row * p.length + (blockIdx.x - row * p.pieces) * p.piece;
+    i64 to = from + p.piece, end = (row + 1) * p.length, i = from + threadIdx.x; const i64 B = blockDim.x;
+    if (to > end) to = end;
+    A v = NONE;
+    for (; i + 3 * B < to; i += 4 * B)
+        v = join(v, join(join(element(p, i), element(p, i + B)), join(element(p, i + 2 * B), element(p, i + 3 * B))));
+    for (; i < to; i += B) v = join(v, element(p, i));
+    v = together(v);
+    if (threadIdx.x == 0) ((O *)p.out)[blockIdx.x] = finished(p, v);
+}
+// 32 columns, and 8 threads for each
+KERNEL(columns, P) { BEGIN
+    const i64 across = (p.inner + 31) / 32, rest = blockIdx.x / across, outer = rest / p.pieces;
+    const i64 from = (rest - outer * p.pieces) * p.piece;
+    const i64 to = from + p.piece < p.length ? from + p.piece : p.length;
+    const int lanes = ALONE ? 32 : 1, rows = ALONE ? 1 : 8;
+    __shared__ A part[8][33];
+    for (int lane = 0; lane < lanes; lane++) {
+        const int x = ALONE ? lane : threadIdx.x & 31, y = ALONE ? 0 : threadIdx.x >> 5;
+        const i64 column = (blockIdx.x - rest * across) * 32 + x;
+        A v = NONE;
+        if (column < p.inner)
+            for (i64 r = from + y; r < to; r += rows)
+                v = join(v, element(p, (outer * p.length + r) * p.inner + column));
+        if (!ALONE) {
+            part[y][x] = v;
+            __syncthreads();
+            if (y == 0) for (int k = 1; k < 8; k++) v = join(v, part[k][x]);
+        }
+        if (y == 0 && column < p.inner) ((O *)p.out)[rest * p.inner + column] = finished(p, v);
+    }
+}
+"""
+
+
+def bound(dtype: np.dtype[Any], lowest: bool) -> str:
+    """The lowest or highest number of a dtype, in C++."""
+    if dtypes.kind_of(dtype) == "f":
+        return "float_of(0xff800000u)" if lowest else "float_of(0x7f800000u)"
+    if dtype.kind == "b":
+        return "false" if lowest else "true"
+    limits = np.iinfo(dtype)
+    return f"(A){hex(int(limits.min if lowest else limits.max) & (1 << 64) - 1)}ull"
+
+
+def make(operation: int, from_: int, to: int, layout: int) -> int:
+    """The address of a kernel; csrc/cuda/reduce.c asks for it."""
+    source, result = dtype_of(from_), dtype_of(to)
+    none, join = BY_NUMBER[operation]
+    definitions = {
+        "A": computed(result), "S": stored(source), "O": stored(result),
+    }  # fmt: skip
+    head = "".join([f"typedef {text} {name};\n" for name, text in definitions.items()])
+    scaled = "(A)(v * (A)p.scale)" if dtypes.kind_of(result) == "f" else "v"
+    macros = {"JOIN": join, "SCALED": scaled, "LOWEST": bound(result, True) if result.kind != "c" else "0",
+              "HIGHEST": bound(result, False) if result.kind != "c" else "0", "NONE": none}  # fmt: skip
+    head += "".join([f"#define {name} {text}\n" for name, text in macros.items()])
+    return compile_kernels(head + TEXT, [Entry("rows", "P", True), Entry("columns", "P", True)])[layout]
+
+
+# ---- NumPy's functions
+
+
+def axes_of(axis: Any, nd: int) -> tuple[int, ...]:
+    """The dimensions of a reduction, in their order."""
+    if axis is None:
+        return tuple(range(nd))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    found = sorted([np.lib.array_utils.normalize_axis_index(int(a), nd) for a in given])
+    if len(set(found)) < len(found):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(found)
+
+
+def reduce(name: str, x: Array, axis: Any, dtype: np.dtype[Any], keepdims: bool, scale: float = 1.0) -> Array:
+    """Reduce an array over dimensions in any order, to a dtype."""
+    axes = axes_of(axis, x.ndim)
+    shape: tuple[int, ...] = tuple([1 if d in axes else n for d, n in enumerate(x.shape)])
+    extension = device.extension()
+    number = OPERATIONS[name][0]
+    if name in ("maximum", "minimum") and not math.prod([x.shape[d] for d in axes]) and 0 not in shape:
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+    if not axes:
+        return x.astype(dtype) if x.dtype != dtype or name in ("add", "multiply") else x.copy()
+    if axes[-1] - axes[0] + 1 == len(axes):
+        return extension.reduce(number, x, axes[0], axes[-1] + 1, keepdims, dtype, scale)
+    others = [d for d in range(x.ndim) if d not in axes]
+    out = extension.reduce(number, x.transpose(*others, *axes), len(others), x.ndim, False, dtype, scale)
+    return out.reshape(shape) if keepdims else out
+
+
+def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What NumPy adds up in: bools and small integers in 64 bits."""
+    return np.add.reduce(np.empty(0, dtype)).dtype if dtype.kind in "bui" else dtype
+
+
+def result_dtype(name: str, x: Array, dtype: DType) -> np.dtype[Any]:
+    if dtype is not None:
+        return np.dtype(dtype)
+    if name in ("logical_or", "logical_and"):
+        return np.dtype(bool)
+    return sum_dtype(x.dtype) if name in ("add", "multiply") else x.dtype
+
+
+def supported(name: str, x: Array, dtype: np.dtype[Any], options: dict[str, Any]) -> bool:
+    """Whether the kernels do it: no extrema of complex numbers, and nothing that NumPy's options ask for."""
+    given = [k for k, v in options.items() if v is not np._NoValue and not (k == "where" and v is True)]
+    return (
+        not given
+        and x.dtype.kind in "buifc"
+        and dtype.kind in "buifc"
+        and not (name in ("maximum", "minimum") and x.dtype.kind == "c")
+    )
+
+
+def mean_of(x: Array, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Array:
+    """The mean, in a dtype of real numbers, in one step."""
+    count = math.prod([x.shape[d] for d in axes_of(axis, x.ndim)])
+    return reduce("add", x, axis, dtype, keepdims, 1.0 / count if count else math.nan)
+
+
+def sum_to(x: Array, shape: Sequence[int]) -> Array:
+    """Sum `x` down to `shape`, which broadcasts to x's."""
+    if x.shape == tuple(shape):
+        return x
+    if dtypes.is_narrow(x.dtype):
+        return sum_to(x.astype(np.float32), shape).astype(x.dtype)
+    return device.extension().sum_to(x, tuple(shape))

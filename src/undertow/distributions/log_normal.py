@@ -1,0 +1,50 @@
+"""The distribution of exp(x) where x is normal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from undertow import ops
+from undertow.distributions import constraints
+from undertow.distributions.constraints import Constraint
+from undertow.distributions.continuous import Normal
+from undertow.distributions.elementary_transforms import ExpTransform, TransformedDistribution
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
+
+class LogNormal(TransformedDistribution):
+    """exp of a normal variable with mean `loc` and standard deviation `scale`."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> Tensor:
+        return self.base_dist.scale
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.positive
+
+    @property
+    def mean(self) -> Tensor:
+        return ops.exp(self.loc + self.scale**2 / 2)
+
+    @property
+    def mode(self) -> Tensor:
+        return ops.exp(self.loc - self.scale**2)
+
+    @property
+    def variance(self) -> Tensor:
+        return ops.expm1(self.scale**2) * ops.exp(2 * self.loc + self.scale**2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc

@@ -1,0 +1,43 @@
+"""Passes whose every node ran on the only stream of one device: they need no other thread.
+
+A device's thread is there so that its work and the caller's go on side by side, and its streams wait for each other. On
+a device with one stream, whose operations are started and not waited for, a pass does neither: the thread that called
+backward starts them itself, and saves two changes of threads. A node with hooks, or one of a custom Function, might ask
+which thread it runs on; it has an extra of its own (graph/node.py), and its pass goes to the device's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.backend import namespace_of_array
+from undertow.backend.interface import Namespace
+from undertow.engine.graph_root import GraphRoot
+from undertow.engine.tasks import GraphTask
+from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.node import StreamExtra
+
+
+def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:
+    """The namespace of the device that a pass on one stream is all on, if the caller's thread can run it."""
+    root: Any = task.root
+    first = root.next_edges[0][0] if type(root) is GraphRoot else root
+    extra = first.extra
+    if type(extra) is not StreamExtra or task.watches or not task.in_place or task.outer is not None:
+        return None
+    space: Namespace = extra.stream.namespace
+    if any([namespace_of_array(grad) is not space for grad in grads]):
+        return None
+    for node in task.dependencies:
+        if node.extra is not extra and node is not root:
+            return None
+        if type(node) is AccumulateGrad and has_hooks(node):
+            return None
+    return space
+
+
+def has_hooks(node: AccumulateGrad) -> bool:
+    """Whether something rare hangs on the leaf, such as a hook."""
+    extra = node.variable._extra
+    return extra is not None and extra.rare is not None and not extra.rare.is_quiet

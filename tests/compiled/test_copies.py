@@ -1,0 +1,126 @@
+"""Copies of large arrays, whose elements lie in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.backend import copies
+from undertow.backend.copies import copied
+from undertow.compiled import core
+
+pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
+
+
+@pytest.fixture(autouse=True, params=[1, 3])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    core.set_threads(request.param)
+    yield
+    ut.set_num_threads(ut.get_num_threads())
+
+
+def numbers(*shape: int, dtype: str = "f") -> Any:
+    found = np.arange(np.prod(shape)).reshape(shape)
+    return (found % 251).astype(dtype) if dtype in "?bBe" else found.astype(dtype)
+
+
+def check(array: Any) -> None:
+    assert array.size >= copies.MANY
+    for order in ("C", "K"):
+        found, expected = copied(array, order), array.copy(order=order)
+        assert found.dtype == expected.dtype and found.strides == expected.strides
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.writeable and not np.shares_memory(found, array)
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda x: x,
+    "every second": lambda x: x[..., ::2],
+    "every second row": lambda x: x[:, ::2],
+    "backwards": lambda x: x[::-1, :, ::-1],
+    "a part": lambda x: x[1:, 3:-2, 5:-1],
+    "expanded": lambda x: np.broadcast_to(x[:, :1], x.shape),
+    "one number": lambda x: np.broadcast_to(x[0, 0, 0], x.shape),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dtype", ["?", "e", "f", "d", "D"])
+def test_orders(dtype: str, view: str) -> None:
+    for order in permutations(range(3)):
+        check(VIEWS[view](numbers(21, 52, 66, dtype=dtype)).transpose(order))
+
+
+@pytest.mark.parametrize("shape", [(256, 257), (40_000, 3), (3, 40_000), (16, 4096), (300, 301), (4, 5, 6, 7, 8, 9)])
+def test_turned(shape: tuple[int, ...]) -> None:
+    for dtype in "fdB":
+        check(numbers(*shape, dtype=dtype).T)
+        check(numbers(2, *shape, dtype=dtype)[1].T)
+
+
+def test_unusual_memory() -> None:
+    check(numbers(300, 300).astype(">f4").T)
+    check(np.zeros(400_001, "u1")[1:].view("f4"))
+    check(np.array([("a", 1)] * 40_000, [("name", "U1"), ("number", "i4")]))
+
+
+def test_tensors() -> None:
+    x = numbers(300, 200)
+    for view in (lambda t: t.T, lambda t: t[::2], lambda t: t.reshape(20, 60, 50).permute(2, 0, 1)):
+        tensor = view(ut.tensor(x))
+        made = tensor.contiguous()
+        assert made.is_contiguous()
+        np.testing.assert_array_equal(made.numpy(), tensor.numpy())
+        np.testing.assert_array_equal(tensor.clone().numpy(), tensor.numpy())
+    images = ut.tensor(numbers(4, 8, 40, 40))
+    last = images.contiguous(memory_format=ut.channels_last)
+    assert last.stride() == (8 * 1600, 1, 8 * 40, 8)
+    np.testing.assert_array_equal(last.numpy(), images.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["?", "f", "d", "F"])
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_joined(dim: int, dtype: str) -> None:
+    arrays = [numbers(40, 50, 20, dtype=dtype), 1 - numbers(40, 50, 20).astype(dtype), numbers(40, 50, 20, dtype=dtype)]
+    tensors = [ut.tensor(a) for a in arrays]
+    np.testing.assert_array_equal(ut.cat(tensors, dim).numpy(), np.concatenate(arrays, dim))
+    np.testing.assert_array_equal(ut.stack(tensors, dim).numpy(), np.stack(arrays, dim))
+
+
+# ---- casts
+
+
+def special(dtype: str) -> Any:
+    """Numbers of all sizes, and what is none."""
+    rng = np.random.default_rng(5)
+    found = rng.standard_normal(40_000) * 10.0 ** rng.integers(-9, 6, 40_000)
+    found[:8] = [0, -0.0, np.inf, -np.inf, np.nan, 65520, 65519.9, 6e-8]
+    return found.astype(dtype)
+
+
+@pytest.mark.parametrize("to", ["f", "d", "e", "bfloat16"])
+@pytest.mark.parametrize("source", ["?", "B", "b", "h", "i", "l", "e", "f", "d", "bfloat16"])
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_casts(source: str, to: str) -> None:
+    narrow = pytest.importorskip("ml_dtypes").bfloat16
+    given, wanted = [np.dtype(narrow if name == "bfloat16" else name) for name in (source, to)]
+    x = special("d").astype(given) if given.kind in "fV" else numbers(200, 200, dtype=source).reshape(-1)
+    for array in (x, x.reshape(200, 200).T, x.reshape(200, 200)[:, ::-1]):
+        found, expected = copies.cast(array, wanted), array.astype(wanted)
+        assert found.dtype == wanted and found.strides == expected.strides
+        np.testing.assert_array_equal(found.astype("d"), expected.astype("d"))
+        np.testing.assert_array_equal(np.signbit(found.astype("d")), np.signbit(expected.astype("d")))
+
+
+def test_casts_that_overflow() -> None:
+    large = np.full(50_000, 1e300)
+    with pytest.warns(RuntimeWarning, match="overflow encountered in cast"):
+        copies.cast(large, np.dtype("f"))
+    for dtype in (ut.float16, ut.bfloat16):
+        for size in (10, 50_000):
+            assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf

@@ -1,0 +1,104 @@
+"""Reductions to extremes, products and norms, of arrays of all sizes, against NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.backend import cpu
+from undertow.compiled import core
+from undertow.ops.reduce.folds import fold, places_along
+
+pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
+
+FOLDS: dict[str, Callable[..., Any]] = {
+    "maximum": np.maximum.reduce,
+    "minimum": np.minimum.reduce,
+    "multiply": np.multiply.reduce,
+    "sizes": lambda x, *rest, **options: np.add.reduce(np.abs(x), *rest, **options),
+    "squares": lambda x, *rest, **options: np.add.reduce(x * x, *rest, **options),
+}
+SHAPES = [(1,), (5,), (33,), (70_001,), (3, 1), (200, 7), (7, 200), (300, 2049), (40, 3, 600), (2, 700, 5), (600, 513)]
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    yield
+    ut.set_num_threads(ut.get_num_threads())
+
+
+def numbers(shape: tuple[int, ...], dtype: str, name: str = "") -> Any:
+    found = np.random.default_rng(7).standard_normal(shape)
+    return (np.exp(found * 1e-3) * np.sign(found) if name == "multiply" else found).astype(dtype)
+
+
+def dims_of(shape: tuple[int, ...]) -> list[Any]:
+    return [None, *range(len(shape)), -1, *([(0, 1)] if len(shape) > 1 else [])]
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", FOLDS)
+def test_values(name: str, dtype: str) -> None:
+    for shape in SHAPES:
+        x = numbers(shape, dtype, name)
+        for dim in dims_of(shape):
+            for keepdim in (False, True):
+                found = fold(cpu, x, name, dim, keepdim)
+                expected = FOLDS[name](x.astype("d"), axis=dim, keepdims=keepdim)
+                assert found.dtype == x.dtype and found.shape == expected.shape
+                near = (1e-3 if name == "multiply" else 2e-5) if dtype == "f" else 1e-11
+                np.testing.assert_allclose(found, expected, rtol=near)
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_numbers_do_not_depend_on_threads(name: str) -> None:
+    for shape in [(700_001,), (700, 1000), (100_000, 7)]:
+        x = numbers(shape, "f", name)
+        for dim in dims_of(shape):
+            core.set_threads(1)
+            expected = fold(cpu, x, name, dim, False).tobytes()
+            for number in (2, 5):
+                core.set_threads(number)
+                assert fold(cpu, x, name, dim, False).tobytes() == expected
+
+
+@pytest.mark.parametrize("smallest", [False, True])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_places(dtype: str, smallest: bool) -> None:
+    for shape in SHAPES:
+        x = np.round(numbers(shape, dtype), 1)  # with many that are equal: the first counts
+        x.reshape(-1)[len(x) // 2 :: 97] = np.nan
+        for threads in (1, 3):
+            core.set_threads(threads)
+            for dim in range(len(shape)):
+                expected = (np.argmin if smallest else np.argmax)(x, dim, keepdims=True)
+                np.testing.assert_array_equal(places_along(cpu, x, dim, smallest), expected)
+                values, places = getattr(ut.tensor(x), "min" if smallest else "max")(dim, keepdim=True)
+                np.testing.assert_array_equal(places.numpy(), expected)
+                np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, expected, dim))
+
+
+@pytest.mark.parametrize("size", [7, 5000, 100_000])
+def test_what_is_not_finite(size: int) -> None:
+    x = numbers((size,), "f")
+    for special in (np.nan, np.inf, -np.inf):
+        x[size // 2] = special
+        for name in ("maximum", "minimum"):
+            with np.errstate(all="raise"):
+                np.testing.assert_array_equal(fold(cpu, x, name, None, False), getattr(np, name).reduce(x))
+        assert ut.tensor(x).norm().item() == pytest.approx(abs(special), nan_ok=True)
+    assert ut.full((size,), -np.inf).amax() == -np.inf
+    assert ut.full((size,), np.inf).amin() == np.inf
+
+
+def test_overflows_are_reported() -> None:
+    x = np.full(10_000, 1e30, "f")
+    for name, words in (("squares", "overflow"), ("multiply", "overflow encountered in reduce")):
+        with pytest.warns(RuntimeWarning, match=words):
+            assert fold(cpu, x, name, None, False) == np.inf
+    with np.errstate(under="raise"):
+        assert fold(cpu, x * 0 + np.float32(1e-30), "squares", None, False) == 0

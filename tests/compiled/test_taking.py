@@ -1,0 +1,96 @@
+"""Slices and elements that an index names, of large arrays: taken, added and written by any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.compiled import core
+
+pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
+
+RNG = np.random.default_rng(11)
+
+
+@pytest.fixture(autouse=True, params=[1, 3])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    core.set_threads(request.param)
+    yield
+    ut.set_num_threads(ut.get_num_threads())
+
+
+def numbers(*shape: int, dtype: str = "f") -> Any:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["?", "e", "f", "d", "D", "i"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_slices(dim: int, dtype: str) -> None:
+    x = (numbers(9, 30, 40) * 3).astype(dtype)
+    for shape in ((70,), (5, 30), (2, 0), ()):
+        index = RNG.integers(0, x.shape[dim], shape)
+        found = core.take(x, index, dim)
+        expected = x.take(index, dim)
+        if expected.nbytes < 1 << 17 or dim == 2:
+            assert found is None
+        else:
+            np.testing.assert_array_equal(found, expected)
+            assert found.dtype == x.dtype
+
+
+def test_indices_outside() -> None:
+    x = numbers(1000, 100)
+    for bad in (-1, 1000, 2**40, -(2**63)):
+        index = np.arange(1000)
+        index[777] = bad
+        assert core.take(x, index, 0) is None
+        assert core.gather(x, 0, np.repeat(index[:, None], 100, 1)) is None
+        before = x.copy()
+        assert core.scatter_add(x, 0, np.repeat(index[:, None], 100, 1), x.copy()) is None
+        assert core.add_rows(x, index, x.copy()) is None
+        np.testing.assert_array_equal(x, before)
+        with pytest.raises(IndexError):
+            ut.tensor(x).index_select(0, ut.tensor(index))
+    np.testing.assert_array_equal(ut.tensor(x)[ut.arange(-1000, 0)].numpy(), x)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("shape", "dim"), [((300, 200), 0), ((300, 200), 1), ((4, 50, 300), 1), ((60_000,), 0)])
+def test_elements(shape: tuple[int, ...], dim: int, dtype: str) -> None:
+    x = numbers(*shape, dtype=dtype)
+    index = RNG.integers(0, shape[dim], [n // 2 if d == dim else n for d, n in enumerate(shape)])
+    source = numbers(*index.shape, dtype=dtype)
+    np.testing.assert_array_equal(core.gather(x, dim, index), np.take_along_axis(x, index, dim))
+    added, written = x.copy(), x.copy()
+    assert core.scatter_add(added, dim, index, source) is True
+    assert core.scatter(written, dim, index, source) is True
+    expected_sum, expected = np.moveaxis(x.copy(), dim, 0), np.moveaxis(x.copy(), dim, 0)
+    places = [np.moveaxis(a, dim, 0) for a in (index, source)]
+    others = np.indices(places[0].shape[1:])
+    for at, values in zip(*places, strict=True):
+        expected_sum[(at, *others)] += values
+        expected[(at, *others)] = values
+    np.testing.assert_array_equal(added, np.moveaxis(expected_sum, 0, dim))
+    np.testing.assert_array_equal(written, np.moveaxis(expected, 0, dim))
+
+
+@pytest.mark.parametrize("width", [1, 63, 64, 200])
+def test_rows_are_added_in_their_order(width: int) -> None:
+    rows, index = numbers(3000, width), RNG.integers(0, 50, 3000)
+    found, expected = np.zeros((50, width), "f"), np.zeros((50, width), "f")
+    assert core.add_rows(found, index, rows) is True
+    for at, row in zip(index, rows, strict=True):
+        expected[at] += row
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_gradients() -> None:
+    weight = ut.tensor(numbers(200, 64), requires_grad=True)
+    index = ut.tensor(RNG.integers(0, 200, (40, 30)))
+    (ut.nn.functional.embedding(index, weight) * 2).sum().backward()
+    counts = np.bincount(index.numpy().reshape(-1), minlength=200)
+    np.testing.assert_array_equal(weight.grad.numpy(), np.repeat(2.0 * counts[:, None], 64, 1))

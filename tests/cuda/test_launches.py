@@ -1,0 +1,126 @@
+"""The queue of launches: the same results however they are sent, repeated sequences as graphs, and when it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from tests.cuda.test_training import train
+from undertow.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def back_to_the_queue() -> Iterator[None]:
+    yield
+    ut.cuda.set_launch_mode("queue")
+
+
+def test_all_modes_compute_the_same() -> None:
+    found = {}
+    for mode in ("direct", "queue", "blocking"):
+        ut.cuda.set_launch_mode(mode)
+        found[mode] = train("cuda", "AdamW", lr=0.01)
+    assert found["direct"] == found["queue"] == found["blocking"]
+    with pytest.raises(ValueError, match="'queue', 'direct', 'blocking'"):
+        ut.cuda.set_launch_mode("later")
+
+
+def test_any_length_of_the_queue_computes_the_same() -> None:
+    from undertow import _cuda
+
+    wanted = train("cuda", "SGD", lr=0.1)
+    for entries in (1, 2, 3, 7, 1000):
+        _cuda.set_launch_mode(entries, False)
+        assert train("cuda", "SGD", lr=0.1) == wanted
+
+
+def steps(count: int) -> Any:
+    """The losses of a model's steps, and how many launches were graphs in the last."""
+    ut.manual_seed(0)
+    model = ut.nn.Sequential(ut.nn.Linear(4, 6), ut.nn.ReLU(), ut.nn.Linear(6, 3)).to("cuda")
+    x, y = ut.randn(5, 4).to("cuda"), ut.tensor([0, 1, 2, 0, 1], device="cuda")
+    optimizer = ut.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(count):
+        before = ut.cuda.launch_stats()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        after = ut.cuda.launch_stats()
+    return [loss.item() for loss in losses], {name: after[name] - before[name] for name in after}
+
+
+def test_steps_that_repeat_themselves_become_graphs() -> None:
+    losses, last = steps(8)
+    ut.cuda.set_launch_mode("direct")
+    assert steps(8)[0] == losses
+    ut.cuda.set_launch_mode("queue")
+    x = ut.ones(4, 4, device="cuda")
+    before = ut.cuda.launch_stats()
+    for _ in range(8):
+        out = ((x * 2 + 1).exp() - x).sum()
+        del out
+        ut.cuda.synchronize()
+    after = ut.cuda.launch_stats()
+    assert after["graphs"] - before["graphs"] >= 4 and after["captures"] - before["captures"] == 1
+    assert last["flushes"] == 2  # at the end of the pass, and of the step: nothing looks at values
+
+
+def test_a_step_asks_for_the_same_addresses_again() -> None:
+    x = ut.ones(64, device="cuda", requires_grad=True)
+
+    def step() -> list[int]:
+        x.grad = None
+        hidden = x * 3
+        out = hidden.tanh().sum()
+        out.backward()
+        return [hidden._array.address, out._array.address, x.grad._array.address]
+
+    step()
+    assert step() == step() == step()
+
+
+def test_a_look_sends_what_was_asked_for() -> None:
+    x = ut.zeros(3, device="cuda")
+    y = x + 1
+    assert ut.cuda.launch_stats()["waiting"] > 0
+    assert y.tolist() == [1, 1, 1] and ut.cuda.launch_stats()["waiting"] == 0
+    z = y * 2
+    assert z._array.__cuda_array_interface__["shape"] == (3,) and ut.cuda.launch_stats()["waiting"] == 0
+    w = z * 2
+    ut.cuda.empty_cache()
+    assert ut.cuda.launch_stats()["waiting"] == 0 and w.sum().item() == 12
+
+
+def test_blocking_raises_where_the_operation_is() -> None:
+    ut.cuda.set_launch_mode("blocking")
+    x = ut.zeros(3, device="cuda")
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        x[ut.tensor([9], device="cuda")]
+    ut.cuda.set_launch_mode("queue")
+    y = x[ut.tensor([9], device="cuda")]
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        y.sum().item()
+
+
+def test_targets_out_of_range_are_told() -> None:
+    scores = ut.randn(3, 4, device="cuda", requires_grad=True)
+    loss = F.cross_entropy(scores, ut.tensor([0, 4, 1], device="cuda"))
+    with pytest.raises(IndexError, match="index 4 is out of bounds for dimension with size 4"):
+        loss.item()
+    for reduction in ("mean", "sum", "none"):
+        targets = ut.tensor([0, -100, 3])
+        found = F.cross_entropy(scores, targets.cuda(), reduction=reduction)
+        here = scores.detach().cpu().requires_grad_()
+        wanted = F.cross_entropy(here, targets, reduction=reduction)
+        np.testing.assert_allclose(found.detach().cpu().numpy(), wanted.detach().numpy(), rtol=1e-6)
+        (gradient,) = ut.autograd.grad(found.sum(), scores)
+        (expected,) = ut.autograd.grad(wanted.sum(), here)
+        np.testing.assert_allclose(gradient.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-7)
+    assert np.isnan(F.cross_entropy(scores, ut.full((3,), -100, dtype=ut.int64).cuda()).item())

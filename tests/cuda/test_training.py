@@ -1,0 +1,122 @@
+"""Tensors, modules and optimizers on the (emulated) GPU do what they do on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.nn import functional as F
+
+
+def train(device: str, optimizer: str, dtype: Any = ut.float64, **options: Any) -> list[float]:
+    ut.manual_seed(0)
+    model = (
+        ut.nn.Sequential(ut.nn.Linear(5, 8), ut.nn.Tanh(), ut.nn.LayerNorm(8), ut.nn.Linear(8, 3)).to(dtype).to(device)
+    )
+    x, y = ut.randn(6, 5, dtype=dtype).to(device), ut.tensor([0, 1, 2, 2, 1, 0], device=device)
+    steps = getattr(ut.optim, optimizer)(model.parameters(), **options)
+    losses = []
+    for _ in range(4):
+        steps.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        assert all(str(p.grad.device) == str(p.device) for p in model.parameters())
+        steps.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}), ("Adam", {"lr": 0.01}), ("AdamW", {"lr": 0.01})],
+)
+def test_a_model_trains_as_on_the_cpu(optimizer: str, options: dict[str, Any]) -> None:
+    there, here = train("cuda", optimizer, **options), train("cpu", optimizer, **options)
+    np.testing.assert_allclose(there, here, rtol=1e-9)
+    assert there[-1] < there[0]
+
+
+def test_a_convolutional_network() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        ut.manual_seed(1)
+        net = ut.nn.Sequential(ut.nn.Conv2d(1, 2, 3, padding=1), ut.nn.BatchNorm2d(2), ut.nn.ReLU(), ut.nn.MaxPool2d(2))
+        net = net.to(ut.float64).to(device)
+        x = ut.randn(2, 1, 4, 4, dtype=ut.float64).to(device).requires_grad_()
+        (net(x) ** 2).sum().backward()
+        found.append([x.grad.cpu().numpy(), *[p.grad.cpu().numpy() for p in net.parameters()]])
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-8, atol=1e-10)
+
+
+def test_devices_do_not_mix_and_tensors_move() -> None:
+    x = ut.ones(3, device="cuda", requires_grad=True)
+    assert str(x.device) == str((x * 2).device) == "cuda:0" and x.is_cuda
+    with pytest.raises(RuntimeError, match="same device"):
+        x + ut.ones(3)
+    assert ((x * ut.tensor(2.0)).sum()).item() == 6  # a number of the CPU may stand beside it
+    y = x.cpu() * 3
+    y.cuda().sum().backward()
+    assert x.grad.tolist() == [3, 3, 3] and str(x.grad.device) == "cuda:0"
+    with pytest.raises(TypeError, match=r"can't convert cuda:0 device type tensor to numpy"):
+        x.detach().numpy()
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        ut.ones(1, device="cuda:1")
+
+
+def test_changes_in_place_are_recorded() -> None:
+    x = ut.tensor([1.0, 2.0, 3.0], device="cuda", requires_grad=True)
+    h = x * 2
+    h[1:] *= 3
+    h[0] = 5.0
+    h.sum().backward()
+    assert x.grad.tolist() == [0, 6, 6]
+    y = x.exp()
+    y += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_transforms_and_second_derivatives() -> None:
+    x = ut.tensor([0.5, -1.0, 2.0], dtype=ut.float64, device="cuda")
+    hessian = ut.func.hessian(lambda x: (x.sin() * x).sum())(x)
+    want = ut.func.hessian(lambda x: (x.sin() * x).sum())(x.cpu())
+    np.testing.assert_allclose(hessian.cpu().numpy(), want.numpy(), atol=1e-12)
+    batch = ut.func.vmap(ut.func.grad(lambda v: (v**3).sum()))(ut.stack([x, 2 * x]))
+    np.testing.assert_allclose(batch.cpu().numpy(), 3 * np.stack([x.cpu().numpy(), 2 * x.cpu().numpy()]) ** 2)
+
+
+@pytest.mark.parametrize("dtype", [ut.float16, ut.bfloat16])
+def test_half_precision(dtype: Any) -> None:
+    pytest.importorskip("ml_dtypes")
+    found = []
+    for device in ("cpu", "cuda"):
+        x = ut.linspace(-2, 2, 8).to(dtype).to(device).requires_grad_()
+        out = (x.tanh() * x).sum()
+        out.backward()
+        found.append((out.cpu().float().item(), x.grad.cpu().float().tolist(), out.dtype, x.grad.dtype))
+    assert found[0][2:] == found[1][2:] == (dtype, dtype)
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=0.01)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=0.01, atol=0.01)
+
+
+def test_states_travel_between_devices(tmp_path: Any) -> None:
+    layer = ut.nn.Linear(3, 2).cuda()
+    ut.save(layer.state_dict(), tmp_path / "layer.npz")
+    other = ut.nn.Linear(3, 2)
+    other.load_state_dict(ut.load(tmp_path / "layer.npz"))
+    assert other.weight.device.type == "cpu" and ut.equal(other.weight, layer.weight.cpu())
+
+
+def test_what_is_known_of_the_device() -> None:
+    assert ut.cuda.is_available() and ut.cuda.device_count() == 1
+    ut.ones(1, device="cuda")
+    assert ut.cuda.is_initialized() and ut.cuda.current_device() == 0
+    assert ut.cuda.get_device_name() == ut.cuda.get_device_properties().name
+    assert ut.cuda.memory_summary().startswith("allocated_bytes.all.current")
+    ut.cuda.synchronize()
+    with ut.device("cuda"):
+        assert ut.ones(2).device.type == "cuda"

@@ -1,0 +1,138 @@
+"""`__torch_function__`: classes have a say in what functions make of their objects; torch.overrides; modes.
+
+What is compared with PyTorch is written once; undertow runs it in a process of its own, because functions ask from the
+first such class on, and for good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+from types import ModuleType
+
+BOTH = """
+F = torch.nn.functional
+
+class Diagonal:
+    def __init__(self, values):
+        self.values = values
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func in (torch.matmul, torch.Tensor.matmul):
+            return "matmul", [type(a).__name__ for a in args], [t.__name__ for t in types]
+        if func is torch.cat:
+            return "cat", kwargs
+        if func is F.linear:
+            return "linear", len(args)
+        return NotImplemented
+
+class Logged(torch.Tensor):
+    calls = []
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+class Derived(Logged):
+    pass
+
+class Quiet(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+diagonal = Diagonal(torch.ones(2))
+print(torch.matmul(diagonal, torch.ones(2)), torch.ones(2, 2) @ diagonal)
+print(torch.cat([torch.ones(2), diagonal], dim=0), F.linear(torch.ones(2), diagonal))
+for refused in (lambda: torch.sin(diagonal), lambda: torch.ones(2) * diagonal):
+    try:
+        refused()
+    except TypeError:
+        print("refused")
+
+x = torch.ones(2, 2).as_subclass(Logged)
+leaf = torch.ones(2, 2, requires_grad=True)
+y = F.linear(leaf.as_subclass(Logged), x) + x.sum() * 2
+z = torch.cat([x, torch.ones(1, 2)]).max(0)
+print(Logged.calls, type(y).__name__, type(z.values).__name__)
+torch.Tensor.backward(torch.sum(y))
+print(leaf.grad.tolist())
+print(type(x * torch.ones(2).as_subclass(Derived)).__name__, type(torch.nn.Parameter(torch.ones(2)) * x).__name__)
+print(type(torch.ones(2).as_subclass(Quiet) + 1).__name__)
+with torch._C.DisableTorchFunctionSubclass():
+    print(type(x + 1).__name__)
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        print("asked", func.__name__, [t.__name__ for t in types])
+        if func is torch.sigmoid:
+            return 7
+        return func(*args, **(kwargs or {}))
+
+with Mode():
+    a = torch.zeros(2)
+    a.add_(2)
+    print(torch.sigmoid(a), type(F.linear(a, torch.ones(1, 2))).__name__)
+    x.sum()
+print(torch.overrides.resolve_name(torch.Tensor.add), torch.overrides.resolve_name(torch.add))
+print(torch.overrides.has_torch_function((1, x)), torch.overrides.has_torch_function_unary(torch.ones(1)))
+print(torch.overrides.is_tensor_like(diagonal), torch.overrides.is_tensor_like(3))
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Products(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func == torch.ops.aten.mm.default:
+            print(func)
+        return func(*args, **(kwargs or {}))
+
+with Products():
+    print((torch.ones(2, 2) @ torch.ones(2, 2)).sum().item())
+"""
+
+
+def printed(code: str) -> str:
+    """What the code prints in a process of its own, with undertow for torch."""
+    done = subprocess.run([sys.executable, "-m", "undertow", "run", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_programs_print_what_they_print_with_pytorch(torch: ModuleType) -> None:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        exec(BOTH, {"torch": torch, "__name__": "__main__"})
+    assert printed("import torch\n" + BOTH) == text.getvalue()
+
+
+ALONE = """
+import undertow as ut
+before = ut.matmul, ut.Tensor.add, ut.nn.functional.softsign
+import sys
+class Foreign:
+    shape, ndim = (2, 2), 2
+    @staticmethod
+    def __torch_function__(func, types, args=(), kwargs=None):
+        frame = sys._getframe()
+        while frame is not None:  # whoever looks at a traceback reads the variables of all functions
+            frame, _ = frame.f_back, frame.f_locals
+        return func.__name__
+try:
+    ut.matmul(Foreign(), ut.ones(2, 2))
+except TypeError as error:
+    print(str(error).partition(":")[0])
+print(ut.matmul(Foreign(), ut.ones(2, 2)), ut.nn.functional.softsign(Foreign()), ut.ones(2) + Foreign())
+assert before == (ut.matmul, ut.Tensor.add, ut.nn.functional.softsign)
+x = ut.ones(3, requires_grad=True)
+ut.nn.functional.softsign(x).sum().backward()
+print(x.grad.tolist(), [ut.sum(x).item(), ut.cat([x, x]).shape[0]])
+"""
+
+
+def test_a_class_is_known_after_its_first_object() -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "matmul() was given Foreign, the first object whose class has __torch_function__",
+        "matmul softsign add",
+        "[0.25, 0.25, 0.25] [3.0, 6]",
+    ], done.stderr

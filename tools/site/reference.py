@@ -1,0 +1,239 @@
+"""The reference: a page for each family of operations and each module, made of signatures and docstrings.
+
+The text is what `help` shows. Added are what an example returns, computed while the site is built, and what
+docs/kinks.md says of a function.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import undertow
+from tools.site import texts
+from tools.site.kinks import kinks
+from undertow.ops import FAMILIES
+from undertow.ops.declare.documentation import example_of, text_of
+from undertow.ops.declare.op import REGISTRY, Op
+
+#: page -> its title and what it has, as "module" or "module.Class"
+MODULES = {
+    "tensor": ("Tensor", "undertow.Tensor"),
+    "autograd": ("undertow.autograd", "undertow.autograd"),
+    "autograd-graph": ("undertow.autograd.graph", "undertow.autograd.graph"),
+    "autograd-functional": ("undertow.autograd.functional", "undertow.autograd.functional"),
+    "func": ("undertow.func", "undertow.func"),
+    "checkpoint": ("undertow.utils.checkpoint", "undertow.utils.checkpoint"),
+    "linalg": ("undertow.linalg", "undertow.linalg"),
+    "fft": ("undertow.fft", "undertow.fft"),
+    "special": ("undertow.special", "undertow.special"),
+    "sparse": ("undertow.sparse", "undertow.sparse"),
+    "windows": ("undertow.signal.windows", "undertow.signal.windows"),
+    "nn": ("undertow.nn", "undertow.nn"),
+    "nn-module": ("nn.Module", "undertow.nn.Module"),
+    "nn-functional": ("undertow.nn.functional", "undertow.nn.functional"),
+    "nn-init": ("undertow.nn.init", "undertow.nn.init"),
+    "nn-utils": ("undertow.nn.utils", "undertow.nn.utils"),
+    "nn-utils-rnn": ("undertow.nn.utils.rnn", "undertow.nn.utils.rnn"),
+    "optim": ("undertow.optim", "undertow.optim"),
+    "optim-optimizer": ("optim.Optimizer", "undertow.optim.Optimizer"),
+    "lr-scheduler": ("undertow.optim.lr_scheduler", "undertow.optim.lr_scheduler"),
+    "data": ("undertow.data", "undertow.data"),
+    "distributions": ("undertow.distributions", "undertow.distributions"),
+    "transforms": ("undertow.distributions.transforms", "undertow.distributions.transforms"),
+    "constraints": ("undertow.distributions.constraints", "undertow.distributions.constraints"),
+    "masked": ("undertow.masked", "undertow.masked"),
+    "amp": ("undertow.amp", "undertow.amp"),
+    "distributed": ("undertow.distributed", "undertow.distributed"),
+    "instrument": ("undertow.instrument", "undertow.instrument"),
+    "profiler": ("undertow.profiler", "undertow.profiler"),
+    "random": ("undertow.random", "undertow.random"),
+    "testing": ("undertow.testing", "undertow.testing"),
+}
+
+TITLES = {
+    "pointwise": "Pointwise functions", "views": "Views", "create": "Creating tensors", "inplace": "In place",
+    "index": "Indexing", "shape": "Joining, repeating, padding", "reduce": "Reductions", "random": "Random numbers",
+    "linalg": "Products and matrices", "network": "Functions of layers", "fourier": "Fourier transforms",
+    "sparse": "Sparse tensors", "other": "Modes, files, settings",
+}  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """Something public, with all the names it has on its page."""
+
+    names: list[str]
+    value: Any
+
+
+def pages() -> dict[str, str]:
+    """The pages of the reference, by file name."""
+    notes = kinks()
+    found: dict[str, str] = {}
+    lines = []
+    for family, entries in functions().items():
+        found[f"functions-{family}.md"] = page(f"undertow: {TITLES[family].lower()}", "undertow", entries, notes)
+        lines.append((f"functions-{family}.md", f"{TITLES[family]}", "undertow"))
+    for name, (title, path) in MODULES.items():
+        place = resolve(path)
+        found[f"{name}.md"] = page(title, path, list(entries_of(place)), notes, place)
+        lines.append((f"{name}.md", title, path))
+    found["index.md"] = index(lines)
+    return found
+
+
+def index(lines: list[tuple[str, str, str]]) -> str:
+    rows = "\n".join([f"| [{title}]({file}) | `{path}` |" for file, title, path in lines])
+    files = "\n".join([file for file, _, _ in lines])
+    return (
+        "# Reference\n\nEvery public function, class and method, with the text that `help` shows. The search finds "
+        "them by name; read `ut` for `torch`. In formulas, `g` is the gradient of the result.\n\n"
+        f"| page | where |\n| --- | --- |\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{files}\n```\n"
+    )
+
+
+def resolve(path: str) -> Any:
+    parts = path.split(".")
+    value: Any = importlib.import_module(parts[0])
+    for n, part in enumerate(parts[1:], 1):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            value = importlib.import_module(".".join(parts[: n + 1]))
+    return value
+
+
+# ---- what there is
+
+
+def functions() -> dict[str, list[Entry]]:
+    """What the package itself has that can be called, by family."""
+    by_family: dict[str, list[Entry]] = {family: [] for family in TITLES}
+    for entry in entries_of(undertow):
+        by_family[family_of(entry.value)].append(entry)
+    return {family: entries for family, entries in by_family.items() if entries}
+
+
+def family_of(value: Any) -> str:
+    op = getattr(value, "op", None)
+    forward = inspect.unwrap(op.forward if isinstance(op, Op) else value)
+    parts = getattr(forward, "__module__", "").split(".")
+    known = {family.split(".")[0] for family in FAMILIES}
+    return parts[2] if parts[:2] == ["undertow", "ops"] and len(parts) > 2 and parts[2] in known else "other"
+
+
+def entries_of(place: Any) -> Iterator[Entry]:
+    """The public things of a module or class that can be called or read, aliases together."""
+    found: dict[int, Entry] = {}
+    for name in public_names(place):
+        value = inspect.getattr_static(place, name) if inspect.isclass(place) else getattr(place, name)
+        if isinstance(value, types.ModuleType) or not (callable(value) or isinstance(value, DESCRIPTORS)):
+            continue
+        if not documentation_of(value):
+            continue
+        found.setdefault(id(value), Entry([], value)).names.append(name)
+    yield from found.values()
+
+
+ATTRIBUTES = (property, types.GetSetDescriptorType, types.MemberDescriptorType)
+DESCRIPTORS = (*ATTRIBUTES, classmethod, staticmethod)
+
+
+#: what modules without a public list import, or use themselves
+HELPERS = set(
+    "Any activation fans in_place max_unpool public_function takes_old_arguments warn_user with_indices".split()
+)
+
+
+def public_names(place: Any) -> list[str]:
+    listed = getattr(place, "__all__", None)
+    names = sorted(listed if listed is not None else dir(place))
+    own = [name for name in names if not name.startswith("_")]
+    if listed is not None or inspect.isclass(place):
+        return own
+    elsewhere = set() if place is undertow else {"Tensor", "no_grad"}
+    return [name for name in own if name not in HELPERS | elsewhere and is_own(getattr(place, name))]
+
+
+def is_own(value: Any) -> bool:
+    return str(getattr(value, "__module__", "undertow")).startswith("undertow")
+
+
+# ---- how it is shown
+
+
+def page(title: str, path: str, entries: list[Entry], notes: dict[str, list[str]], place: Any = None) -> str:
+    parts = [f"# {title}"]
+    if getattr(place, "__doc__", None):
+        parts.append(texts.markdown(place.__doc__))
+    is_class = inspect.isclass(place)
+    parts.append(" · ".join([f"{{py:obj}}`{name} <{path}.{name}>`" for entry in entries for name in entry.names]))
+    described = [described_entry(entry, path, is_class, notes) for entry in entries]
+    return "\n\n".join([*parts, *described]) + "\n"
+
+
+def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, list[str]]) -> str:
+    """A directive of Sphinx for each name; all but the first refer to that."""
+    value, names = entry.value, sorted(entry.names, key=len)
+    if inspect.isclass(value):
+        methods = own_methods(value) if place_of(value) is None else [f"[Its methods]({place_of(value)}.md)"]
+        kind, body = "class", "\n\n".join([texts.markdown(documentation_of(value)), *methods])
+    elif isinstance(value, ATTRIBUTES):
+        kind, body = "attribute", texts.markdown(documentation_of(value))
+    else:
+        kind, body = "method" if of_class else "function", function_text(value, names[0], notes, of_class)
+    call = "" if kind == "attribute" else texts.signature(getattr(value, "__func__", value))
+    role = {"class": "class", "attribute": "attr", "method": "meth", "function": "func"}[kind]
+    same = f"The same as {{py:{role}}}`{path}.{names[0]}`."
+    texts_by_name = {name: same for name in names} | {names[0]: body}
+    return "\n\n".join(
+        [f":::::{{py:{kind}}} {path}.{name}{call}\n\n{text}\n:::::" for name, text in texts_by_name.items()]
+    )
+
+
+def documentation_of(value: Any) -> str:
+    return inspect.getdoc(getattr(value, "__func__", value)) or ""
+
+
+def place_of(value: type) -> str | None:
+    """The page that a class has for itself."""
+    return next((name for name, (_, path) in MODULES.items() if resolve(path) is value), None)
+
+
+def own_methods(value: type) -> Iterator[str]:
+    """What a class adds to those it derives from."""
+    for name, member in vars(value).items():
+        text = getattr(getattr(member, "__func__", member), "__doc__", None)
+        if name.startswith("_") or not text or name in ("forward", "function", "extra_repr", "reset_parameters"):
+            continue
+        if callable(member) or isinstance(member, classmethod | staticmethod):
+            head = f"{name}{texts.signature(getattr(member, '__func__', member))}"
+            yield f"::::{{py:method}} {head}\n\n{texts.markdown(text)}\n::::"
+        elif isinstance(member, property):
+            yield f"::::{{py:attribute}} {name}\n\n{texts.markdown(text)}\n::::"
+
+
+def function_text(value: Any, name: str, notes: dict[str, list[str]], of_class: bool) -> str:
+    op = getattr(value, "op", None)
+    if of_class and isinstance(op, Op) and callable(getattr(undertow, name, None)):
+        return f"{texts.first_paragraph(documentation_of(value))} See {{py:func}}`undertow.{name}`."
+    is_declared = isinstance(op, Op) and op.kind != "composite" and REGISTRY.get(op.name) is op
+    parts = [texts.markdown(text_of(op) if is_declared else documentation_of(value))]
+    if is_declared:
+        parts[0], _, example = parts[0].partition("\n\nExample: ")
+        if example:
+            parts.append(example_text(op))
+    if not of_class:
+        parts += notes.get(name, [])
+    return "\n\n".join([part for part in parts if part.strip()])
+
+
+def example_text(op: Op) -> str:
+    """The example, with what it returns."""
+    example = example_of(op)
+    assert example is not None
+    undertow.manual_seed(0)
+    return f"```pycon\n>>> {example}\n{eval(example, {'ut': undertow})!r}\n```"
