@@ -37,6 +37,9 @@ docs-test:
 # tests of what it does: make sanitize SANITIZED_TESTS=tests/compiled/test_core.py runs one file of them.
 SANITIZED = build/sanitized
 SANITIZED_TESTS = tests/compiled tests/inplace
+# not what runs other processes without the core, nor a state machine that spends most of its time in PyTorch
+SANITIZED_OPTIONS = -q -x --quick -p no:cacheprovider --ignore tests/inplace/test_programs.py \
+	--deselect tests/compiled/test_core.py::test_the_same_program_without_the_core
 
 sanitize:
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
@@ -46,7 +49,7 @@ sanitize:
 	test -n "$$(ls $(SANITIZED)/undertow/_core*.so)"
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED) \
-	$(PYTHON) -m pytest -q -x -p no:cacheprovider $(SANITIZED_TESTS)
+	$(PYTHON) -m pytest $(SANITIZED_OPTIONS) $(SANITIZED_TESTS)
 
 bench:
 	$(PYTHON) -m benchmarks

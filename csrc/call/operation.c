@@ -47,14 +47,14 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
 }
 
 /* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
- * NumPy's, which the Binder makes a Python number. */
+ * NumPy's, or a tensor, which the Binder makes a Python number. */
 int
 is_unusual_option(PyObject *value)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
         return 0;
     }
-    return PyType_Check(value) || PyArray_IsScalar(value, Generic) ||
+    return PyType_Check(value) || PyArray_IsScalar(value, Generic) || is_tensor(value) ||
            (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
 }
 

@@ -88,6 +88,7 @@ def check_values(expression: str, got: list[Any], expected: list[Any]) -> None:
         assert tensor.dtype.kind in "fc" or not tensor.requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
 @pytest.mark.parametrize("expression", expressions(UFUNCS + MORE_UFUNCS + CALLS + MORE_CALLS))
 def test_values_and_gradients(expression: str) -> None:
     expected, leaves = run(expression), leaves_for(expression)

@@ -136,6 +136,7 @@ def often_rounded(case: Case, half: str) -> int | None:
 
 
 @in_halves([c for c in REFERENCED if c.sample.op not in OF_OTHER_DTYPES])
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")  # once in a process
 def test_results_are_as_good_as_pytorchs(torch: ModuleType, case: Case, half: str) -> None:
     if half == "float16" and case.sample.op in COMPLEX_HALVES:
         return

@@ -67,3 +67,24 @@ def test_the_error_says_what_to_do() -> None:
         ut.exp(1.5)
     assert ut.exp(ut.tensor([0.0])).tolist() == [1.0]
     assert ut.add(1, 2).item() == 3
+
+
+def test_functions_made_of_others_need_one_tensor(torch: ModuleType) -> None:
+    names = [name for name in dir(torch.special) if "_polynomial_" in name and not name.startswith("special")]
+    assert len(names) == 12
+    for library in (ut, torch):
+        for function in (library.float_power, *[getattr(library.special, name) for name in names]):
+            assert is_refused(function, [2, 3])
+            assert not is_refused(function, [library.tensor([0.5]), 3]) and not is_refused(
+                function, [2, library.ones(1)]
+            )
+
+
+def test_windows_are_dense_and_of_two_dtypes(torch: ModuleType) -> None:
+    for library in (ut, torch):
+        for name in ("hann", "kaiser", "bartlett", "gaussian", "cosine", "exponential", "nuttall"):
+            window = getattr(library.signal.windows, name)
+            assert window(3, dtype=library.float64, layout=library.strided).dtype == library.float64
+            for options in ({"dtype": library.float16}, {"dtype": library.int64}, {"layout": library.sparse_coo}):
+                with pytest.raises(ValueError, match=r"float32 or float64|strided tensors only"):
+                    window(3, **options)

@@ -1,4 +1,4 @@
-"""Options given as NumPy's scalars (`np.log(2)`): the same as Python numbers, which do not decide dtypes."""
+"""Options given as scalars of NumPy's (`np.log(2)`), or as tensors: taken as numbers, which do not decide dtypes."""
 
 from __future__ import annotations
 
@@ -53,3 +53,37 @@ def test_arrays_without_dimensions_count_as_tensors_without_dimensions() -> None
         product = x * array
         assert product.dtype == (x * ut.from_numpy(array)).dtype == ut.float32
         assert ut.autograd.grad(product.sum(), x)[0].tolist() == [2, 2]
+
+
+def with_option(L: Any, x: Any, option: Any) -> list[Any]:
+    F = L.nn.functional
+    calls = [
+        lambda: L.isclose(x, x + 0.1, rtol=option), lambda: L.add(x, x, alpha=option), lambda: L.logit(x, eps=option),
+        lambda: F.leaky_relu(-x, option), lambda: F.softplus(x, beta=option), lambda: F.elu(-x, option),
+        lambda: F.layer_norm(x, (3,), eps=option), lambda: F.huber_loss(x, 0 * x, delta=option),
+        lambda: L.addcmul(x, x, x, value=option), lambda: F.hardshrink(x, option), lambda: L.nan_to_num(x, option),
+        lambda: x.std(correction=option),
+    ]  # fmt: skip
+    results = []
+    for call in calls:
+        try:
+            results.append(call().tolist())
+        except TypeError:
+            results.append(TypeError)
+    return results
+
+
+@pytest.mark.torch
+def test_tensors_as_options(torch: Any) -> None:
+    """A tensor without dimensions is taken as a number; others, for which there would be no gradient, are refused."""
+    numbers = [0.25, 0.5, 0.75]
+    for data, requires_grad in ((0.5, False), (0.5, True), ([0.5], False), ([0.5, 0.5], False)):
+        ours, theirs = (
+            with_option(L, L.tensor(numbers), L.tensor(data, requires_grad=requires_grad)) for L in (ut, torch)
+        )
+        if data == 0.5 and not requires_grad:
+            assert ours == with_option(ut, ut.tensor(numbers), 0.5)
+            for got, expected in zip(ours, theirs, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        else:
+            assert ours == theirs == [TypeError] * len(ours)

@@ -110,7 +110,9 @@ def test_numpy_shares_memory_but_not_shape() -> None:
     x = ut.zeros(4)
     array = x.numpy()
     array[0] = 7
-    array.shape = (2, 2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Setting the shape", DeprecationWarning)  # since NumPy 2.5
+        array.shape = (2, 2)
     assert x.tolist() == [7, 0, 0, 0]
 
 

@@ -152,7 +152,7 @@ class Tensor:
     @property
     def output_nr(self) -> int:
         """Which of the outputs of `grad_fn` it is."""
-        edge = current_edge(self)
+        edge = self._edge  # as it was recorded, also where a view may not be used any more
         return 0 if edge is None else int(edge[1])
 
     @property

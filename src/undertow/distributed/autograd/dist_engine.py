@@ -58,9 +58,12 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
         with held(context.running):
             _prepare(context, pass_id, edges, retain_graph)
             part = _run_part(agent, context, lambda task: resumable.start_at_edges(task, edges, grads))
-        states = part.wait()
-        while any([waits_for for _, waits_for in states.values()]):
-            _merge(states, _tell_what_will_not_come(agent, context_id, pass_id, states))
+        _settle(agent, context_id, pass_id, part.wait())
+
+
+def _settle(agent: Any, context_id: int, pass_id: Any, states: Any) -> None:
+    while any([waits_for for _, waits_for in states.values()]):
+        _merge(states, _tell_what_will_not_come(agent, context_id, pass_id, states))
 
 
 def _check_roots(roots: Sequence[Tensor]) -> None:

@@ -102,11 +102,14 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def _exchange(self) -> None:
         with no_grad():
             for p in self._parameters():
-                owner = self._owner[id(p)]
-                packed = p.detach() if p.is_contiguous() else p.detach().contiguous()
-                broadcast(packed, group=self.process_group, group_src=owner)
-                if not p.is_contiguous() and owner != self.process_group.rank():
-                    p.copy_(packed)
+                self._exchange_one(p)
+
+    def _exchange_one(self, p: Any) -> None:
+        owner = self._owner[id(p)]
+        packed = p.detach() if p.is_contiguous() else p.detach().contiguous()
+        broadcast(packed, group=self.process_group, group_src=owner)
+        if not p.is_contiguous() and owner != self.process_group.rank():
+            p.copy_(packed)
 
     # ---- saving
 

@@ -259,10 +259,8 @@ class Agent:
             self.turn.acquire()
             with held(self.counts):
                 self.idle -= 1
-            job = None
             try:
-                while job is None and not self.stopped:
-                    job = self.listen()
+                job = self.next_job()
             finally:
                 self.turn.release()
             while job is not None:
@@ -271,6 +269,12 @@ class Agent:
                 with held(self.counts):
                     job = self.backlog.popleft() if self.backlog else None
                     self.serving -= job is None
+
+    def next_job(self) -> Callable[[], None] | None:
+        job = None
+        while job is None and not self.stopped:
+            job = self.listen()
+        return job
 
     def listen(self) -> Callable[[], None] | None:
         """Hear one message; something to do outside of the listener's place, or None."""
@@ -341,8 +345,11 @@ class Agent:
         while self.dropped:
             self.dropped.popleft()()
         with held(self.posting):
-            while self.under_way and self.under_way[0][0].Test():
-                self.under_way.popleft()
+            self.forget_sent()
+
+    def forget_sent(self) -> None:
+        while self.under_way and self.under_way[0][0].Test():
+            self.under_way.popleft()
 
     def give_up_calls(self, now: float) -> None:
         for number, call in list(self.calls.items()):

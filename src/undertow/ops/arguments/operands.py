@@ -23,6 +23,12 @@ def number_tensor(number: Any) -> Tensor:
     return tensor
 
 
+def require_tensor(name: str, **operands: Any) -> None:
+    """Refuse numbers where none of the operands is anything else, which NumPy or `math` would compute."""
+    if all([isinstance(value, NUMBERS) for value in operands.values()]):
+        raise TypeError(f"{name}(): one of the arguments {' and '.join(operands)} must be Tensor, not a number")
+
+
 #: operations that are operators -> what Python calls on the right operand when the left one gives up
 REFLECTED = {
     "add": "__radd__", "sub": "__rsub__", "mul": "__rmul__", "true_divide": "__rtruediv__",

@@ -1,7 +1,8 @@
 """Binder: the arguments of a call, given by position, by name or by NumPy's names, in the order of the declaration.
 
 An option that is a scalar of NumPy's becomes a Python number here: in NumPy's promotion `np.log(2)`, a float64, would
-decide the dtype of a result, and a Python number does not.
+decide the dtype of a result, and a Python number does not. So does a tensor without dimensions, as in PyTorch, unless
+it requires grad: there is no gradient for an option.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Collection
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
 
 #: NumPy's spelling of two parameters
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
@@ -24,10 +27,12 @@ class Binder:
         ordered: list[str],
         defaults: dict[str, Any],
         keyword_only: Collection[str],
-        options: Collection[str | None],
+        options: Collection[str],
+        number: str | None,
     ) -> None:
         self.name, self.ordered, self.defaults = name, ordered, defaults
-        self.options = tuple([k for k, n in enumerate(ordered) if n in options])
+        self.options = tuple([k for k, n in enumerate(ordered) if n in options or n == number])
+        self.number = number
         self.most = len(ordered) - len(keyword_only)
         required = [k for k, n in enumerate(ordered) if n not in defaults]
         least = required[-1] + 1 if required else 0
@@ -48,11 +53,22 @@ class Binder:
         return self.with_numbers(tuple([found[name] for name in self.ordered]))
 
     def with_numbers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, with Python numbers in the place of options that are NumPy's scalars."""
-        scalars = [k for k in self.options if isinstance(args[k], cpu.generic)]
+        """The arguments, with Python numbers in the place of options that are NumPy's scalars, or tensors."""
+        scalars = [k for k in self.options if isinstance(args[k], (cpu.generic, Tensor))]
         if not scalars:
             return args
-        return tuple([value.item() if k in scalars else value for k, value in enumerate(args)])
+        return tuple([self.as_number(k, value) if k in scalars else value for k, value in enumerate(args)])
+
+    def as_number(self, k: int, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if self.ordered[k] == self.number:
+                return value
+            if value._array.ndim or requires_grad(value):
+                raise TypeError(
+                    f"{self.name}(): argument {self.ordered[k]!r} must be Number, not Tensor: an option has no "
+                    "gradient. Give a number, or a tensor without dimensions that does not require grad."
+                )
+        return value.item()
 
     def add(self, found: dict[str, Any], positional: int, name: str, value: Any) -> None:
         """Note an argument that was given by its name, or by NumPy's name for it."""

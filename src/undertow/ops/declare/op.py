@@ -101,7 +101,7 @@ class Op:
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(name, *taken, [*self.params, number])
+        self.bind = Binder(name, *taken, self.params, number)
         unknown = set(rules) - set(self.inputs)
         if unknown:
             raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")

@@ -145,16 +145,15 @@ def check_history(tensor: Tensor, name: str) -> None:
         raise RuntimeError(refusal(tensor, "is being"))
     if view is not None and not shows_base(tensor, view.base):
         raise RuntimeError(LOST)
-    if view is not None and tensor._edge is None and view.base._edge is not None:
-        view.version = STALE  # its version was preserved, though its base has a history by now
-    is_asked = requires_grad(tensor)  # before its edge is found anew, on a base that may have been detached
-    edge = current_edge(tensor)
+    is_asked = requires_grad(tensor)
     if view is not None and (view.base._edge is LEAF or (is_asked and view.base._edge is None)):
         raise RuntimeError(
             f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a "
             "clone() of it, or do the change under no_grad.)"
         )
-    if edge is LEAF:
+    if view is not None and tensor._edge is None and view.base._edge is not None:
+        view.version = STALE  # its version was preserved, though its base has a history by now
+    if current_edge(tensor) is LEAF:
         raise RuntimeError(
             f"a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a clone() of "
             "it, or do the change under no_grad.)"

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.ops.arguments.operands import NUMBERS, as_operand, result_type_of
+from undertow.ops.arguments.operands import NUMBERS, as_operand, require_tensor, result_type_of
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -142,6 +142,7 @@ def float_power(input: Array, exponent: Any) -> Array:
     >>> ut.float_power(ut.tensor([2, 3]), -1).tolist()
     [0.5, 0.3333333333333333]
     """
+    require_tensor("float_power", input=input, exponent=exponent)
     operands = as_operand("float_power", "input", input), as_operand("float_power", "exponent", exponent)
     complex_ = result_type_of(operands).kind == "c"
     dtype = dtypes.complex128 if complex_ else dtypes.float64

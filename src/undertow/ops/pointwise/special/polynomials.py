@@ -10,7 +10,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, require_tensor
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
@@ -42,6 +42,7 @@ def degrees(name: str, n: Any) -> Tensor:
 
 def evaluate(name: str, x: Array, n: Any, shifted: bool = False) -> Array:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
+    require_tensor(f"special_{name}", input=x, n=n)
     x = as_operand(name, "input", x)
     if not dtypes.is_differentiable(x.dtype):
         x = recorded.astype(x, dtypes.default_dtype())

@@ -14,15 +14,18 @@ from typing import Any
 from undertow import ops
 from undertow.backend import dtypes
 from undertow.tensor import Tensor
+from undertow.tensor.layouts import strided
 
 
-def _positions(m: int, sym: bool, dtype: Any, low: float, high: float) -> Any:
+def _positions(m: int, sym: bool, dtype: Any, layout: Any, low: float, high: float) -> Any:
     """`m` places from low to high; without symmetry the last one is left out, as the first of the next period."""
     if m < 0:
         raise ValueError(f"requires non-negative window length, got M={m}")
     wanted = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if not dtypes.is_floating(wanted):
-        raise ValueError(f"Windows are of floating-point dtypes, got: {wanted}")
+    if wanted not in (dtypes.float32, dtypes.float64):
+        raise ValueError(f"Windows are of float32 or float64 dtypes, got: {wanted}. Convert them afterwards, by to().")
+    if layout not in (None, strided):
+        raise ValueError(f"Windows are implemented for strided tensors only, got: {layout}")
     if m == 0:
         return ops.zeros(0, dtype=wanted)
     steps = (m - 1 if sym else m) or 1
@@ -43,7 +46,7 @@ def general_cosine(
     weights = list(a)
     if not weights:
         raise ValueError("Coefficients cannot be empty")
-    t = _positions(M, sym, dtype, 0.0, 2 * math.pi)
+    t = _positions(M, sym, dtype, layout, 0.0, 2 * math.pi)
     if t is not None and M:
         t = sum([(-1) ** k * weight * ops.cos(k * t) for k, weight in enumerate(weights)])
     return _finish(t, dtype, requires_grad)
@@ -78,7 +81,7 @@ def bartlett(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A triangle, from 0 up to 1 and down again."""
-    t = _positions(M, sym, dtype, -1.0, 1.0)
+    t = _positions(M, sym, dtype, layout, -1.0, 1.0)
     return _finish(t if t is None or not M else 1 - ops.abs(t), dtype, requires_grad)
 
 
@@ -87,7 +90,7 @@ def cosine(
 ) -> Tensor:
     """Half a period of the sine."""
     steps = M if sym else M + 1
-    t = _positions(M, True, dtype, 0.5, M - 0.5)
+    t = _positions(M, True, dtype, layout, 0.5, M - 0.5)
     return _finish(t if t is None or not M else ops.sin(t * (math.pi / steps)), dtype, requires_grad)
 
 
@@ -101,7 +104,7 @@ def exponential(
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
     middle = (M - 1 if sym else M) / 2 if center is None else center
-    t = _positions(M, True, dtype, -middle, M - 1 - middle)
+    t = _positions(M, True, dtype, layout, -middle, M - 1 - middle)
     return _finish(t if t is None or not M else ops.exp(-ops.abs(t) / tau), dtype, requires_grad)
 
 
@@ -113,7 +116,7 @@ def gaussian(
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M - 1 if sym else M) / 2
-    t = _positions(M, True, dtype, -middle, M - 1 - middle)
+    t = _positions(M, True, dtype, layout, -middle, M - 1 - middle)
     return _finish(t if t is None or not M else ops.exp(-((t / (std * math.sqrt(2))) ** 2)), dtype, requires_grad)
 
 
@@ -124,7 +127,7 @@ def kaiser(
     """A ratio of Bessel functions; `beta` trades width for side lobes."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    t = _positions(M, sym, dtype, -1.0, 1.0)
+    t = _positions(M, sym, dtype, layout, -1.0, 1.0)
     if t is not None and M:
         root = ops.sqrt(ops.clamp(1 - t * t, min=0.0))
         t = ops.i0(beta * root) / ops.i0(ops.tensor(beta, dtype=t.dtype))
