@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,6 +153,21 @@ class CudaNamespace(ArrayNamespace):
             formula = Formula(1, lambda kinds: (dtype, dtype), lambda dtypes: "a")
             found = self._casts[dtype] = elementwise.kernel(f"cast to {dtype}", formula, cast_on_host(dtype))
         return found
+
+    # ---- formulas as one kernel: ops/declare/joined.py
+
+    def code_of_function(self, name: str, count: int) -> str | None:
+        """The formula of an array function on real numbers whose result is one; None if it has none."""
+        code = elementwise.FORMULAS.get(name, {}).get("f")
+        ufunc: Any = getattr(np, name, None)
+        if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
+            return None
+        return code
+
+    def joined_kernel(self, code: str, operands: Sequence[str], function: Callable[..., Any]) -> Any:
+        """The kernel of a formula of real numbers; what it cannot compute, `function` does."""
+        formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
+        return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
 
     def current_stream(self) -> CudaStream:
         return self.default_stream
