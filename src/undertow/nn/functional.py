@@ -22,8 +22,6 @@ from undertow.nn.functions.dropout import dropout1d as dropout1d
 from undertow.nn.functions.dropout import dropout2d as dropout2d
 from undertow.nn.functions.dropout import dropout3d as dropout3d
 from undertow.nn.functions.dropout import feature_alpha_dropout as feature_alpha_dropout
-from undertow.nn.functions.grid_sample import affine_grid as affine_grid
-from undertow.nn.functions.grid_sample import grid_sample as grid_sample
 from undertow.nn.functions.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from undertow.nn.functions.margin_losses import multi_margin_loss, multilabel_margin_loss
 from undertow.nn.functions.margin_losses import (
@@ -52,11 +50,11 @@ if TYPE_CHECKING:
 #: operations whose own arguments are those of torch.nn.functional
 OPERATIONS = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d
-conv_transpose2d conv_transpose3d cosine_similarity embedding_bag gaussian_nll_loss gelu glu group_norm hardshrink
-instance_norm interpolate layer_norm linear logsigmoid lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d
-normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm sigmoid softplus softshrink
-softsign tanh tanhshrink
+affine_grid avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d cosine_similarity embedding_bag gaussian_nll_loss gelu glu grid_sample group_norm
+hardshrink instance_norm interpolate layer_norm linear logsigmoid lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d
+max_pool3d normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm sigmoid softplus
+softshrink softsign tanh tanhshrink
 """.split()
 
 #: and those that also take how a loss was reduced in older programs

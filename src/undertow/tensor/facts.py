@@ -275,7 +275,12 @@ def dim(self: Tensor) -> int:
 
 
 def numel(self: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    >>> import undertow as ut
+    >>> ut.numel(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    4
+    """
     return int(self._array.size)
 
 
@@ -290,7 +295,12 @@ def nbytes(self: Tensor) -> int:
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether both tensors have the same shape."""
+    """Whether both tensors have the same shape.
+
+    >>> import undertow as ut
+    >>> ut.is_same_size(ut.ones(2), ut.zeros(2))
+    True
+    """
     return bool(self._array.shape == other._array.shape)
 
 
@@ -298,22 +308,42 @@ def is_same_size(self: Tensor, other: Tensor) -> bool:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a real floating-point one."""
+    """Whether the dtype is a real floating-point one.
+
+    >>> import undertow as ut
+    >>> ut.is_floating_point(ut.ones(1))
+    True
+    """
     return dtypes.is_floating(input._array.dtype)
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex."""
+    """Whether the dtype is complex.
+
+    >>> import undertow as ut
+    >>> ut.is_complex(ut.tensor([1j]))
+    True
+    """
     return bool(input._array.dtype.kind == "c")
 
 
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype has negative numbers.
+
+    >>> import undertow as ut
+    >>> ut.is_signed(ut.ones(1))
+    True
+    """
     return input._array.dtype.kind in "ifcV"
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether `obj` is an undertow Tensor."""
+    """Whether `obj` is an undertow Tensor.
+
+    >>> import undertow as ut
+    >>> ut.is_tensor(ut.ones(1))
+    True
+    """
     return isinstance(obj, Tensor)
 
 

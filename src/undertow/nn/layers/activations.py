@@ -45,7 +45,14 @@ def inplace_note(inplace: bool) -> str:
 
 
 class ReLU(MaybeInPlace):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.ReLU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.0000, 0.2500, 2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return relu_(input) if self.inplace else relu(input)
@@ -55,7 +62,15 @@ relu, relu_ = ops.relu, call.relu_
 
 
 class LeakyReLU(Module):
-    """x above 0, negative_slope * x below."""
+    """x above 0, negative_slope * x below.
+
+    negative_slope  what negative elements are multiplied by
+    inplace         whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.LeakyReLU(0.1)(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.1000,  0.2500,  2.0000])
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -70,7 +85,16 @@ class LeakyReLU(Module):
 
 
 class RReLU(Module):
-    """LeakyReLU with random slopes when training."""
+    """LeakyReLU with random slopes when training.
+
+    lower    the least slope
+    upper    the greatest slope
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.RReLU().eval()(ut.tensor([-1.0, 2.0]))
+    tensor([-0.2292,  2.0000])
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -84,7 +108,15 @@ class RReLU(Module):
 
 
 class PReLU(Module):
-    """LeakyReLU with a slope, or one for each channel, that is learned."""
+    """LeakyReLU with a slope, or one for each channel, that is learned.
+
+    num_parameters  one for all channels, or one for each
+    init            the slope to start with
+
+    >>> import undertow as ut
+    >>> ut.nn.PReLU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.2500,  0.2500,  2.0000], grad_fn=<PreluKernelBackward0>)
+    """
 
     def __init__(
         self,
@@ -111,7 +143,16 @@ class PReLU(Module):
 
 
 class Threshold(Module):
-    """x above the threshold, else `value`."""
+    """x above the threshold, else `value`.
+
+    threshold  elements above it stay
+    value      what the others become
+    inplace    whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Threshold(0.5, 0.0)(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0., 0., 2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -125,7 +166,16 @@ class Threshold(Module):
 
 
 class Hardtanh(Module):
-    """x, cut off at min_val and max_val."""
+    """x, cut off at min_val and max_val.
+
+    min_val  the least result
+    max_val  the greatest result
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Hardtanh()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.0000,  0.2500,  1.0000])
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -141,7 +191,14 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.ReLU6()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.0000, 0.2500, 2.0000])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -154,7 +211,14 @@ class ReLU6(Hardtanh):
 
 
 class Hardsigmoid(MaybeInPlace):
-    """Straight lines near the sigmoid."""
+    """Straight lines near the sigmoid.
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Hardsigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.3333, 0.5417, 0.8333])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.hardsigmoid(input, inplace=self.inplace)
@@ -164,7 +228,14 @@ class Hardsigmoid(MaybeInPlace):
 
 
 class Hardswish(MaybeInPlace):
-    """x * Hardsigmoid(x)."""
+    """x * Hardsigmoid(x).
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Hardswish()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.3333,  0.1354,  1.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.hardswish(input, inplace=self.inplace)
@@ -185,21 +256,40 @@ class Shrink(Module):
 
 
 class Hardshrink(Shrink):
-    """0 within lambd of 0, else x."""
+    """0 within lambd of 0, else x.
+
+    lambd  the distance from 0
+
+    >>> import undertow as ut
+    >>> ut.nn.Hardshrink()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.hardshrink(input, self.lambd)
 
 
 class Softshrink(Shrink):
-    """0 within lambd of 0, else x moved towards 0 by lambd."""
+    """0 within lambd of 0, else x moved towards 0 by lambd.
+
+    lambd  the distance from 0
+
+    >>> import undertow as ut
+    >>> ut.nn.Softshrink()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.softshrink(input, self.lambd)
 
 
 class Tanhshrink(Plain):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> import undertow as ut
+    >>> ut.nn.Tanhshrink()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.2384,  0.0051,  1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.tanhshrink(input)
@@ -209,28 +299,48 @@ class Tanhshrink(Plain):
 
 
 class Sigmoid(Plain):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> import undertow as ut
+    >>> ut.nn.Sigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.2689, 0.5622, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.sigmoid(input)
 
 
 class Tanh(Plain):
-    """tanh(x)."""
+    """tanh(x).
+
+    >>> import undertow as ut
+    >>> ut.nn.Tanh()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.7616,  0.2449,  0.9640])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.tanh(input)
 
 
 class LogSigmoid(Plain):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)).
+
+    >>> import undertow as ut
+    >>> ut.nn.LogSigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.3133, -0.5759, -0.1269])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.logsigmoid(input)
 
 
 class Softsign(Plain):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> import undertow as ut
+    >>> ut.nn.Softsign()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.5000,  0.2000,  0.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.softsign(input)
@@ -248,28 +358,58 @@ class Exponential(Module):
 
 
 class ELU(Exponential):
-    """x above 0, alpha * (exp(x) - 1) below."""
+    """x above 0, alpha * (exp(x) - 1) below.
+
+    alpha    scales what is below 0
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.ELU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.6321,  0.2500,  2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.elu(input, self.alpha, inplace=self.inplace)
 
 
 class CELU(Exponential):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    alpha    scales what is below 0
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.CELU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.6321,  0.2500,  2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.celu(input, self.alpha, inplace=self.inplace)
 
 
 class SELU(MaybeInPlace):
-    """ELU, scaled so that mean 0 and variance 1 stay."""
+    """ELU, scaled so that mean 0 and variance 1 stay.
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.SELU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.1113,  0.2627,  2.1014])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.selu(input, inplace=self.inplace)
 
 
 class GELU(Module):
-    """x times the probability that a normal variable is below x."""
+    """x times the probability that a normal variable is below x.
+
+    approximate  'none' or 'tanh'
+
+    >>> import undertow as ut
+    >>> ut.nn.GELU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.1587,  0.1497,  1.9545])
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -283,21 +423,43 @@ class GELU(Module):
 
 
 class SiLU(MaybeInPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.SiLU()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.2689,  0.1405,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.silu(input, inplace=self.inplace)
 
 
 class Mish(MaybeInPlace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Mish()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.3034,  0.1696,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return call.mish(input, inplace=self.inplace)
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
+
+    beta       how sharp the bend is
+    threshold  beyond it the function is the input itself
+
+    >>> import undertow as ut
+    >>> ut.nn.Softplus()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.3133, 0.8259, 2.1269])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -311,7 +473,14 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """The first half along `dim` times the sigmoid of the second half."""
+    """The first half along `dim` times the sigmoid of the second half.
+
+    dim  the dimension that is halved
+
+    >>> import undertow as ut
+    >>> ut.nn.GLU()(ut.tensor([1.0, 2.0, 0.0, 0.0]))
+    tensor([0.5000, 1.0000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -339,28 +508,54 @@ class AlongDim(Module):
 
 
 class Softmax(AlongDim):
-    """exp(x) over its sum along `dim`."""
+    """exp(x) over its sum along `dim`.
+
+    dim  the dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.Softmax(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.0407, 0.1420, 0.8173])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)
 
 
 class Softmin(AlongDim):
-    """softmax(-x)."""
+    """softmax(-x).
+
+    dim  the dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.Softmin(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([0.7483, 0.2144, 0.0373])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
 class LogSoftmax(AlongDim):
-    """log(softmax(x))."""
+    """log(softmax(x)).
+
+    dim  the dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.LogSoftmax(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-3.2018, -1.9518, -0.2018])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)
 
 
 class Softmax2d(Plain):
-    """Softmax over the channels of every place of an image."""
+    """Softmax over the channels of every place of an image.
+
+    >>> import undertow as ut
+    >>> ut.nn.Softmax2d()(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):

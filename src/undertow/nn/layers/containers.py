@@ -130,7 +130,12 @@ class Sequential(Numbered):
 
 
 class ModuleList(Numbered):
-    """A list of modules, which are registered."""
+    """A list of modules, which are registered.
+
+    >>> import undertow as ut
+    >>> len(ut.nn.ModuleList([ut.nn.Linear(2, 2), ut.nn.Tanh()]))
+    2
+    """
 
     def __init__(self, modules: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -168,7 +173,12 @@ class ModuleList(Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, which are registered; it keeps their order."""
+    """A dictionary of modules, which are registered; it keeps their order.
+
+    >>> import undertow as ut
+    >>> list(ut.nn.ModuleDict({"first": ut.nn.Linear(2, 2)}))
+    ['first']
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -253,7 +263,12 @@ def legacy_name(value: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters, which are registered; tensors put into it become parameters."""
+    """A list of parameters, which are registered; tensors put into it become parameters.
+
+    >>> import undertow as ut
+    >>> len(ut.nn.ParameterList([ut.ones(2), ut.zeros(3)]))
+    2
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -305,7 +320,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters, which are registered; tensors put into it become parameters."""
+    """A dictionary of parameters, which are registered; tensors put into it become parameters.
+
+    >>> import undertow as ut
+    >>> list(ut.nn.ParameterDict({"scale": ut.ones(2)}))
+    ['scale']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

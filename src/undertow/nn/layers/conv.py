@@ -140,7 +140,22 @@ class PlainConvolution(Convolution):
 
 
 class Conv1d(PlainConvolution):
-    """Convolution of (examples, channels, length)."""
+    """Convolution of (examples, channels, length).
+
+    in_channels   channels of the input
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.Conv1d(4, 6, 3)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 6, 6])
+    """
 
     dims = 1
     function = staticmethod(ops.conv1d)
@@ -148,6 +163,16 @@ class Conv1d(PlainConvolution):
 
 class Conv2d(PlainConvolution):
     """Convolution of (examples, channels, height, width).
+
+    in_channels   channels of the input
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
 
     >>> import undertow as ut
     >>> ut.nn.Conv2d(3, 8, 3, padding=1)(ut.ones(2, 3, 5, 5)).shape
@@ -159,7 +184,22 @@ class Conv2d(PlainConvolution):
 
 
 class Conv3d(PlainConvolution):
-    """Convolution of (examples, channels, depth, height, width)."""
+    """Convolution of (examples, channels, depth, height, width).
+
+    in_channels   channels of the input
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.Conv3d(4, 6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 6, 6, 6, 6])
+    """
 
     dims = 3
     function = staticmethod(ops.conv3d)
@@ -230,21 +270,69 @@ class TransposedConvolution(Convolution):
 
 
 class ConvTranspose1d(TransposedConvolution):
-    """The transpose of Conv1d as a linear map."""
+    """The transpose of Conv1d as a linear map.
+
+    in_channels     channels of the input
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.ConvTranspose1d(4, 6, 3, stride=2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 6, 17])
+    """
 
     dims = 1
     function = staticmethod(ops.conv_transpose1d)
 
 
 class ConvTranspose2d(TransposedConvolution):
-    """The transpose of Conv2d as a linear map."""
+    """The transpose of Conv2d as a linear map.
+
+    in_channels     channels of the input
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.ConvTranspose2d(4, 6, 3, stride=2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 6, 17, 17])
+    """
 
     dims = 2
     function = staticmethod(ops.conv_transpose2d)
 
 
 class ConvTranspose3d(TransposedConvolution):
-    """The transpose of Conv3d as a linear map."""
+    """The transpose of Conv3d as a linear map.
+
+    in_channels     channels of the input
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.ConvTranspose3d(4, 6, 3, stride=2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 6, 17, 17, 17])
+    """
 
     dims = 3
     function = staticmethod(ops.conv_transpose3d)

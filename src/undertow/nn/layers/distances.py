@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`."""
+    """The cosine of the angle between vectors along `dim`.
+
+    dim  the dimension
+    eps  added before a division, against zeros
+
+    >>> import undertow as ut
+    >>> ut.nn.CosineSimilarity()(ut.ones(2, 3), ut.ones(2, 3))
+    tensor([1.0000, 1.0000])
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -23,7 +31,16 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of the difference of vectors along the last dimension."""
+    """The p-norm of the difference of vectors along the last dimension.
+
+    p        the exponent of the norm
+    eps      added before a division, against zeros
+    keepdim  whether the dimension stays, with size 1
+
+    >>> import undertow as ut
+    >>> ut.nn.PairwiseDistance()(ut.ones(2, 4), ut.zeros(2, 4))
+    tensor([2.0000, 2.0000])
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()

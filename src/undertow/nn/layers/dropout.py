@@ -25,42 +25,90 @@ class AnyDropout(Module):
 
 
 class Dropout(AnyDropout):
-    """Every element 0 with probability p, the others over 1 - p."""
+    """Every element 0 with probability p, the others over 1 - p.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Dropout(0.5).eval()(ut.ones(3))
+    tensor([1., 1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(AnyDropout):
-    """Whole channels of (examples, channels, length) 0 with probability p."""
+    """Whole channels of (examples, channels, length) 0 with probability p.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Dropout1d(0.5)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(AnyDropout):
-    """Whole channels of (examples, channels, height, width) 0 with probability p."""
+    """Whole channels of (examples, channels, height, width) 0 with probability p.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Dropout2d(0.5)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(AnyDropout):
-    """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
+    """Whole channels of (examples, channels, depth, height, width) 0 with probability p.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.Dropout3d(0.5)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(AnyDropout):
-    """Dropout that keeps mean and variance of what SELU gives."""
+    """Dropout that keeps mean and variance of what SELU gives.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.AlphaDropout()(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(AnyDropout):
-    """AlphaDropout of whole channels."""
+    """AlphaDropout of whole channels.
+
+    p        the probability of being dropped
+    inplace  whether the input itself is changed
+
+    >>> import undertow as ut
+    >>> ut.nn.FeatureAlphaDropout()(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -139,6 +139,10 @@ class EmbeddingBag(Table):
 
     mode                 'sum', 'mean' or 'max'
     include_last_offset  the last of the offsets is the end of the last bag
+
+    >>> import undertow as ut
+    >>> ut.nn.EmbeddingBag(10, 3)(ut.tensor([1, 2, 4]), ut.tensor([0, 2])).shape
+    undertow.Size([2, 3])
     """
 
     def __init__(

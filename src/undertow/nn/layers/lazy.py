@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class LazyLinear(LazyModule, linear.Linear):
     """A Linear whose `in_features` is the last size of its first input.
 
+    out_features  features of the result, its last dimension
+    bias          whether something learned is added
+
     >>> import undertow as ut
     >>> layer = ut.nn.LazyLinear(2)
     >>> layer(ut.ones(5, 3)).shape
@@ -206,72 +209,225 @@ class LazyInstanceNorm(LazyChannelNorm, normalization.InstanceNorm):
 
 
 class LazyConv1d(LazyPlainConvolution, conv.Conv1d):
-    """A Conv1d whose `in_channels` is that of its first input."""
+    """A Conv1d whose `in_channels` is that of its first input.
+
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConv1d(6, 3)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 6, 6])
+    """
 
     cls_to_become = conv.Conv1d
 
 
 class LazyConv2d(LazyPlainConvolution, conv.Conv2d):
-    """A Conv2d whose `in_channels` is that of its first input."""
+    """A Conv2d whose `in_channels` is that of its first input.
+
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConv2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 6, 6, 6])
+    """
 
     cls_to_become = conv.Conv2d
 
 
 class LazyConv3d(LazyPlainConvolution, conv.Conv3d):
-    """A Conv3d whose `in_channels` is that of its first input."""
+    """A Conv3d whose `in_channels` is that of its first input.
+
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConv3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 6, 6, 6, 6])
+    """
 
     cls_to_become = conv.Conv3d
 
 
 class LazyConvTranspose1d(LazyTransposedConvolution, conv.ConvTranspose1d):
-    """A ConvTranspose1d whose `in_channels` is that of its first input."""
+    """A ConvTranspose1d whose `in_channels` is that of its first input.
+
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConvTranspose1d(6, 3)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 6, 10])
+    """
 
     cls_to_become = conv.ConvTranspose1d
 
 
 class LazyConvTranspose2d(LazyTransposedConvolution, conv.ConvTranspose2d):
-    """A ConvTranspose2d whose `in_channels` is that of its first input."""
+    """A ConvTranspose2d whose `in_channels` is that of its first input.
+
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConvTranspose2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 6, 10, 10])
+    """
 
     cls_to_become = conv.ConvTranspose2d
 
 
 class LazyConvTranspose3d(LazyTransposedConvolution, conv.ConvTranspose3d):
-    """A ConvTranspose3d whose `in_channels` is that of its first input."""
+    """A ConvTranspose3d whose `in_channels` is that of its first input.
+
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyConvTranspose3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 6, 10, 10, 10])
+    """
 
     cls_to_become = conv.ConvTranspose3d
 
 
 class LazyBatchNorm1d(LazyBatchNorm, normalization.BatchNorm1d):
-    """A BatchNorm1d whose `num_features` is that of its first input."""
+    """A BatchNorm1d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyBatchNorm1d()(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     cls_to_become = normalization.BatchNorm1d
 
 
 class LazyBatchNorm2d(LazyBatchNorm, normalization.BatchNorm2d):
-    """A BatchNorm2d whose `num_features` is that of its first input."""
+    """A BatchNorm2d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyBatchNorm2d()(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     cls_to_become = normalization.BatchNorm2d
 
 
 class LazyBatchNorm3d(LazyBatchNorm, normalization.BatchNorm3d):
-    """A BatchNorm3d whose `num_features` is that of its first input."""
+    """A BatchNorm3d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyBatchNorm3d()(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     cls_to_become = normalization.BatchNorm3d
 
 
 class LazyInstanceNorm1d(LazyInstanceNorm, normalization.InstanceNorm1d):
-    """An InstanceNorm1d whose `num_features` is that of its first input."""
+    """An InstanceNorm1d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyInstanceNorm1d()(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     cls_to_become = normalization.InstanceNorm1d
 
 
 class LazyInstanceNorm2d(LazyInstanceNorm, normalization.InstanceNorm2d):
-    """An InstanceNorm2d whose `num_features` is that of its first input."""
+    """An InstanceNorm2d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyInstanceNorm2d()(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     cls_to_become = normalization.InstanceNorm2d
 
 
 class LazyInstanceNorm3d(LazyInstanceNorm, normalization.InstanceNorm3d):
-    """An InstanceNorm3d whose `num_features` is that of its first input."""
+    """An InstanceNorm3d whose `num_features` is that of its first input.
+
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LazyInstanceNorm3d()(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     cls_to_become = normalization.InstanceNorm3d

@@ -20,7 +20,12 @@ linear = ops.linear
 
 
 class Identity(Module):
-    """Gives its input back; any arguments are accepted and ignored."""
+    """Gives its input back; any arguments are accepted and ignored.
+
+    >>> import undertow as ut
+    >>> ut.nn.Identity()(ut.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.0000,  0.2500,  2.0000])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -36,6 +41,10 @@ def fresh(*shape: int, device: Device | str | int | None = None, dtype: DType | 
 
 class Linear(Module):
     """input @ weight^T + bias.
+
+    in_features   features of the input, its last dimension
+    out_features  features of the result, its last dimension
+    bias          whether something learned is added
 
     >>> import undertow as ut
     >>> ut.nn.Linear(3, 2)(ut.ones(5, 3)).shape
@@ -75,7 +84,17 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """input1^T @ weight[k] @ input2 + bias[k] for every output feature k."""
+    """input1^T @ weight[k] @ input2 + bias[k] for every output feature k.
+
+    in1_features  features of the first input
+    in2_features  features of the second input
+    out_features  features of the result, its last dimension
+    bias          whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.Bilinear(2, 3, 4)(ut.ones(5, 2), ut.ones(5, 3)).shape
+    undertow.Size([5, 4])
+    """
 
     weight: Parameter
     bias: Parameter | None

@@ -47,21 +47,43 @@ class WeightedLoss(Loss):
 
 
 class L1Loss(Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.L1Loss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.2000)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(Loss):
-    """(input - target)^2."""
+    """(input - target)^2.
+
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.MSELoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.0400)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(Loss):
-    """Quadratic below beta and linear above it."""
+    """Quadratic below beta and linear above it.
+
+    reduction  'mean', 'sum' or 'none'
+    beta       where the square ends and the straight line begins
+
+    >>> import undertow as ut
+    >>> ut.nn.SmoothL1Loss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.0200)
+    """
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -72,7 +94,15 @@ class SmoothL1Loss(Loss):
 
 
 class HuberLoss(Loss):
-    """Quadratic below delta and linear, with slope delta, above it."""
+    """Quadratic below delta and linear, with slope delta, above it.
+
+    reduction  'mean', 'sum' or 'none'
+    delta      where the square ends and the straight line begins
+
+    >>> import undertow as ut
+    >>> ut.nn.HuberLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.0200)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -86,7 +116,17 @@ class HuberLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """The negative log-likelihood of counts with a Poisson distribution."""
+    """The negative log-likelihood of counts with a Poisson distribution.
+
+    log_input  whether the input holds logarithms of rates
+    full       whether the constant terms count
+    eps        added before the logarithm
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.PoissonNLLLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(1.3235)
+    """
 
     def __init__(
         self, log_input: bool = True, full: bool = False, *, eps: float = 1e-8, reduction: str = "mean"
@@ -101,7 +141,16 @@ class PoissonNLLLoss(Loss):
 
 
 class GaussianNLLLoss(Loss):
-    """The negative log-likelihood of numbers with a normal distribution of given variance."""
+    """The negative log-likelihood of numbers with a normal distribution of given variance.
+
+    full       whether the constant terms count
+    eps        the least variance
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.GaussianNLLLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]), ut.ones(2))
+    tensor(0.0200)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -112,7 +161,15 @@ class GaussianNLLLoss(Loss):
 
 
 class KLDivLoss(Loss):
-    """The divergence of the target distribution from the input, which are log-probabilities."""
+    """The divergence of the target distribution from the input, which are log-probabilities.
+
+    reduction   'mean', 'sum' or 'none'
+    log_target  whether the target holds logarithms, too
+
+    >>> import undertow as ut
+    >>> ut.nn.KLDivLoss(reduction="batchmean")(ut.tensor([[0.5, 0.5]]).log(), ut.tensor([[0.25, 0.75]]))
+    tensor(0.1308)
+    """
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction)
@@ -126,7 +183,16 @@ class KLDivLoss(Loss):
 
 
 class NLLLoss(WeightedLoss):
-    """The negative log-likelihood of classes, given log-probabilities."""
+    """The negative log-likelihood of classes, given log-probabilities.
+
+    weight        a weight for each class
+    ignore_index  a class that does not count
+    reduction     'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.NLLLoss()(ut.tensor([[0.2, 0.8]]).log(), ut.tensor([1]))
+    tensor(0.2231)
+    """
 
     def __init__(self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(weight, reduction=reduction)
@@ -138,6 +204,11 @@ class NLLLoss(WeightedLoss):
 
 class CrossEntropyLoss(WeightedLoss):
     """The negative log-likelihood of classes (or probabilities of classes), given scores.
+
+    weight           a weight for each class
+    ignore_index     a class that does not count
+    reduction        'mean', 'sum' or 'none'
+    label_smoothing  how much of the target is spread over all classes
 
     >>> import undertow as ut
     >>> loss = ut.nn.CrossEntropyLoss(label_smoothing=0.1)
@@ -169,14 +240,31 @@ class CrossEntropyLoss(WeightedLoss):
 
 
 class BCELoss(WeightedLoss):
-    """Binary cross entropy, given probabilities."""
+    """Binary cross entropy, given probabilities.
+
+    weight     a weight for each element
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.BCELoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.2231)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(Loss):
-    """Binary cross entropy, given scores."""
+    """Binary cross entropy, given scores.
+
+    weight      a weight for each element
+    reduction   'mean', 'sum' or 'none'
+    pos_weight  the weight of positive answers
+
+    >>> import undertow as ut
+    >>> ut.nn.BCEWithLogitsLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
+    tensor(0.5846)
+    """
 
     weight: Any
     pos_weight: Any
@@ -193,7 +281,15 @@ class BCEWithLogitsLoss(Loss):
 
 
 class MultiLabelSoftMarginLoss(WeightedLoss):
-    """Binary cross entropy of several classes, averaged over them."""
+    """Binary cross entropy of several classes, averaged over them.
+
+    weight     a weight for each class
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.MultiLabelSoftMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([[0.0, 1.0]]))
+    tensor(0.5846)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
@@ -204,6 +300,10 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
 
 class CTCLoss(Loss):
     """The negative log-likelihood of sequences of classes, wherever in time they come.
+
+    blank          the class that means nothing
+    reduction      'mean', 'sum' or 'none'
+    zero_infinity  whether infinite losses, of targets that are too long, count as 0
 
     >>> import undertow as ut
     >>> log_probs = ut.zeros(5, 2, 3).log_softmax(2)
@@ -225,7 +325,15 @@ class CTCLoss(Loss):
 
 
 class HingeEmbeddingLoss(Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1.
+
+    margin     how far apart is enough
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.HingeEmbeddingLoss()(ut.tensor([0.2, 0.8]), ut.tensor([-1.0, 1.0]))
+    tensor(0.8000)
+    """
 
     def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -236,14 +344,29 @@ class HingeEmbeddingLoss(Loss):
 
 
 class SoftMarginLoss(Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.SoftMarginLoss()(ut.tensor([0.2, 0.8]), ut.tensor([-1.0, 1.0]))
+    tensor(0.5846)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return ops.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
+
+    margin     how far apart is enough
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.CosineEmbeddingLoss()(ut.ones(1, 3), ut.ones(1, 3), ut.tensor([1.0]))
+    tensor(0.)
+    """
 
     def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -254,7 +377,15 @@ class CosineEmbeddingLoss(Loss):
 
 
 class MarginRankingLoss(Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    margin     how far apart is enough
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.MarginRankingLoss()(ut.tensor([0.2]), ut.tensor([0.8]), ut.tensor([1.0]))
+    tensor(0.6000)
+    """
 
     def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -265,14 +396,31 @@ class MarginRankingLoss(Loss):
 
 
 class MultiLabelMarginLoss(Loss):
-    """A margin between every target class and every other."""
+    """A margin between every target class and every other.
+
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.MultiLabelMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([[1, -1]]))
+    tensor(0.2000)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiMarginLoss(WeightedLoss):
-    """A margin between the target class and every other."""
+    """A margin between the target class and every other.
+
+    p          the exponent, 1 or 2
+    margin     how far apart is enough
+    weight     a weight for each class
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.MultiMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([1]))
+    tensor(0.2000)
+    """
 
     def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean") -> None:
         super().__init__(weight, reduction=reduction)
@@ -287,7 +435,18 @@ class MultiMarginLoss(WeightedLoss):
 
 
 class TripletMarginLoss(Loss):
-    """max(0, distance to the positive - distance to the negative + margin)."""
+    """max(0, distance to the positive - distance to the negative + margin).
+
+    margin     how far apart is enough
+    p          the exponent of the norm
+    eps        added before a division, against zeros
+    swap       whether the distance of positive and negative counts, if that is smaller
+    reduction  'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.TripletMarginLoss()(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
+    tensor(0.)
+    """
 
     def __init__(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
@@ -311,7 +470,17 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """TripletMarginLoss with a distance of your own."""
+    """TripletMarginLoss with a distance of your own.
+
+    distance_function  of two tensors; Euclidean unless said
+    margin             how far apart is enough
+    swap               whether the distance of positive and negative counts, if that is smaller
+    reduction          'mean', 'sum' or 'none'
+
+    >>> import undertow as ut
+    >>> ut.nn.TripletMarginWithDistanceLoss()(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
+    tensor(0.)
+    """
 
     def __init__(
         self,

@@ -23,6 +23,16 @@ class NonDynamicallyQuantizableLinear(Linear):
 class MultiheadAttention(Module):
     """Attention of several heads, each on its part of the features.
 
+    embed_dim      features of the queries and of the result
+    num_heads      the number of heads, which share the features
+    dropout        the probability of being dropped
+    bias           whether something learned is added
+    add_bias_kv    whether a learned key and value are added to the sequence
+    add_zero_attn  whether a key and a value of 0 are added
+    kdim           features of the keys
+    vdim           features of the values
+    batch_first    whether batches come before time
+
     >>> import undertow as ut
     >>> attention = ut.nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = ut.randn(3, 5, 8)

@@ -138,6 +138,13 @@ class BatchNorm(ChannelNorm):
 class BatchNorm1d(BatchNorm):
     """Every feature of (examples, features) or channel of (examples, channels, length) by its mean and variance.
 
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
     >>> import undertow as ut
     >>> norm = ut.nn.BatchNorm1d(2)
     >>> norm(ut.tensor([[1.0, 2.0], [3.0, 6.0]])).round(decimals=2).tolist()
@@ -148,13 +155,37 @@ class BatchNorm1d(BatchNorm):
 
 
 class BatchNorm2d(BatchNorm):
-    """Every channel of (examples, channels, height, width) by its mean and variance."""
+    """Every channel of (examples, channels, height, width) by its mean and variance.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.BatchNorm2d(4)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     allowed_dims = (4,)
 
 
 class BatchNorm3d(BatchNorm):
-    """Every channel of (examples, channels, depth, height, width) by its mean and variance."""
+    """Every channel of (examples, channels, depth, height, width) by its mean and variance.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.BatchNorm3d(4)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     allowed_dims = (5,)
 
@@ -207,19 +238,55 @@ class InstanceNorm(ChannelNorm):
 
 
 class InstanceNorm1d(InstanceNorm):
-    """Every channel of every example of (examples, channels, length) by its mean and variance."""
+    """Every channel of every example of (examples, channels, length) by its mean and variance.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.InstanceNorm1d(4)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     dims = 1
 
 
 class InstanceNorm2d(InstanceNorm):
-    """Every channel of every example of (examples, channels, height, width) by its mean and variance."""
+    """Every channel of every example of (examples, channels, height, width) by its mean and variance.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.InstanceNorm2d(4)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     dims = 2
 
 
 class InstanceNorm3d(InstanceNorm):
-    """Every channel of every example of (examples, channels, depth, height, width) by its mean and variance."""
+    """Every channel of every example of (examples, channels, depth, height, width) by its mean and variance.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.InstanceNorm3d(4)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     dims = 3
 
@@ -229,7 +296,17 @@ def as_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """The last dimensions, which are `normalized_shape`, by their mean and variance."""
+    """The last dimensions, which are `normalized_shape`, by their mean and variance.
+
+    normalized_shape    the last dimensions, over which mean and variance are taken
+    eps                 added before a division, against zeros
+    elementwise_affine  whether elements are scaled and shifted by what is learned
+    bias                whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LayerNorm(8)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
+    """
 
     weight: Any
     bias: Any
@@ -272,6 +349,10 @@ class RMSNorm(Module):
     """The last dimensions, which are `normalized_shape`, over their root mean square.
 
     eps  None: the smallest number that 1 can be told from, of the input's dtype
+
+    >>> import undertow as ut
+    >>> ut.nn.RMSNorm(8)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 8])
     """
 
     weight: Any
@@ -304,7 +385,18 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Groups of channels of every example by their mean and variance."""
+    """Groups of channels of every example by their mean and variance.
+
+    num_groups    channels are divided into so many groups
+    num_channels  channels of the input
+    eps           added before a division, against zeros
+    affine        whether channels are scaled and shifted by what is learned
+    bias          whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.GroupNorm(2, 4)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     weight: Any
     bias: Any
@@ -347,7 +439,17 @@ class GroupNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Every element over a power of the mean square of `size` neighbouring channels."""
+    """Every element over a power of the mean square of `size` neighbouring channels.
+
+    size   how many channels count
+    alpha  multiplies the mean of squares
+    beta   the exponent
+    k      added to the sum of squares
+
+    >>> import undertow as ut
+    >>> ut.nn.LocalResponseNorm(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

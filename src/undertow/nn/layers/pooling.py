@@ -46,19 +46,55 @@ class MaxPool(Module):
 
 
 class MaxPool1d(MaxPool):
-    """The largest element of every window of (examples, channels, length)."""
+    """The largest element of every window of (examples, channels, length).
+
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    dilation        the distance of the window's elements
+    return_indices  whether places are returned, too
+    ceil_mode       whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxPool1d(2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 4])
+    """
 
     function = staticmethod(ops.max_pool1d)
 
 
 class MaxPool2d(MaxPool):
-    """The largest element of every window of (examples, channels, height, width)."""
+    """The largest element of every window of (examples, channels, height, width).
+
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    dilation        the distance of the window's elements
+    return_indices  whether places are returned, too
+    ceil_mode       whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxPool2d(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4])
+    """
 
     function = staticmethod(ops.max_pool2d)
 
 
 class MaxPool3d(MaxPool):
-    """The largest element of every window of (examples, channels, depth, height, width)."""
+    """The largest element of every window of (examples, channels, depth, height, width).
+
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    dilation        the distance of the window's elements
+    return_indices  whether places are returned, too
+    ceil_mode       whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4, 4])
+    """
 
     function = staticmethod(ops.max_pool3d)
 
@@ -88,25 +124,63 @@ class MaxUnpool(Module):
 
 
 class MaxUnpool1d(MaxUnpool):
-    """The partial inverse of MaxPool1d."""
+    """The partial inverse of MaxPool1d.
+
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    padding      how much is added at both ends of each dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxUnpool1d(2)(*ut.nn.MaxPool1d(2, return_indices=True)(ut.ones(2, 4, 8))).shape
+    undertow.Size([2, 4, 8])
+    """
 
     dims, function = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(MaxUnpool):
-    """The partial inverse of MaxPool2d."""
+    """The partial inverse of MaxPool2d.
+
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    padding      how much is added at both ends of each dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxUnpool2d(2)(*ut.nn.MaxPool2d(2, return_indices=True)(ut.ones(2, 4, 8, 8))).shape
+    undertow.Size([2, 4, 8, 8])
+    """
 
     dims, function = 2, staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(MaxUnpool):
-    """The partial inverse of MaxPool3d."""
+    """The partial inverse of MaxPool3d.
+
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    padding      how much is added at both ends of each dimension
+
+    >>> import undertow as ut
+    >>> ut.nn.MaxUnpool3d(2)(*ut.nn.MaxPool3d(2, return_indices=True)(ut.ones(2, 4, 8, 8, 8))).shape
+    undertow.Size([2, 4, 8, 8, 8])
+    """
 
     dims, function = 3, staticmethod(F.max_unpool3d)
 
 
 class AvgPool1d(Module):
-    """The mean of every window of (examples, channels, length)."""
+    """The mean of every window of (examples, channels, length).
+
+    kernel_size        the size of the window: a number, or one for each dimension
+    stride             how far the window moves
+    padding            how much is added at both ends of each dimension
+    ceil_mode          whether a last, incomplete window counts
+    count_include_pad  whether padding counts in the mean
+
+    >>> import undertow as ut
+    >>> ut.nn.AvgPool1d(2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 4])
+    """
 
     def __init__(
         self,
@@ -166,13 +240,37 @@ class AvgPool(Module):
 
 
 class AvgPool2d(AvgPool):
-    """The mean of every window of (examples, channels, height, width)."""
+    """The mean of every window of (examples, channels, height, width).
+
+    kernel_size        the size of the window: a number, or one for each dimension
+    stride             how far the window moves
+    padding            how much is added at both ends of each dimension
+    ceil_mode          whether a last, incomplete window counts
+    count_include_pad  whether padding counts in the mean
+    divisor_override   what sums are divided by, if not by their number
+
+    >>> import undertow as ut
+    >>> ut.nn.AvgPool2d(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4])
+    """
 
     function = staticmethod(ops.avg_pool2d)
 
 
 class AvgPool3d(AvgPool):
-    """The mean of every window of (examples, channels, depth, height, width)."""
+    """The mean of every window of (examples, channels, depth, height, width).
+
+    kernel_size        the size of the window: a number, or one for each dimension
+    stride             how far the window moves
+    padding            how much is added at both ends of each dimension
+    ceil_mode          whether a last, incomplete window counts
+    count_include_pad  whether padding counts in the mean
+    divisor_override   what sums are divided by, if not by their number
+
+    >>> import undertow as ut
+    >>> ut.nn.AvgPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4, 4])
+    """
 
     function = staticmethod(ops.avg_pool3d)
 
@@ -204,19 +302,49 @@ class LPPool(Module):
 
 
 class LPPool1d(LPPool):
-    """The p-norm of every window of (examples, channels, length)."""
+    """The p-norm of every window of (examples, channels, length).
+
+    norm_type    the exponent of the norm
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    ceil_mode    whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.LPPool1d(2, 2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 4])
+    """
 
     function = staticmethod(ops.lp_pool1d)
 
 
 class LPPool2d(LPPool):
-    """The p-norm of every window of (examples, channels, height, width)."""
+    """The p-norm of every window of (examples, channels, height, width).
+
+    norm_type    the exponent of the norm
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    ceil_mode    whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.LPPool2d(2, 2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4])
+    """
 
     function = staticmethod(ops.lp_pool2d)
 
 
 class LPPool3d(LPPool):
-    """The p-norm of every window of (examples, channels, depth, height, width)."""
+    """The p-norm of every window of (examples, channels, depth, height, width).
+
+    norm_type    the exponent of the norm
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    ceil_mode    whether a last, incomplete window counts
+
+    >>> import undertow as ut
+    >>> ut.nn.LPPool3d(2, 2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 4, 4, 4])
+    """
 
     function = staticmethod(ops.lp_pool3d)
 
@@ -238,19 +366,40 @@ class AdaptivePool(Module):
 
 
 class AdaptiveAvgPool1d(AdaptivePool):
-    """The means of `output_size` windows along the length."""
+    """The means of `output_size` windows along the length.
+
+    output_size  sizes of the result
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveAvgPool1d(2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 2])
+    """
 
     function = staticmethod(ops.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(AdaptivePool):
-    """The means of `output_size` windows over height and width."""
+    """The means of `output_size` windows over height and width.
+
+    output_size  sizes of the result
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveAvgPool2d(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 2, 2])
+    """
 
     function = staticmethod(ops.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(AdaptivePool):
-    """The means of `output_size` windows over depth, height and width."""
+    """The means of `output_size` windows over depth, height and width.
+
+    output_size  sizes of the result
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveAvgPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 2, 2, 2])
+    """
 
     function = staticmethod(ops.adaptive_avg_pool3d)
 
@@ -267,18 +416,42 @@ class AdaptiveMaxPool(AdaptivePool):
 
 
 class AdaptiveMaxPool1d(AdaptiveMaxPool):
-    """The largest elements of `output_size` windows along the length."""
+    """The largest elements of `output_size` windows along the length.
+
+    output_size     sizes of the result
+    return_indices  whether places are returned, too
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveMaxPool1d(2)(ut.ones(2, 4, 8)).shape
+    undertow.Size([2, 4, 2])
+    """
 
     function = staticmethod(ops.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(AdaptiveMaxPool):
-    """The largest elements of `output_size` windows over height and width."""
+    """The largest elements of `output_size` windows over height and width.
+
+    output_size     sizes of the result
+    return_indices  whether places are returned, too
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveMaxPool2d(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 2, 2])
+    """
 
     function = staticmethod(ops.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(AdaptiveMaxPool):
-    """The largest elements of `output_size` windows over depth, height and width."""
+    """The largest elements of `output_size` windows over depth, height and width.
+
+    output_size     sizes of the result
+    return_indices  whether places are returned, too
+
+    >>> import undertow as ut
+    >>> ut.nn.AdaptiveMaxPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
+    undertow.Size([2, 4, 2, 2, 2])
+    """
 
     function = staticmethod(ops.adaptive_max_pool3d)

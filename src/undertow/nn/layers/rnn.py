@@ -26,6 +26,16 @@ class RNNBase(Module):
     """What RNN, LSTM and GRU have in common.
 
     input is (steps, examples, features), (examples, steps, features) with batch_first, or (steps, features)
+
+    mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        the probability of being dropped
+    bidirectional  whether the sequence is read backwards, too
+    proj_size      the state is projected to this size
     """
 
     def __init__(
@@ -187,7 +197,21 @@ def in_order(state: Tensor, indices: Tensor | None) -> Tensor:
 
 
 class RNN(RNNBase):
-    """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu."""
+    """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    nonlinearity   'tanh' or 'relu'
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+
+    >>> import undertow as ut
+    >>> ut.nn.RNN(4, 6)(ut.ones(5, 2, 4))[0].shape
+    undertow.Size([5, 2, 6])
+    """
 
     def __init__(
         self,
@@ -213,6 +237,15 @@ class RNN(RNNBase):
 
 class LSTM(RNNBase):
     """Long short-term memory: gates decide what the cell forgets, takes in and shows.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+    proj_size      the state is projected to this size
 
     >>> import undertow as ut
     >>> lstm = ut.nn.LSTM(3, 5, num_layers=2, batch_first=True)
@@ -250,7 +283,20 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: gates decide what the state forgets and takes in."""
+    """Gated recurrent unit: gates decide what the state forgets and takes in.
+
+    input_size     features of the input, its last dimension
+    hidden_size    features of the state
+    num_layers     so many, one above the other
+    bias           whether something learned is added
+    batch_first    whether batches come before time
+    dropout        of the results of every layer but the last
+    bidirectional  whether the sequence is read backwards, too
+
+    >>> import undertow as ut
+    >>> ut.nn.GRU(4, 6)(ut.ones(5, 2, 4))[0].shape
+    undertow.Size([5, 2, 6])
+    """
 
     def __init__(
         self,

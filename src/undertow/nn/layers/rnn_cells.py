@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class RNNCellBase(Module):
-    """What all cells have in common: weights, and a state for each example."""
+    """What all cells have in common: weights, and a state for each example.
+
+    input_size   features of the input, its last dimension
+    hidden_size  features of the state
+    bias         whether something learned is added
+    """
 
     weight_ih: Any
     weight_hh: Any
@@ -83,7 +88,17 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN."""
+    """One step of an RNN.
+
+    input_size    features of the input, its last dimension
+    hidden_size   features of the state
+    bias          whether something learned is added
+    nonlinearity  'tanh' or 'relu'
+
+    >>> import undertow as ut
+    >>> ut.nn.RNNCell(4, 6)(ut.ones(2, 4)).shape
+    undertow.Size([2, 6])
+    """
 
     def __init__(
         self,
@@ -105,7 +120,16 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM."""
+    """One step of an LSTM.
+
+    input_size   features of the input, its last dimension
+    hidden_size  features of the state
+    bias         whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.LSTMCell(4, 6)(ut.ones(2, 4))[0].shape
+    undertow.Size([2, 6])
+    """
 
     def __init__(
         self,
@@ -123,7 +147,16 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU."""
+    """One step of a GRU.
+
+    input_size   features of the input, its last dimension
+    hidden_size  features of the state
+    bias         whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.GRUCell(4, 6)(ut.ones(2, 4)).shape
+    undertow.Size([2, 6])
+    """
 
     def __init__(
         self,

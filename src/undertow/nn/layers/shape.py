@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 class Flatten(Module):
-    """Dimensions start_dim to end_dim as one."""
+    """Dimensions start_dim to end_dim as one.
+
+    start_dim  the first dimension to be joined
+    end_dim    the last one
+
+    >>> import undertow as ut
+    >>> ut.nn.Flatten()(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 256])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -29,7 +37,15 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension as several."""
+    """One dimension as several.
+
+    dim               the dimension that becomes several
+    unflattened_size  the sizes it becomes
+
+    >>> import undertow as ut
+    >>> ut.nn.Unflatten(1, (2, 2))(ut.ones(3, 4)).shape
+    undertow.Size([3, 2, 2])
+    """
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -47,7 +63,18 @@ class Unflatten(Module):
 
 
 class Fold(Module):
-    """Images as the sum of their windows, given as columns."""
+    """Images as the sum of their windows, given as columns.
+
+    output_size  height and width of the images
+    kernel_size  the size of the window: a number, or one for each dimension
+    dilation     the distance of the window's elements
+    padding      how much is added at both ends of each dimension
+    stride       how far the window moves
+
+    >>> import undertow as ut
+    >>> ut.nn.Fold((4, 4), 2)(ut.ones(1, 12, 9)).shape
+    undertow.Size([1, 3, 4, 4])
+    """
 
     def __init__(
         self,
@@ -72,7 +99,17 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The windows of images, each as a column."""
+    """The windows of images, each as a column.
+
+    kernel_size  the size of the window: a number, or one for each dimension
+    dilation     the distance of the window's elements
+    padding      how much is added at both ends of each dimension
+    stride       how far the window moves
+
+    >>> import undertow as ut
+    >>> ut.nn.Unfold(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 16, 49])
+    """
 
     def __init__(
         self,
@@ -92,7 +129,14 @@ class Unfold(Module):
 
 
 class PixelShuffle(Module):
-    """Channels into places: an image `upscale_factor` times as large."""
+    """Channels into places: an image `upscale_factor` times as large.
+
+    upscale_factor  how much larger images become
+
+    >>> import undertow as ut
+    >>> ut.nn.PixelShuffle(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 1, 16, 16])
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -106,7 +150,14 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Places into channels: an image `downscale_factor` times as small."""
+    """Places into channels: an image `downscale_factor` times as small.
+
+    downscale_factor  how much smaller images become
+
+    >>> import undertow as ut
+    >>> ut.nn.PixelUnshuffle(2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 16, 4, 4])
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -120,7 +171,14 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Channels dealt out to groups and put together again."""
+    """Channels dealt out to groups and put together again.
+
+    groups  how many groups of channels take turns
+
+    >>> import undertow as ut
+    >>> ut.nn.ChannelShuffle(2)(ut.arange(4.0).reshape(1, 4, 1)).flatten()
+    tensor([0., 2., 1., 3.])
+    """
 
     def __init__(self, groups: int) -> None:
         super().__init__()
@@ -134,7 +192,17 @@ class ChannelShuffle(Module):
 
 
 class Upsample(Module):
-    """Images of another size: `size`, or `scale_factor` times their own."""
+    """Images of another size: `size`, or `scale_factor` times their own.
+
+    size           the size of the result
+    scale_factor   how much larger the result is
+    mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
+    align_corners  whether the outermost points of both lie on each other
+
+    >>> import undertow as ut
+    >>> ut.nn.Upsample(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 16, 16])
+    """
 
     def __init__(
         self,
@@ -164,14 +232,30 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample with the nearest element."""
+    """Upsample with the nearest element.
+
+    size          the size of the result
+    scale_factor  how much larger the result is
+
+    >>> import undertow as ut
+    >>> ut.nn.UpsamplingNearest2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 16, 16])
+    """
 
     def __init__(self, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample with mode bilinear and aligned corners."""
+    """Upsample with mode bilinear and aligned corners.
+
+    size          the size of the result
+    scale_factor  how much larger the result is
+
+    >>> import undertow as ut
+    >>> ut.nn.UpsamplingBilinear2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
+    undertow.Size([2, 4, 16, 16])
+    """
 
     def __init__(self, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)

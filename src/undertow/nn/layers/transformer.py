@@ -118,7 +118,22 @@ class TransformerEncoderLayer(Layer):
 
 
 class TransformerDecoderLayer(Layer):
-    """Self-attention, attention to what the encoder gave, then a feed-forward network."""
+    """Self-attention, attention to what the encoder gave, then a feed-forward network.
+
+    d_model          features of the input, its last dimension
+    nhead            the number of heads
+    dim_feedforward  features of the layer in between
+    dropout          the probability of being dropped
+    activation       'relu', 'gelu', or a function
+    layer_norm_eps   `eps` of the layer norms
+    batch_first      whether batches come before time
+    norm_first       whether norms come before the layers they belong to
+    bias             whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.TransformerDecoderLayer(8, 2, 16)(ut.ones(3, 2, 8), ut.ones(5, 2, 8)).shape
+    undertow.Size([3, 2, 8])
+    """
 
     def __init__(
         self,
@@ -179,7 +194,16 @@ def is_causal_mask(mask: Tensor | None, hint: bool | None) -> bool:
 
 
 class TransformerEncoder(Module):
-    """Encoder layers one after the other: copies of the one given."""
+    """Encoder layers one after the other: copies of the one given.
+
+    encoder_layer  a layer, which is copied
+    num_layers     so many, one above the other
+    norm           a layer at the end, or None
+
+    >>> import undertow as ut
+    >>> ut.nn.TransformerEncoder(ut.nn.TransformerEncoderLayer(8, 2, 16), 2)(ut.ones(5, 2, 8)).shape
+    undertow.Size([5, 2, 8])
+    """
 
     def __init__(
         self,
@@ -205,7 +229,16 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Decoder layers one after the other: copies of the one given."""
+    """Decoder layers one after the other: copies of the one given.
+
+    decoder_layer  a layer, which is copied
+    num_layers     so many, one above the other
+    norm           a layer at the end, or None
+
+    >>> import undertow as ut
+    >>> ut.nn.TransformerDecoder(ut.nn.TransformerDecoderLayer(8, 2, 16), 2)(ut.ones(3, 2, 8), ut.ones(5, 2, 8)).shape
+    undertow.Size([3, 2, 8])
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -240,7 +273,26 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder that reads the source, and a decoder that attends to it."""
+    """An encoder that reads the source, and a decoder that attends to it.
+
+    d_model             features of the input, its last dimension
+    nhead               the number of heads
+    num_encoder_layers  the number of layers that read
+    num_decoder_layers  the number of layers that write
+    dim_feedforward     features of the layer in between
+    dropout             the probability of being dropped
+    activation          'relu', 'gelu', or a function
+    custom_encoder      a module to read with instead
+    custom_decoder      a module to write with instead
+    layer_norm_eps      `eps` of the layer norms
+    batch_first         whether batches come before time
+    norm_first          whether norms come before the layers they belong to
+    bias                whether something learned is added
+
+    >>> import undertow as ut
+    >>> ut.nn.Transformer(8, 2, 1, 1, 16)(ut.ones(5, 2, 8), ut.ones(3, 2, 8)).shape
+    undertow.Size([3, 2, 8])
+    """
 
     def __init__(
         self,

@@ -254,7 +254,12 @@ def scalar_tensor(
     requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:
-    """A 0-d tensor of a number, in the default float dtype unless another is given."""
+    """A 0-d tensor of a number, in the default float dtype unless another is given.
+
+    >>> import undertow as ut
+    >>> ut.scalar_tensor(2.0)
+    tensor(2.)
+    """
     return full((), s, dtype=float_dtype(dtype, "scalar_tensor"), device=device, requires_grad=requires_grad)
 
 
@@ -272,7 +277,12 @@ def empty(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """A tensor whose memory is not initialised."""
+    """A tensor whose memory is not initialised.
+
+    >>> import undertow as ut
+    >>> ut.empty(2, 3).shape
+    undertow.Size([2, 3])
+    """
     xp = namespace_of(device)
     return leaf(xp.empty(as_shape("empty", shape, size), float_dtype(dtype, "empty")), xp, requires_grad)
 
@@ -307,7 +317,12 @@ def ones(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    >>> import undertow as ut
+    >>> ut.ones(2)
+    tensor([1., 1.])
+    """
     xp = namespace_of(device)
     return leaf(xp.ones(as_shape("ones", shape, size), float_dtype(dtype, "ones")), xp, requires_grad)
 
@@ -376,7 +391,13 @@ def eye(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """The identity matrix, n by n or n by m."""
+    """The identity matrix, n by n or n by m.
+
+    >>> import undertow as ut
+    >>> ut.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     xp = namespace_of(device)
     rows, columns = [None if k is None else as_int("eye", name, k) for name, k in (("n", n), ("m", m))]
     for name, k in (("n", rows), ("m", columns)):

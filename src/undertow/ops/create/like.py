@@ -123,7 +123,13 @@ def full_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """`full` with the shape, dtype and device of `input`."""
+    """`full` with the shape, dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.full_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 7.0)
+    tensor([[7., 7.],
+            [7., 7.]])
+    """
     number = as_number("full_like", "fill_value", fill_value)
     return _fill_like("full_like", input, number, dtype, device, requires_grad, memory_format)
 

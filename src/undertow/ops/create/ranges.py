@@ -111,7 +111,12 @@ def logspace(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """The powers of `base` with exponents at equal distances, from `start` to `end`."""
+    """The powers of `base` with exponents at equal distances, from `start` to `end`.
+
+    >>> import undertow as ut
+    >>> ut.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
     dtype, exponents, xp = _spaced("logspace", start, end, steps, dtype, device)
     return leaf(xp.power(base, exponents).astype(dtype, copy=False), xp, requires_grad)
 

@@ -51,7 +51,12 @@ def bartlett_window(
     device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A triangle."""
+    """A triangle.
+
+    >>> import undertow as ut
+    >>> ut.bartlett_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
     triangle = lambda t: 1 - cpu.abs(2 * t - 1)
     return window("bartlett_window", window_length, periodic, (dtype, device, requires_grad), triangle)
 
@@ -67,7 +72,12 @@ def hamming_window(
     device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """alpha - beta * cos(2 pi t)"""
+    """alpha - beta * cos(2 pi t)
+
+    >>> import undertow as ut
+    >>> ut.hamming_window(4)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400])
+    """
     wave = lambda t: alpha - beta * cpu.cos(2 * math.pi * t)
     return window("hamming_window", window_length, periodic, (dtype, device, requires_grad), wave)
 
@@ -100,7 +110,12 @@ def blackman_window(
     device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """0.42 - cos(2 pi t) / 2 + 0.08 cos(4 pi t)"""
+    """0.42 - cos(2 pi t) / 2 + 0.08 cos(4 pi t)
+
+    >>> import undertow as ut
+    >>> ut.blackman_window(4)
+    tensor([-1.3878e-17,  3.4000e-01,  1.0000e+00,  3.4000e-01])
+    """
     waves = lambda t: 0.42 - 0.5 * cpu.cos(2 * math.pi * t) + 0.08 * cpu.cos(4 * math.pi * t)
     return window("blackman_window", window_length, periodic, (dtype, device, requires_grad), waves)
 
@@ -115,7 +130,12 @@ def kaiser_window(
     device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """i0(beta * sqrt(1 - (2 t - 1) ** 2)) / i0(beta)"""
+    """i0(beta * sqrt(1 - (2 t - 1) ** 2)) / i0(beta)
+
+    >>> import undertow as ut
+    >>> ut.kaiser_window(4)
+    tensor([5.2773e-05, 2.1567e-01, 1.0000e+00, 2.1567e-01])
+    """
     bell = lambda t: cpu.i0(beta * cpu.sqrt(cpu.maximum(1 - (2 * t - 1) ** 2, 0))) / cpu.i0(beta)
     return window("kaiser_window", window_length, periodic, (dtype, device, requires_grad), bell)
 

@@ -48,7 +48,13 @@ def _nonzero_as_tuple(input: Array) -> tuple[Array, Array]:
 
 @composite(variants="function method")
 def argwhere(input: Array) -> Array:
-    """The indices of the elements that are not zero, one row each."""
+    """The indices of the elements that are not zero, one row each.
+
+    >>> import undertow as ut
+    >>> ut.argwhere(ut.tensor([[1.0, 2.0], [3.0, 4.0]]) > 2)
+    tensor([[1, 0],
+            [1, 1]])
+    """
     return _nonzero(input)
 
 
@@ -81,7 +87,13 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | str | int | None = None
 ) -> Array:
-    """The indices (rows, then columns) of the upper triangle of a matrix."""
+    """The indices (rows, then columns) of the upper triangle of a matrix.
+
+    >>> import undertow as ut
+    >>> ut.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _triangle(row, col, dtype, device, lambda ones: cpu.triu(ones, offset))
 
 

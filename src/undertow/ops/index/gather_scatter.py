@@ -71,7 +71,13 @@ gather_backward = primitive(
 
 @composite(variants="function method", out=True)
 def take_along_dim(input: Array, indices: Array, dim: int | None = None, *, axis: int | None = None) -> Array:
-    """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None."""
+    """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None.
+
+    >>> import undertow as ut
+    >>> ut.take_along_dim(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), ut.tensor([[1], [0]]), dim=1)
+    tensor([[2.],
+            [3.]])
+    """
     dim = axis if dim is None else dim
     input, indices = [as_operand("take_along_dim", "input", t) for t in (input, indices)]
     if indices.dtype != dtypes.int64:
@@ -221,7 +227,12 @@ def scatter(
 
 @composite(variants="function method in_place", out=True, overlap="any")
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
-    """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them."""
+    """The tensor with `src` added at the places that `index` names along `dim`, as often as it names them.
+
+    >>> import undertow as ut
+    >>> ut.scatter_add(ut.zeros(3), 0, ut.tensor([0, 0]), ut.ones(2))
+    tensor([2., 0., 0.])
+    """
     if isinstance(src, NUMBERS):
         raise TypeError(f"scatter_add(): argument 'src' (position 3) must be Tensor, not {type(src).__name__}")
     return _scatter_add(input, dim, index, fitted("scatter", input, dim, index, src))

@@ -284,7 +284,13 @@ _distinct_index = nondifferentiable(
 
 @composite(variants="function method in_place")
 def index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
-    """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor."""
+    """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor.
+
+    >>> import undertow as ut
+    >>> ut.index_fill(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, ut.tensor([1]), 0.0)
+    tensor([[1., 2.],
+            [0., 0.]])
+    """
     fill = _index_fill_number if isinstance(value, NUMBERS) else _index_fill_tensor
     return fill(input, dim, index, value)
 
@@ -372,7 +378,12 @@ _put = primitive(
 
 @composite(variants="function method in_place", overlap="any")
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
-    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old."""
+    """The tensor with `source` at flat positions: added, or (the last of several) in place of the old.
+
+    >>> import undertow as ut
+    >>> ut.zeros(3).put(ut.tensor([1]), ut.tensor([5.0]))
+    tensor([0., 5., 0.])
+    """
     return _put(input, index, source, accumulate)
 
 

@@ -230,7 +230,7 @@ def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Ar
     if is_mask(key):
         out[own_key(key)] += values
         return out
-    if key[0] is not ALL and len(key) == 1 and math.prod(out.shape[1:]) >= LONG_ROW:
+    if key[0] is not ALL and len(key) == 1 and out.size:
         index, row = key[0].reshape(-1), out.shape[1:]
         values = xp.broadcast_to(values, key[0].shape + row).reshape((index.size, *row))
         return add_rows(xp, out, from_front(xp, index, out.shape[0]), values)
@@ -259,12 +259,12 @@ def add_flat(xp: Namespace, out: Array, positions: Array, values: Array) -> Arra
 
 
 def add_rows(xp: Namespace, out: Array, index: Array, rows: Array) -> Array:
-    """Add whole rows: each round takes one row for every target that is still waiting, which no two share.
-
-    Three times as fast as adding the elements one by one, as long as few have the same target.
-    """
-    if kernels.add_rows(xp, out, index, xp.ascontiguousarray(rows)):
+    """Add whole rows. Without the kernel each round takes one row for every target that is still waiting, which no two
+    share: three times as fast as adding the elements one by one, where rows are long and few have the same target."""
+    if kernels.add_rows(xp, out, index, xp.ascontiguousarray(rows, dtype=out.dtype)):
         return out
+    if math.prod(out.shape[1:]) < LONG_ROW:
+        return add_flat(xp, out, flat_positions(xp, out.shape, (index,)), rows)
     waiting = xp.arange(index.size)
     while waiting.size:
         targets = index[waiting]

@@ -68,7 +68,13 @@ def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
 
 @composite(variants="function method", out=True)
 def cholesky(input: Array, upper: bool = False) -> Array:
-    """Another name of `linalg.cholesky`."""
+    """Another name of `linalg.cholesky`.
+
+    >>> import undertow as ut
+    >>> ut.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    tensor([[2.0000, 0.0000],
+            [1.0000, 1.4142]])
+    """
     return linalg_cholesky(input, upper=upper)
 
 
@@ -112,7 +118,13 @@ def _check_diagonal(xp: Namespace, L: Array) -> None:
 @composite(variants="function method", out=True)
 @example_by_example
 def cholesky_inverse(L: Array, upper: bool = False) -> Tensor:
-    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one)."""
+    """The inverse of L L^H, for a lower triangular L (or of L^H L, for an upper one).
+
+    >>> import undertow as ut
+    >>> ut.cholesky_inverse(ut.eye(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     L = as_operand("cholesky_inverse", "L", L)
     check_matrices("cholesky_inverse", L)
     _check_diagonal(L._xp, L._array)

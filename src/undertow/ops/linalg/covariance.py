@@ -102,7 +102,13 @@ def _freedom(whole: Any, correction: int, weights: Array | None, aweights: Array
 
 @composite(variants="function method")
 def corrcoef(input: Array) -> Tensor:
-    """The correlations of the rows of `input`: covariances divided by both standard deviations."""
+    """The correlations of the rows of `input`: covariances divided by both standard deviations.
+
+    >>> import undertow as ut
+    >>> ut.corrcoef(ut.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     input = as_operand("corrcoef", "input", input)
     if input.ndim > 2:
         raise RuntimeError(

@@ -68,7 +68,12 @@ linalg_det = primitive(
 
 @composite(variants="function method")
 def det(input: Array) -> Array:
-    """The determinant of square matrices."""
+    """The determinant of square matrices.
+
+    >>> import undertow as ut
+    >>> ut.det(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
     return linalg_det(input)
 
 
@@ -103,13 +108,25 @@ linalg_slogdet = primitive(
 
 @composite(variants="function method", out=True)
 def slogdet(input: Array) -> Any:
-    """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet)."""
+    """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet).
+
+    >>> import undertow as ut
+    >>> ut.slogdet(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    undertow.return_types.slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.6931))
+    """
     return return_types.slogdet(linalg_slogdet(input))
 
 
 @composite(variants="function method")
 def logdet(input: Array) -> Array:
-    """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is."""
+    """The logarithm of the determinant: nan where a real one is negative, complex where the determinant is.
+
+    >>> import undertow as ut
+    >>> ut.logdet(ut.eye(2))
+    tensor(0.)
+    """
     sign, logarithm = linalg_slogdet(input)
     if sign.dtype.kind == "c":
         return add(recorded.log(sign), logarithm)

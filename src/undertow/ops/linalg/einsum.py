@@ -149,12 +149,12 @@ def einsum(*args: Any) -> Array:
     Operands can also come each with a list of integer labels: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
     """
     equation, operands = _as_equation(args)
-    terms, output = _parse(equation, operands)
+    terms, output = _parse(equation, tuple([x.ndim for x in operands]))
     _check_dtypes(operands)
     return evaluate(operands, terms, output)
 
 
-def evaluate(operands: list[Any], terms: list[str], output: str) -> Array:
+def evaluate(operands: list[Any], terms: Sequence[str], output: str) -> Array:
     """The einsum of operands whose dimensions are labelled by `terms`."""
     sizes = _sizes_of(terms, operands)
     pairs = [_simplify(x, labels, sizes) for x, labels in zip(operands, terms, strict=True)]
@@ -195,14 +195,15 @@ def _letters(labels: Any) -> str:
     return "".join("..." if n is Ellipsis else chr(ord("A") + n if n < 26 else ord("a") + n - 26) for n in labels)
 
 
-def _parse(equation: str, operands: list[Any]) -> tuple[list[str], str]:
-    """The labels of each operand and of the output, with every `...` written out."""
+@lru_cache(maxsize=1024)
+def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[list[str], str]:
+    """The labels of each operand (of so many dimensions) and of the output, with every `...` written out."""
     inputs, arrow, output = equation.partition("->")
     terms = inputs.split(",")
-    if len(terms) != len(operands):
-        problem = "fewer" if len(operands) < len(terms) else "more"
+    if len(terms) != len(ranks):
+        problem = "fewer" if len(ranks) < len(terms) else "more"
         raise RuntimeError(f"einsum(): {problem} operands were provided than specified in the equation")
-    widths = [_ellipsis_width(k, term, x) for k, (term, x) in enumerate(zip(terms, operands, strict=True))]
+    widths = [_ellipsis_width(k, term, rank) for k, (term, rank) in enumerate(zip(terms, ranks, strict=True))]
     dots = "".join(chr(0x2460 + k) for k in range(max(widths)))
     expanded = [term.replace("...", dots[len(dots) - width :]) for term, width in zip(terms, widths, strict=True)]
     if not arrow:
@@ -211,10 +212,10 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[str], str]:
     return expanded, _output_labels(output, dots, expanded)
 
 
-def _ellipsis_width(number: int, term: str, operand: Array) -> int:
+def _ellipsis_width(number: int, term: str, ndim: int) -> int:
     """How many dimensions `...` stands for in a term (0 if it is not there)."""
     _check_term(term)
-    named, ndim = len(term.replace("...", "")), len(operand.shape)
+    named = len(term.replace("...", ""))
     if named > ndim or ("..." not in term and named != ndim):
         missing = " and no ellipsis was given" if "..." not in term else " even with an empty ellipsis"
         raise RuntimeError(
@@ -255,7 +256,7 @@ def _check_dtypes(operands: list[Any]) -> None:
             )
 
 
-def _sizes_of(terms: list[str], operands: list[Any]) -> dict[str, int]:
+def _sizes_of(terms: Sequence[str], operands: list[Any]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for number, (labels, x) in enumerate(zip(terms, operands, strict=True)):
         own: dict[str, int] = {}
@@ -302,14 +303,21 @@ def _sum_unused(number: int, pairs: list[tuple[Any, str]], output: str) -> tuple
 
 def _contraction_order(pairs: list[tuple[Any, str]], output: str) -> list[tuple[int, ...]]:
     """Which operands to multiply next, as places in the list; each product is put at its end."""
-    labels = sorted({c for _, term in pairs for c in term})
-    if len(pairs) < 3 or len(labels) > len(ascii_letters):
+    if len(pairs) < 3:
         return [tuple(range(len(pairs)))]
+    return _greedy_order(tuple([term for _, term in pairs]), tuple([tuple(x.shape) for x, _ in pairs]), output)
+
+
+@lru_cache(maxsize=1024)  # to find it takes longer than small products do
+def _greedy_order(terms: tuple[str, ...], shapes: tuple[tuple[int, ...], ...], output: str) -> list[tuple[int, ...]]:
+    labels = sorted({c for term in terms for c in term})
+    if len(labels) > len(ascii_letters):
+        return [tuple(range(len(terms)))]
     letter = dict(zip(labels, ascii_letters, strict=False))
-    equation = ",".join("".join(letter[c] for c in term) for _, term in pairs)
+    equation = ",".join("".join(letter[c] for c in term) for term in terms)
     equation += "->" + "".join(letter[c] for c in output)
-    shapes = [cpu.broadcast_to(cpu.float32(0), tuple(x.shape)) for x, _ in pairs]
-    steps: list[tuple[int, ...]] = cpu.einsum_path(equation, *shapes, optimize="greedy")[0][1:]
+    arrays = [cpu.broadcast_to(cpu.float32(0), shape) for shape in shapes]
+    steps: list[tuple[int, ...]] = cpu.einsum_path(equation, *arrays, optimize="greedy")[0][1:]
     return steps
 
 
@@ -371,7 +379,12 @@ def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequ
 
 @composite(variants="function method", out=True)
 def inner(input: Array, other: Array) -> Array:
-    """Sum products over the last dimension of both; with a 0-d operand, their product."""
+    """Sum products over the last dimension of both; with a 0-d operand, their product.
+
+    >>> import undertow as ut
+    >>> ut.inner(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))
+    tensor(14.)
+    """
     input, other = as_operand("inner", "input", input), as_operand("inner", "other", other)
     if input.ndim == 0 or other.ndim == 0:
         return mul(input, other)

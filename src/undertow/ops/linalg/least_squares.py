@@ -108,7 +108,13 @@ def _tolerances(A: Array, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 @composite(variants="function method")
 def pinverse(input: Array, rcond: float = 1e-15) -> Tensor:
-    """Another name of `linalg.pinv`."""
+    """Another name of `linalg.pinv`.
+
+    >>> import undertow as ut
+    >>> ut.pinverse(ut.eye(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     return linalg_pinv(input, rcond)
 
 

@@ -121,7 +121,13 @@ dot = primitive(
 
 @composite(variants="function method", out=True)
 def outer(input: Array, vec2: Array) -> Array:
-    """The products of every element of one vector with every element of another."""
+    """The products of every element of one vector with every element of another.
+
+    >>> import undertow as ut
+    >>> ut.outer(ut.tensor([1.0, 2.0]), ut.ones(2))
+    tensor([[1., 1.],
+            [2., 2.]])
+    """
     input, vec2 = as_operand("outer", "input", input), as_operand("outer", "vec2", vec2)
     for vector, name in ((input, "self"), (vec2, "vec2")):
         if vector.ndim != 1:
@@ -131,7 +137,12 @@ def outer(input: Array, vec2: Array) -> Array:
 
 @composite(variants="function method", out=True)
 def ger(input: Array, vec2: Array) -> Array:
-    """Another name of `outer`."""
+    """Another name of `outer`.
+
+    >>> import undertow as ut
+    >>> ut.ger(ut.ones(2), ut.ones(3)).shape
+    undertow.Size([2, 3])
+    """
     return outer(input, vec2)
 
 

@@ -212,11 +212,21 @@ def norm(
 
 @composite(out=True)
 def frobenius_norm(input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """The square root of the sum of squares."""
+    """The square root of the sum of squares.
+
+    >>> import undertow as ut
+    >>> ut.frobenius_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.4772)
+    """
     return linalg_vector_norm(input, 2, dim, keepdim)
 
 
 @composite(out=True)
 def nuclear_norm(input: Array, dim: Dims = (-2, -1), keepdim: bool = False) -> Array:
-    """The sum of the singular values."""
+    """The sum of the singular values.
+
+    >>> import undertow as ut
+    >>> ut.nuclear_norm(ut.eye(2))
+    tensor(2.)
+    """
     return linalg_matrix_norm(input, "nuc", dim, keepdim)

@@ -107,7 +107,12 @@ linalg_cross = primitive(
 
 @composite(variants="function method", out=True)
 def cross(input: Array, other: Array, dim: int | None = None) -> Array:
-    """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3."""
+    """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3.
+
+    >>> import undertow as ut
+    >>> ut.cross(ut.tensor([1.0, 0.0, 0.0]), ut.tensor([0.0, 1.0, 0.0]))
+    tensor([0., 0., 1.])
+    """
     input, other = as_operand("cross", "input", input), as_operand("cross", "other", other)
     if dim is None:
         dim = next((k for k, n in enumerate(input.shape) if n == 3), None)
@@ -118,7 +123,12 @@ def cross(input: Array, other: Array, dim: int | None = None) -> Array:
 
 @composite(variants="function method", out=True)
 def kron(input: Array, other: Array) -> Array:
-    """The Kronecker product: every element of `input` times all of `other`, as one larger tensor."""
+    """The Kronecker product: every element of `input` times all of `other`, as one larger tensor.
+
+    >>> import undertow as ut
+    >>> ut.kron(ut.eye(2), ut.tensor([[1.0, 2.0], [3.0, 4.0]])).shape
+    undertow.Size([4, 4])
+    """
     input, other = as_operand("kron", "input", input), as_operand("kron", "other", other)
     ndim = max(input.ndim, other.ndim)
     a, b = [[1] * (ndim - x.ndim) + list(x.shape) for x in (input, other)]
@@ -179,7 +189,13 @@ def _multiply_chain(matrices: list[Any]) -> Array:
 
 @composite
 def chain_matmul(*matrices: Any) -> Array:
-    """The product of several matrices; `linalg.multi_dot` also takes vectors at the ends."""
+    """The product of several matrices; `linalg.multi_dot` also takes vectors at the ends.
+
+    >>> import undertow as ut
+    >>> ut.chain_matmul(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 7., 10.],
+            [15., 22.]])
+    """
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         (matrices,) = matrices
     return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)

@@ -120,5 +120,10 @@ def _why_not(mode: str) -> str:
 
 @composite(variants="function method", out=True)
 def qr(input: Array, some: bool = True) -> Any:
-    """The QR decomposition, reduced if `some`, else complete."""
+    """The QR decomposition, reduced if `some`, else complete.
+
+    >>> import undertow as ut
+    >>> ut.qr(ut.eye(2))[0].shape
+    undertow.Size([2, 2])
+    """
     return linalg_qr(input, "reduced" if some else "complete")

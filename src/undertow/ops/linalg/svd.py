@@ -184,7 +184,12 @@ def linalg_svdvals(A: Array, *, driver: str | None = None) -> Array:
 
 @composite(variants="function method", out=True)
 def svd(input: Array, some: bool = True, compute_uv: bool = True) -> Any:
-    """The decomposition input = U diag(S) V^H as (U, S, V), with only as many vectors as there are values if `some`."""
+    """The decomposition input = U diag(S) V^H as (U, S, V), with only as many vectors as there are values if `some`.
+
+    >>> import undertow as ut
+    >>> ut.svd(ut.eye(2))[1]
+    tensor([1., 1.])
+    """
     U, S, Vh = linalg_svd(input, full_matrices=not some)
     if not compute_uv:
         m, n = input.shape[-2:]

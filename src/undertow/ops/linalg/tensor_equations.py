@@ -73,7 +73,14 @@ def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
 
 @composite
 def vander(x: Array, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of the elements of a vector as columns, the highest first unless `increasing`."""
+    """The powers of the elements of a vector as columns, the highest first unless `increasing`.
+
+    >>> import undertow as ut
+    >>> ut.vander(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 1., 1.],
+            [4., 2., 1.],
+            [9., 3., 1.]])
+    """
     x = as_operand("vander", "x", x)
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")

@@ -171,6 +171,11 @@ def batch_norm(
 
     training  uses the statistics of `input`, and moves running_mean and running_var towards them by `momentum`;
               otherwise these are used
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.batch_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), None, None, training=True)
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
     """
     input = as_operand("batch_norm", "input", input)
     if input.ndim < 2:
@@ -237,7 +242,12 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels."""
+    """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.instance_norm(ut.ones(1, 2, 4)).shape
+    undertow.Size([1, 2, 4])
+    """
     input = as_operand("instance_norm", "input", input)
     if input.ndim < 3:
         raise RuntimeError(f"instance_norm: expected an input of at least 3 dimensions, got {input.ndim}D")
@@ -261,7 +271,12 @@ def instance_norm(
 def group_norm(
     input: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Array:
-    """Zero mean and unit variance of groups of channels of every example."""
+    """Zero mean and unit variance of groups of channels of every example.
+
+    >>> import undertow as ut
+    >>> ut.group_norm(ut.ones(2, 4, 3), 2).shape
+    undertow.Size([2, 4, 3])
+    """
     input = as_operand("group_norm", "input", input)
     if input.ndim < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")

@@ -189,7 +189,12 @@ def conv1d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of (examples, channels, length) with weights (out channels, channels / groups, length)."""
+    """Convolution of (examples, channels, length) with weights (out channels, channels / groups, length).
+
+    >>> import undertow as ut
+    >>> ut.conv1d(ut.ones(1, 1, 5), ut.ones(1, 1, 3))
+    tensor([[[3., 3., 3.]]])
+    """
     return conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -226,7 +231,12 @@ def conv3d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution over three dimensions; see conv2d."""
+    """Convolution over three dimensions; see conv2d.
+
+    >>> import undertow as ut
+    >>> ut.conv3d(ut.ones(1, 1, 4, 4, 4), ut.ones(2, 1, 3, 3, 3)).shape
+    undertow.Size([1, 2, 2, 2, 2])
+    """
     return conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -241,7 +251,12 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transpose of conv1d as a linear map; see conv_transpose2d."""
+    """The transpose of conv1d as a linear map; see conv_transpose2d.
+
+    >>> import undertow as ut
+    >>> ut.conv_transpose1d(ut.ones(1, 1, 3), ut.ones(1, 1, 2))
+    tensor([[[1., 2., 2., 1.]]])
+    """
     return conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -278,5 +293,10 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transpose of conv3d as a linear map; see conv_transpose2d."""
+    """The transpose of conv3d as a linear map; see conv_transpose2d.
+
+    >>> import undertow as ut
+    >>> ut.conv_transpose3d(ut.ones(1, 1, 2, 2, 2), ut.ones(1, 2, 3, 3, 3)).shape
+    undertow.Size([1, 2, 4, 4, 4])
+    """
     return conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

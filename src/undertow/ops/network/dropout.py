@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @composite(variants="function in_place_function", random="given")
 def dropout(input: Array, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Array:
-    """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training."""
+    """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training.
+
+    >>> import undertow as ut
+    >>> ut.dropout(ut.ones(3), 0.5, False)
+    tensor([1., 1., 1.])
+    """
     input = as_operand("dropout", "input", input)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, Namespace
 from undertow.modes import no_grad
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -80,11 +79,13 @@ def embedding_bag(
     if mode == "max":
         return _largest_rows(weight, indices._array, bags, counts, len(starts))
     rows = embedding(weight, indices, -1, scale_grad_by_freq, sparse)
-    factors = _bag_factors(mode, counts, bags, len(starts), weight)
+    if padding_idx is not None:
+        rows = mul(rows, Tensor(counts.astype(weight.dtype)[:, None], weight._xp))
     if per_sample_weights is not None:
-        factors = mul(factors, unsqueeze(reshape(per_sample_weights, (-1,)), -1))
+        rows = mul(rows, unsqueeze(reshape(per_sample_weights, (-1,)), -1))
     empty = recorded._zeros_for(weight, (len(starts), weight.shape[1]))
-    return index_add(empty, 0, Tensor(bags, weight._xp), mul(rows, factors))
+    summed = index_add(empty, 0, Tensor(bags, weight._xp), rows)
+    return summed if mode == "sum" else mul(summed, _one_over_sizes(counts, bags, len(starts), weight))
 
 
 def _check_arguments(input: Array, weight: Array, offsets: Array | None, mode: str, factors: Array | None) -> None:
@@ -166,26 +167,32 @@ def _bag_of_each(input: Array, starts: Array) -> Array:
     return xp.searchsorted(starts, xp.arange(input.shape[0]), side="right") - 1
 
 
-def _bag_factors(mode: str, counts: Array, bags: Array, size: int, weight: Array) -> Tensor:
-    """What each row is multiplied with: 0 for padding, for means 1 over the number of rows in its bag."""
+def _one_over_sizes(counts: Array, bags: Array, size: int, weight: Array) -> Tensor:
+    """1 over the number of rows of each bag, of which padding does not count."""
     xp = weight._xp
-    factors = counts.astype(weight.dtype)
-    if mode == "mean":
-        sizes = xp.bincount(bags, weights=counts, minlength=size)
-        factors = (factors / xp.maximum(sizes, 1)[bags]).astype(weight.dtype)
-    return Tensor(factors[:, None], xp)
+    sizes = xp.bincount(bags, weights=counts, minlength=size)
+    return Tensor((1 / xp.maximum(sizes, 1)).astype(weight.dtype)[:, None], xp)
 
 
 def _largest_rows(weight: Array, indices: Array, bags: Array, counts: Array, size: int) -> Tensor:
     """The largest element of each column in each bag, the first of equals; 0 for a bag without rows."""
     xp, table = weight._xp, weight._array
-    best = xp.full((size, table.shape[1]), -math.inf)
     chosen = xp.zeros((size, table.shape[1]), dtypes.int64)
     filled = xp.zeros((size, 1), bool)
-    for index, bag in zip(indices[counts], bags[counts], strict=True):
-        better = (table[index] > best[bag]) | ~filled[bag]
-        best[bag] = xp.where(better, table[index], best[bag])
-        chosen[bag] = xp.where(better, index, chosen[bag])
-        filled[bag] = True
+    indices, bags = indices[counts], bags[counts]
+    if indices.size:
+        is_first = xp.concatenate([xp.ones(1, bool), bags[1:] != bags[:-1]])
+        begins = xp.flatnonzero(is_first)
+        chosen[bags[begins]] = indices[_first_largest(xp, table[indices], begins, xp.cumsum(is_first) - 1)]
+        filled[bags[begins]] = True
     found = gather(weight, 0, Tensor(chosen, xp))
     return mul(found, Tensor(filled.astype(weight.dtype), xp)) if not filled.all() else found
+
+
+def _first_largest(xp: Namespace, rows: Array, begins: Array, segments: Array) -> Array:
+    """Where each column has its largest element in each segment of rows. A nan is passed over, unless it is first."""
+    first = rows[begins]
+    largest = xp.where(xp.isnan(first), first, xp.fmax.reduceat(rows, begins, axis=0))
+    is_it = (rows == largest[segments]) | xp.isnan(largest)[segments]
+    places = xp.where(is_it, xp.arange(len(rows))[:, None], len(rows))
+    return xp.minimum.reduceat(places, begins, axis=0)

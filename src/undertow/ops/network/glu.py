@@ -13,7 +13,12 @@ from undertow.ops.views.slices import narrow
 
 @composite
 def glu(input: Array, dim: int = -1) -> Array:
-    """The first half along `dim` times the sigmoid of the second half."""
+    """The first half along `dim` times the sigmoid of the second half.
+
+    >>> import undertow as ut
+    >>> ut.glu(ut.tensor([1.0, 2.0, 0.0, 0.0]))
+    tensor([0.5000, 1.0000])
+    """
     input = as_operand("glu", "input", input)
     if input.ndim == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")

@@ -92,8 +92,8 @@ def _in_pixels(coordinate: Array, n: int, align_corners: bool) -> Array:
 
 
 def _clipped(place: Array, n: int) -> Array:
-    """Moved to the edge; there, too, the derivative is 0."""
-    return where(place <= 0, 0.0, where(place >= n - 1, float(n - 1), place))
+    """Moved to the edge, from nan to the first; there, too, the derivative is 0."""
+    return where(place > 0, where(place >= n - 1, float(n - 1), place), 0.0)
 
 
 def reflected(place: Array, low: float, high: float) -> Array:
@@ -141,7 +141,8 @@ def nearest(flat: Array, sizes: Sequence[int], spots: Sequence[Any]) -> Array:
     indices = [rounded(s) for s in spots]
     found = _looked_up(flat, sizes, [i._array for i in indices])
     for index in indices:  # the derivative by the grid is zero, not absent
-        found = found + unsqueeze(index - index.detach(), 1)
+        is_finite = Tensor(index._xp.isfinite(index._array), index._xp)
+        found = found + unsqueeze(where(is_finite, index - index.detach(), 0.0), 1)
     return found
 
 

@@ -178,7 +178,13 @@ def layer_norm(
     bias: Array | None = None,
     eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias."""
+    """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias.
+
+    >>> import undertow as ut
+    >>> ut.layer_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), (2,))
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
     input = as_operand("layer_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, bias)
     return as_given(native_layer_norm(input, tuple(input.shape)[dims[0] :], weight, bias, eps)[0], input)
@@ -289,7 +295,13 @@ fused_rms_norm = primitive(
 def rms_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Array:
-    """The last dimensions over their root mean square, times weight."""
+    """The last dimensions over their root mean square, times weight.
+
+    >>> import undertow as ut
+    >>> ut.rms_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), (2,))
+    tensor([[0.6325, 1.2649],
+            [0.8485, 1.1314]])
+    """
     input = as_operand("rms_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, None)
     require_kinds("rms_norm", input, "fc")

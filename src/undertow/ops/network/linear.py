@@ -82,7 +82,12 @@ linear = primitive(
 
 @composite
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
-    """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2)."""
+    """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2).
+
+    >>> import undertow as ut
+    >>> ut.bilinear(ut.ones(5, 2), ut.ones(5, 3), ut.ones(4, 2, 3)).shape
+    undertow.Size([5, 4])
+    """
     input1, input2, weight = (
         as_operand("bilinear", n, x)
         for n, x in zip(("input1", "input2", "weight"), (input1, input2, weight), strict=True)

@@ -119,7 +119,12 @@ mse_loss = primitive(
 @composite
 @in_float32
 def l1_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
-    """The mean (or sum) of |input - target|."""
+    """The mean (or sum) of |input - target|.
+
+    >>> import undertow as ut
+    >>> ut.l1_loss(ut.tensor([1.0, 2.0, 3.0]), ut.zeros(3))
+    tensor(2.)
+    """
     input, target = as_tensors("l1_loss", input=input, target=target)
     check_reduction(reduction)
     _warn_about_sizes(input, target)
@@ -324,6 +329,10 @@ def binary_cross_entropy_with_logits(
 
     weight      of every element
     pos_weight  of the positive targets, broadcast from the right (one for each class)
+
+    >>> import undertow as ut
+    >>> ut.binary_cross_entropy_with_logits(ut.zeros(2), ut.ones(2))
+    tensor(0.6931)
     """
     if weight is None and pos_weight is None:
         return bce_of_logits(input, target, reduction=reduction)
@@ -351,6 +360,10 @@ def kl_div(input: Array, target: Array, *, reduction: str = "mean", log_target: 
     """target * (log(target) - input): how far log-probabilities `input` are from probabilities `target`.
 
     reduction "batchmean" divides by the number of examples only, which is the divergence as defined.
+
+    >>> import undertow as ut
+    >>> ut.kl_div(ut.tensor([0.5, 0.5]).log(), ut.tensor([0.25, 0.75]), reduction="sum")
+    tensor(0.1308)
     """
     input, target = as_tensors("kl_div", input=input, target=target)
     if reduction != "batchmean":
@@ -384,6 +397,10 @@ def gaussian_nll_loss(
     """The negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`.
 
     Variances below `eps` count as eps; their gradient ignores that.
+
+    >>> import undertow as ut
+    >>> ut.gaussian_nll_loss(ut.zeros(2), ut.ones(2), ut.ones(2))
+    tensor(0.5000)
     """
     if isinstance(var, Real):
         if var < 0:
@@ -420,7 +437,12 @@ def poisson_nll_loss(
     *,
     reduction: str = "mean",
 ) -> Array:
-    """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input)."""
+    """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input).
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.poisson_nll_loss(ut.zeros(2), ut.ones(2))
+    tensor(1.)
+    """
     input, target = as_tensors("poisson_nll_loss", input=input, target=target)
     check_reduction(reduction)
     losses = exp(input) - target * input if log_input else input - target * log(input + eps)

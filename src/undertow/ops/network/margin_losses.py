@@ -18,7 +18,12 @@ from undertow.ops.reduce.sums_and_products import sum
 @composite
 @in_float32
 def hinge_embedding_loss(input: Array, target: Array, margin: float = 1.0, *, reduction: str = "mean") -> Array:
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    >>> import undertow as ut
+    >>> ut.hinge_embedding_loss(ut.tensor([0.5]), ut.tensor([-1.0]))
+    tensor(0.5000)
+    """
     input, target = as_tensors("hinge_embedding_loss", input=input, target=target)
     check_reduction(reduction)
     apart = where(ne(target, 1), clamp_min(margin - input, 0.0), 0.0)
@@ -30,7 +35,12 @@ def hinge_embedding_loss(input: Array, target: Array, margin: float = 1.0, *, re
 def cosine_embedding_loss(
     input1: Array, input2: Array, target: Array, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Array:
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of pairs of vectors."""
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of pairs of vectors.
+
+    >>> import undertow as ut
+    >>> ut.cosine_embedding_loss(ut.ones(1, 3), ut.ones(1, 3), ut.tensor([1.0]))
+    tensor(0.)
+    """
     input1, input2, target = as_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     check_reduction(reduction)
     if target.ndim + 1 != input1.ndim or input1.ndim != input2.ndim:
@@ -49,7 +59,12 @@ def cosine_embedding_loss(
 def margin_ranking_loss(
     input1: Array, input2: Array, target: Array, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Array:
-    """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller."""
+    """max(0, -target * (input1 - input2) + margin): target 1 wants input1 larger, -1 smaller.
+
+    >>> import undertow as ut
+    >>> ut.margin_ranking_loss(ut.tensor([0.2]), ut.tensor([0.8]), ut.tensor([1.0]))
+    tensor(0.6000)
+    """
     input1, input2, target = as_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
     check_reduction(reduction)
     if not input1.ndim == input2.ndim == target.ndim:
@@ -63,7 +78,12 @@ def margin_ranking_loss(
 @composite(order="operands")
 @in_float32
 def soft_margin_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
-    """log(1 + exp(-target * input)), for targets 1 and -1."""
+    """log(1 + exp(-target * input)), for targets 1 and -1.
+
+    >>> import undertow as ut
+    >>> ut.soft_margin_loss(ut.zeros(2), ut.ones(2))
+    tensor(0.6931)
+    """
     input, target = as_tensors("soft_margin_loss", input=input, target=target)
     check_reduction(reduction)
     return reduce(-logsigmoid(target * input), reduction)
@@ -73,7 +93,12 @@ def soft_margin_loss(input: Array, target: Array, *, reduction: str = "mean") ->
 def multilabel_soft_margin_loss(
     input: Array, target: Array, weight: Array | None = None, *, reduction: str = "mean"
 ) -> Array:
-    """The mean over classes of binary cross entropies of logits."""
+    """The mean over classes of binary cross entropies of logits.
+
+    >>> import undertow as ut
+    >>> ut.multilabel_soft_margin_loss(ut.zeros(1, 2), ut.ones(1, 2))
+    tensor(0.6931)
+    """
     input, target = as_tensors("multilabel_soft_margin_loss", input=input, target=target)
     check_reduction(reduction)
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -94,7 +119,12 @@ def triplet_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Array:
-    """max(0, distance to the positive - distance to the negative + margin)."""
+    """max(0, distance to the positive - distance to the negative + margin).
+
+    >>> import undertow as ut
+    >>> ut.triplet_margin_loss(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
+    tensor(0.)
+    """
     check_reduction(reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")

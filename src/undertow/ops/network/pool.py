@@ -143,7 +143,12 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of every window along the last dimension; see max_pool2d."""
+    """The largest element of every window along the last dimension; see max_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.max_pool1d(ut.arange(6.0).reshape(1, 6), 2)
+    tensor([[1., 3., 5.]])
+    """
     return max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -180,7 +185,12 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of every window over the last three dimensions; see max_pool2d."""
+    """The largest element of every window over the last three dimensions; see max_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.max_pool3d(ut.ones(1, 4, 4, 4), 2).shape
+    undertow.Size([1, 2, 2, 2])
+    """
     return max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -205,7 +215,12 @@ def avg_pool1d(
     input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
-    """The mean of every window along the last dimension; see avg_pool2d."""
+    """The mean of every window along the last dimension; see avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.avg_pool1d(ut.arange(6.0).reshape(1, 6), 2)
+    tensor([[0.5000, 2.5000, 4.5000]])
+    """
     return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -241,7 +256,12 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of every window over the last three dimensions; see avg_pool2d."""
+    """The mean of every window over the last three dimensions; see avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.avg_pool3d(ut.ones(1, 4, 4, 4), 2).shape
+    undertow.Size([1, 2, 2, 2])
+    """
     return avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -287,7 +307,12 @@ def adaptive_max_pool(dims: int, input: Array, output_size: int | Sequence[int |
 
 @composite
 def adaptive_avg_pool1d(input: Array, output_size: int | Sequence[int | None]) -> Tensor:
-    """The means of `output_size` windows that cover the last dimension; see adaptive_avg_pool2d."""
+    """The means of `output_size` windows that cover the last dimension; see adaptive_avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_avg_pool1d(ut.arange(6.0).reshape(1, 6), 2)
+    tensor([[1., 4.]])
+    """
     return adaptive_avg_pool(1, input, output_size)
 
 
@@ -304,25 +329,45 @@ def adaptive_avg_pool2d(input: Array, output_size: int | Sequence[int | None]) -
 
 @composite
 def adaptive_avg_pool3d(input: Array, output_size: int | Sequence[int | None]) -> Tensor:
-    """The means of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
+    """The means of windows that cover the last three dimensions; see adaptive_avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_avg_pool3d(ut.ones(1, 4, 4, 4), 2).shape
+    undertow.Size([1, 2, 2, 2])
+    """
     return adaptive_avg_pool(3, input, output_size)
 
 
 @composite
 def adaptive_max_pool1d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
-    """The largest elements of `output_size` windows that cover the last dimension."""
+    """The largest elements of `output_size` windows that cover the last dimension.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_max_pool1d(ut.arange(6.0).reshape(1, 6), 2)[0]
+    tensor([2., 5.])
+    """
     return adaptive_max_pool(1, input, output_size, return_indices)
 
 
 @composite
 def adaptive_max_pool2d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
-    """The largest elements of windows that cover the last two dimensions; see adaptive_avg_pool2d."""
+    """The largest elements of windows that cover the last two dimensions; see adaptive_avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_max_pool2d(ut.ones(1, 1, 4, 4), 2).shape
+    undertow.Size([1, 1, 2, 2])
+    """
     return adaptive_max_pool(2, input, output_size, return_indices)
 
 
 @composite
 def adaptive_max_pool3d(input: Array, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
-    """The largest elements of windows that cover the last three dimensions; see adaptive_avg_pool2d."""
+    """The largest elements of windows that cover the last three dimensions; see adaptive_avg_pool2d.
+
+    >>> import undertow as ut
+    >>> ut.adaptive_max_pool3d(ut.ones(1, 4, 4, 4), 2).shape
+    undertow.Size([1, 2, 2, 2])
+    """
     return adaptive_max_pool(3, input, output_size, return_indices)
 
 
@@ -343,7 +388,12 @@ def lp_pool1d(
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch)."""
+    """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch).
+
+    >>> import undertow as ut
+    >>> ut.lp_pool1d(ut.ones(1, 4), 2.0, 2)
+    tensor([[1.4142, 1.4142]])
+    """
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -355,7 +405,12 @@ def lp_pool2d(
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The p-norm of every window over the last two dimensions."""
+    """The p-norm of every window over the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.lp_pool2d(ut.ones(1, 1, 4, 4), 2.0, 2).shape
+    undertow.Size([1, 1, 2, 2])
+    """
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -367,5 +422,10 @@ def lp_pool3d(
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The p-norm of every window over the last three dimensions."""
+    """The p-norm of every window over the last three dimensions.
+
+    >>> import undertow as ut
+    >>> ut.lp_pool3d(ut.ones(1, 4, 4, 4), 2.0, 2).shape
+    undertow.Size([1, 2, 2, 2])
+    """
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -123,7 +123,12 @@ softmax_backward_data = primitive(
 
 @composite
 def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """softmax(-input)."""
+    """softmax(-input).
+
+    >>> import undertow as ut
+    >>> ut.softmin(ut.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([0.6652, 0.2447, 0.0900])
+    """
     return softmax(neg(input), dim, dtype)
 
 

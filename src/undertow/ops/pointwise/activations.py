@@ -87,7 +87,12 @@ _threshold = unary(
 
 @composite(variants="function in_place_function", out=True)
 def threshold(input: Array, threshold: float, value: float) -> Array:
-    """input where it is above the threshold, else `value`."""
+    """input where it is above the threshold, else `value`.
+
+    >>> import undertow as ut
+    >>> ut.threshold(ut.tensor([-1.0, 2.0]), 0.0, 9.0)
+    tensor([9., 2.])
+    """
     return _threshold(input, as_number(threshold), as_number(value))
 
 
@@ -138,7 +143,12 @@ prelu_kernel = primitive(
 
 @composite(variants="function method")
 def prelu(input: Array, weight: Array) -> Array:
-    """max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1)."""
+    """max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1).
+
+    >>> import undertow as ut
+    >>> ut.prelu(ut.tensor([-1.0, 2.0]), ut.tensor([0.25]))
+    tensor([-0.2500,  2.0000])
+    """
     input, weight = as_operand("prelu", "input", input), as_operand("prelu", "weight", weight)
     require_kinds("prelu_cpu", input, "f")
     if weight.dtype != input.dtype:
@@ -186,7 +196,12 @@ hardtanh = unary(
 
 @composite
 def relu6(input: Array) -> Array:
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    >>> import undertow as ut
+    >>> ut.relu6(ut.tensor([-1.0, 8.0]))
+    tensor([0., 6.])
+    """
     return hardtanh(input, 0.0, 6.0)
 
 
@@ -278,7 +293,12 @@ elu = unary("elu", forward=exponential_linear, vjp=elu_gradient, promote=None)
 
 @composite(variants="function in_place_function")
 def selu(input: Array) -> Array:
-    """A scaled elu that keeps mean 0 and variance 1 from layer to layer."""
+    """A scaled elu that keeps mean 0 and variance 1 from layer to layer.
+
+    >>> import undertow as ut
+    >>> ut.selu(ut.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
     return elu(input, SELU_ALPHA, SELU_SCALE)
 
 
@@ -374,11 +394,21 @@ mish = unary("mish", forward=_tanh_of_softplus, vjp=_mish_gradient, promote=None
 
 @composite
 def softsign(input: Array) -> Array:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> import undertow as ut
+    >>> ut.softsign(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([0.5000, 0.6667, 0.7500])
+    """
     return true_divide(input, abs(input) + 1)
 
 
 @composite
 def tanhshrink(input: Array) -> Array:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> import undertow as ut
+    >>> ut.tanhshrink(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([0.2384, 1.0360, 2.0049])
+    """
     return sub(input, tanh(input))

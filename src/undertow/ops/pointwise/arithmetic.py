@@ -119,7 +119,12 @@ neg = primitive(
 
 @composite(variants="function method")
 def positive(input: Array) -> Array:
-    """The tensor itself."""
+    """The tensor itself.
+
+    >>> import undertow as ut
+    >>> ut.positive(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 2., 3.])
+    """
     input = as_operand("positive", "input", input)
     if input._array.dtype.kind == "b":
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")

@@ -40,14 +40,24 @@ def is_complex(tensor: Array) -> bool:
 
 @composite(variants="function method")
 def conj(input: Array) -> Array:
-    """The complex conjugate; a real tensor is returned as it is."""
+    """The complex conjugate; a real tensor is returned as it is.
+
+    >>> import undertow as ut
+    >>> ut.conj(ut.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     input = as_operand("conj", "input", input)
     return _conj(input) if is_complex(input) else input
 
 
 @composite(variants="function method in_place in_place_function", out=True)
 def conj_physical(input: Array) -> Array:
-    """The complex conjugate; a real tensor is returned as it is."""
+    """The complex conjugate; a real tensor is returned as it is.
+
+    >>> import undertow as ut
+    >>> ut.conj_physical(ut.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     input = as_operand("conj_physical", "input", input)
     return _conj_physical(input) if is_complex(input) else input
 
@@ -102,7 +112,12 @@ _imag = view(
 
 @composite
 def real(input: Array) -> Array:
-    """The real parts, as a view; a real tensor is returned as it is."""
+    """The real parts, as a view; a real tensor is returned as it is.
+
+    >>> import undertow as ut
+    >>> ut.real(ut.tensor([1 + 2j]))
+    tensor([1.])
+    """
     input = as_operand("real", "input", input)
     return _real(input) if is_complex(input) else input
 
@@ -113,7 +128,12 @@ class NoImaginaryPartError(UndertowError, RuntimeError, AttributeError):
 
 @composite
 def imag(input: Array) -> Array:
-    """The imaginary parts of a complex tensor, as a view."""
+    """The imaginary parts of a complex tensor, as a view.
+
+    >>> import undertow as ut
+    >>> ut.imag(ut.tensor([1 + 2j]))
+    tensor([2.])
+    """
     input = as_operand("imag", "input", input)
     if not is_complex(input):
         raise NoImaginaryPartError(

@@ -119,7 +119,12 @@ def _rpow(exponent: Array, input: Array) -> Array:
 
 @composite(variants="function method in_place in_place_function", out=True)
 def square(input: Array) -> Any:
-    """The square of every element."""
+    """The square of every element.
+
+    >>> import undertow as ut
+    >>> ut.square(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 4., 9.])
+    """
     return pow(input, 2)
 
 

@@ -153,7 +153,12 @@ def randperm(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """The integers 0, ..., n - 1 in random order."""
+    """The integers 0, ..., n - 1 in random order.
+
+    >>> import undertow as ut
+    >>> ut.randperm(4).sort()[0]
+    tensor([0, 1, 2, 3])
+    """
     n = as_int("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
@@ -208,7 +213,12 @@ def rand_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """`rand` with the shape, dtype and device of `input`."""
+    """`rand` with the shape, dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.rand_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]])).shape
+    undertow.Size([2, 2])
+    """
     source = as_generator("rand_like", generator)
     sample = lambda shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
     return _sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
@@ -227,7 +237,12 @@ def randn_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """`randn` with the shape, dtype and device of `input`."""
+    """`randn` with the shape, dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.randn_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]])).shape
+    undertow.Size([2, 2])
+    """
     source = as_generator("randn_like", generator)
     sample = lambda shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
     return _sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
@@ -248,7 +263,12 @@ def randint_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`."""
+    """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`.
+
+    >>> import undertow as ut
+    >>> ut.randint_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 5).shape
+    undertow.Size([2, 2])
+    """
     source = as_generator("randint_like", generator)
     lowest, end = bounds("randint_like", args, low, high)
     sample = lambda shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)

@@ -45,14 +45,24 @@ def _truth_along(reduce: Callable[..., Any], input: Array, dim: Dims, keepdim: b
 @composite(variants="function method", out=True)
 @numpy_spelling
 def any(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether an element along `dim`, or of all elements, is not zero."""
+    """Whether an element along `dim`, or of all elements, is not zero.
+
+    >>> import undertow as ut
+    >>> ut.any(ut.tensor([[1.0, 2.0], [3.0, 4.0]]) > 3, dim=1)
+    tensor([False,  True])
+    """
     return _truth_along(any_dims, input, dim, keepdim)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
 def all(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether every element along `dim`, or of all elements, is not zero."""
+    """Whether every element along `dim`, or of all elements, is not zero.
+
+    >>> import undertow as ut
+    >>> ut.all(ut.tensor([[1.0, 2.0], [3.0, 4.0]]) > 1)
+    tensor(False)
+    """
     return _truth_along(all_dims, input, dim, keepdim)
 
 

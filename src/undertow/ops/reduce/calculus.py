@@ -204,14 +204,24 @@ def trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1
 @composite
 @numpy_spelling
 def trapz(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The older name of `trapezoid`."""
+    """The older name of `trapezoid`.
+
+    >>> import undertow as ut
+    >>> ut.trapz(ut.tensor([1.0, 2.0, 3.0]))
+    tensor(4.)
+    """
     return trapezoid(y, x, dx=dx, dim=dim)
 
 
 @composite
 @numpy_spelling
 def cumulative_trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The running integral of samples y by the trapezoidal rule."""
+    """The running integral of samples y by the trapezoidal rule.
+
+    >>> import undertow as ut
+    >>> ut.cumulative_trapezoid(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([1.5000, 4.0000])
+    """
     y = as_operand("cumulative_trapezoid", "y", y)
     _check_samples("cumulative_trapezoid", y, x, dx, dim)
     dim = wrap_dim(dim, y.ndim)

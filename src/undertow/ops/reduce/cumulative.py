@@ -293,5 +293,10 @@ def cummax(input: Array, dim: int) -> Any:
 @composite(variants="function method", out=True)
 @numpy_spelling
 def cummin(input: Array, dim: int) -> Any:
-    """(values, indices) of the smallest element so far, along `dim`."""
+    """(values, indices) of the smallest element so far, along `dim`.
+
+    >>> import undertow as ut
+    >>> ut.cummin(ut.tensor([1.0, 2.0, 3.0]), dim=0)[0]
+    tensor([1., 1., 1.])
+    """
     return return_types.cummin(cummin_along(input, dim))

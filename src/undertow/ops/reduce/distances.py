@@ -204,7 +204,12 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
 
 @composite
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
-    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long."""
+    """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long.
+
+    >>> import undertow as ut
+    >>> ut.cosine_similarity(ut.ones(2, 3), ut.ones(2, 3))
+    tensor([1.0000, 1.0000])
+    """
     x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
     lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
@@ -212,6 +217,11 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
 
 @composite
 def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Array:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> import undertow as ut
+    >>> ut.pairwise_distance(ut.ones(2, 4), ut.zeros(2, 4))
+    tensor([2.0000, 2.0000])
+    """
     x1, x2 = as_tensors("pairwise_distance", x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, max(x1.ndim, x2.ndim) - 1, keepdim)

@@ -103,7 +103,12 @@ def amax(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
 @composite(variants="function method", out=True)
 @numpy_spelling
 def amin(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """The smallest element over `dim`, or of all; ties share the gradient evenly."""
+    """The smallest element over `dim`, or of all; ties share the gradient evenly.
+
+    >>> import undertow as ut
+    >>> ut.amin(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
+    tensor([1., 3.])
+    """
     return amin_dims(input, dim, keepdim)
 
 
@@ -143,7 +148,14 @@ aminmax_dim = primitive(
 @composite(variants="function method", out=True)
 @numpy_spelling
 def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """(min, max) along `dim`, or of all elements."""
+    """(min, max) along `dim`, or of all elements.
+
+    >>> import undertow as ut
+    >>> ut.aminmax(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    undertow.return_types.aminmax(
+    min=tensor(1.),
+    max=tensor(4.))
+    """
     return return_types.aminmax(aminmax_dim(input, dim, keepdim))
 
 
@@ -296,7 +308,14 @@ def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | 
 @shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
 def min(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
-    """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements."""
+    """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements.
+
+    >>> import undertow as ut
+    >>> ut.min(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
+    undertow.return_types.min(
+    values=tensor([1., 3.]),
+    indices=tensor([0, 0]))
+    """
     if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
         return recorded.minimum(input, dim if other is None else other)
     if dim is None and not keepdim:

@@ -67,7 +67,12 @@ def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool | N
 
 @composite(variants="function method", out=True)
 def msort(input: Array) -> Tensor:
-    """The values sorted along the first dimension."""
+    """The values sorted along the first dimension.
+
+    >>> import undertow as ut
+    >>> ut.msort(ut.tensor([3.0, 1.0, 2.0]))
+    tensor([1., 2., 3.])
+    """
     return sort_along(input, 0)[0]
 
 
@@ -138,7 +143,14 @@ kthvalue_dim = primitive("_kthvalue_dim", _kthvalue_forward, node="KthvalueBackw
 @composite(variants="function method", out=True, overlap="any")
 @numpy_spelling
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """(values, indices) of the k-th smallest element along `dim`, counted from 1."""
+    """(values, indices) of the k-th smallest element along `dim`, counted from 1.
+
+    >>> import undertow as ut
+    >>> ut.kthvalue(ut.tensor([1.0, 2.0, 3.0]), 2)
+    undertow.return_types.kthvalue(
+    values=tensor(2.),
+    indices=tensor(1))
+    """
     return return_types.kthvalue(kthvalue_dim(input, k, dim, keepdim))
 
 
@@ -216,7 +228,12 @@ def searchsorted(
 
 @composite(out=True)
 def bucketize(input: Array, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The bucket, between sorted boundaries, that each element falls into."""
+    """The bucket, between sorted boundaries, that each element falls into.
+
+    >>> import undertow as ut
+    >>> ut.bucketize(ut.tensor([0.5, 2.5]), ut.tensor([1.0, 2.0]))
+    tensor([0, 2])
+    """
     input = as_operand("bucketize", "input", input)
     boundaries = as_operand("bucketize", "boundaries", boundaries)
     if boundaries.ndim != 1:

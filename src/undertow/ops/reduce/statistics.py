@@ -295,7 +295,12 @@ def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
 @composite(variants="function method", out=True)
 @numpy_spelling
 def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The median of the elements that are not NaN; along `dim`, (values, indices)."""
+    """The median of the elements that are not NaN; along `dim`, (values, indices).
+
+    >>> import undertow as ut
+    >>> ut.nanmedian(ut.tensor([1.0, float("nan"), 3.0]))
+    tensor(1.)
+    """
     if dim is None and not keepdim:
         return nanmedian_all(input)
     return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
@@ -328,7 +333,14 @@ mode_dim = primitive("_mode_dim", _mode_forward, node="ModeBackward0", **SELECTI
 @composite(variants="function method", out=True)
 @numpy_spelling
 def mode(input: Array, dim: int = -1, keepdim: bool = False) -> Any:
-    """(values, indices) of the most frequent value along `dim`; the smallest of several."""
+    """(values, indices) of the most frequent value along `dim`; the smallest of several.
+
+    >>> import undertow as ut
+    >>> ut.mode(ut.tensor([1, 2, 2]))
+    undertow.return_types.mode(
+    values=tensor(2),
+    indices=tensor(2))
+    """
     return return_types.mode(mode_dim(input, dim, keepdim))
 
 
@@ -433,7 +445,12 @@ def quantile(
 def nanquantile(
     input: Array, q: Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The quantile(s) of the elements that are not NaN."""
+    """The quantile(s) of the elements that are not NaN.
+
+    >>> import undertow as ut
+    >>> ut.nanquantile(ut.tensor([1.0, float("nan"), 3.0]), 0.5)
+    tensor(2.)
+    """
     return quantiles("nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
@@ -442,5 +459,10 @@ def nanquantile(
 def percentile(
     input: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """`quantile` with q in percent."""
+    """`quantile` with q in percent.
+
+    >>> import undertow as ut
+    >>> ut.percentile(ut.tensor([1.0, 2.0, 3.0]), 50)
+    tensor(2.)
+    """
     return quantiles("percentile", input, q / 100, dim, keepdim, interpolation, False)

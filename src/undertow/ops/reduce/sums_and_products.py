@@ -264,14 +264,24 @@ nansum_dims = primitive(
 @composite(variants="function method", out=True)
 @numpy_spelling
 def nansum(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The sum, with NaN counted as zero."""
+    """The sum, with NaN counted as zero.
+
+    >>> import undertow as ut
+    >>> ut.nansum(ut.tensor([1.0, float("nan"), 3.0]))
+    tensor(4.)
+    """
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
 
 
 @composite(variants="function method", out=True)
 @numpy_spelling
 def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The mean of the elements that are not NaN; NaN where there are none."""
+    """The mean of the elements that are not NaN; NaN where there are none.
+
+    >>> import undertow as ut
+    >>> ut.nanmean(ut.tensor([1.0, float("nan"), 3.0]))
+    tensor(2.)
+    """
     input = cast(input, dtype)
     if not dtypes.is_differentiable(input.dtype):
         got = type_name(input)

@@ -105,7 +105,12 @@ def unique(
 def unique_consecutive(
     input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements (or slices along `dim`) without those that repeat the one before."""
+    """The elements (or slices along `dim`) without those that repeat the one before.
+
+    >>> import undertow as ut
+    >>> ut.unique_consecutive(ut.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
     return _asked_for(unique_consecutive_values(input, dim), return_inverse, return_counts)
 
 

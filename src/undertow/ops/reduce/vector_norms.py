@@ -138,6 +138,11 @@ def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Array:
 
 @composite
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Array:
-    """Vectors along `dim` over their p-norm, or over eps if that is larger."""
+    """Vectors along `dim` over their p-norm, or over eps if that is larger.
+
+    >>> import undertow as ut
+    >>> ut.normalize(ut.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     input = as_operand("normalize", "input", input)
     return input / clamp_min(vector_norm(input, p, dim, True), eps)

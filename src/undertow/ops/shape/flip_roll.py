@@ -37,7 +37,12 @@ _flip = primitive(
 
 @composite(variants="function method")
 def flip(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Array:
-    """The tensor with the elements of some dimensions in reverse order."""
+    """The tensor with the elements of some dimensions in reverse order.
+
+    >>> import undertow as ut
+    >>> ut.flip(ut.tensor([1.0, 2.0, 3.0]), (0,))
+    tensor([3., 2., 1.])
+    """
     if not order and dims is None:
         raise TypeError('flip() missing 1 required positional arguments: "dims"')
     return _flip(input, ints(order, dims))
@@ -50,7 +55,13 @@ def backwards(input: Array) -> Array:
 
 @composite(variants="function method")
 def fliplr(input: Array) -> Array:
-    """The second dimension (the columns of a matrix) in the other order."""
+    """The second dimension (the columns of a matrix) in the other order.
+
+    >>> import undertow as ut
+    >>> ut.fliplr(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 1.],
+            [4., 3.]])
+    """
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
@@ -58,7 +69,13 @@ def fliplr(input: Array) -> Array:
 
 @composite(variants="function method")
 def flipud(input: Array) -> Array:
-    """The first dimension (the rows of a matrix) in the other order."""
+    """The first dimension (the rows of a matrix) in the other order.
+
+    >>> import undertow as ut
+    >>> ut.flipud(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return _flip(input, (0,))
@@ -94,6 +111,10 @@ def roll(
     """The tensor with its elements shifted along dimensions, those pushed out coming in at the other end.
 
     Without `dims` it is shifted as one long vector.
+
+    >>> import undertow as ut
+    >>> ut.roll(ut.tensor([1.0, 2.0, 3.0]), 1)
+    tensor([3., 1., 2.])
     """
     dims = axis if dims is None else dims
     shifts, dims = ints((shifts,)), () if dims is None else ints((dims,))
@@ -127,7 +148,13 @@ _rot90 = primitive(
 
 @composite(variants="function method")
 def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
-    """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
+    """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second.
+
+    >>> import undertow as ut
+    >>> ut.rot90(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 4.],
+            [1., 3.]])
+    """
     dims = ints((dims,))
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")

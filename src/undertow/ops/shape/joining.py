@@ -114,13 +114,23 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Arr
 
 @composite(out=True, overlap="any")
 def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
-    """Another name of `cat`."""
+    """Another name of `cat`.
+
+    >>> import undertow as ut
+    >>> ut.concat((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([1., 2., 3., 1., 2., 3.])
+    """
     return cat(tensors, dim, axis=axis)
 
 
 @composite(out=True, overlap="any")
 def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
-    """NumPy's name of `cat`."""
+    """NumPy's name of `cat`.
+
+    >>> import undertow as ut
+    >>> ut.concatenate((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([1., 2., 3., 1., 2., 3.])
+    """
     return cat(tensors, dim, axis=axis)
 
 
@@ -150,7 +160,13 @@ _stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_
 
 @composite(out=True, overlap="any")
 def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
-    """Tensors of one shape, side by side along a new dimension."""
+    """Tensors of one shape, side by side along a new dimension.
+
+    >>> import undertow as ut
+    >>> ut.stack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([[1., 2., 3.],
+            [1., 2., 3.]])
+    """
     if not len(tensors):
         raise RuntimeError("stack expects a non-empty TensorList")
     return _stack(tensors, dim if axis is None else axis)
@@ -158,14 +174,25 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
 
 @composite(out=True, overlap="any")
 def hstack(tensors: Sequence[Any]) -> Array:
-    """`cat` along columns (dimension 1; 0 for vectors)."""
+    """`cat` along columns (dimension 1; 0 for vectors).
+
+    >>> import undertow as ut
+    >>> ut.hstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([1., 2., 3., 1., 2., 3.])
+    """
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
 @composite(out=True, overlap="any")
 def vstack(tensors: Sequence[Any]) -> Array:
-    """`cat` along rows; vectors are rows."""
+    """`cat` along rows; vectors are rows.
+
+    >>> import undertow as ut
+    >>> ut.vstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([[1., 2., 3.],
+            [1., 2., 3.]])
+    """
     return cat(atleast_2d(tuple(tensors)), 0)
 
 
@@ -174,13 +201,25 @@ alias("row_stack", vstack, out=True)
 
 @composite(out=True, overlap="any")
 def dstack(tensors: Sequence[Any]) -> Array:
-    """`cat` along dimension 2."""
+    """`cat` along dimension 2.
+
+    >>> import undertow as ut
+    >>> ut.dstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))).shape
+    undertow.Size([1, 3, 2])
+    """
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
 @composite(out=True, overlap="any")
 def column_stack(tensors: Sequence[Any]) -> Array:
-    """`cat` along columns; vectors are columns."""
+    """`cat` along columns; vectors are columns.
+
+    >>> import undertow as ut
+    >>> ut.column_stack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
+    tensor([[1., 1.],
+            [2., 2.],
+            [3., 3.]])
+    """
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
     return cat([t if t.ndim > 1 else reshape(t, (prod(t.shape), 1)) for t in tensors], 1)
 
@@ -227,13 +266,25 @@ _block_diag = variadic("_block_diag", forward=_place_blocks, vjp=_take_blocks, j
 
 @composite
 def block_diag(*tensors: Array) -> Array:
-    """A matrix with the given matrices on its diagonal and zeros elsewhere."""
+    """A matrix with the given matrices on its diagonal and zeros elsewhere.
+
+    >>> import undertow as ut
+    >>> ut.block_diag(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), ut.ones(1, 1))
+    tensor([[1., 2., 0.],
+            [3., 4., 0.],
+            [0., 0., 1.]])
+    """
     return _block_diag(tensors)
 
 
 @composite
 def meshgrid(*tensors: Array, indexing: str = "ij") -> tuple[Any, ...]:
-    """Coordinates as grids, one for each vector given; "xy" swaps the first two dimensions."""
+    """Coordinates as grids, one for each vector given; "xy" swaps the first two dimensions.
+
+    >>> import undertow as ut
+    >>> [t.shape for t in ut.meshgrid(ut.ones(2), ut.ones(3), indexing="ij")]
+    [undertow.Size([2, 3]), undertow.Size([2, 3])]
+    """
     tensors = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
@@ -254,7 +305,15 @@ def meshgrid(*tensors: Array, indexing: str = "ij") -> tuple[Any, ...]:
 
 @composite
 def cartesian_prod(*tensors: Array) -> Array:
-    """Every way to take one element of each vector, one per row."""
+    """Every way to take one element of each vector, one per row.
+
+    >>> import undertow as ut
+    >>> ut.cartesian_prod(ut.tensor([1, 2]), ut.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
     tensors = tuple([as_operand("cartesian_prod", "tensors", t) for t in tensors])
     for t in tensors:
         _check_vector(t)
@@ -263,7 +322,14 @@ def cartesian_prod(*tensors: Array) -> Array:
 
 @composite
 def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Array:
-    """Every way to take `r` elements of a vector, in order, one per row."""
+    """Every way to take `r` elements of a vector, in order, one per row.
+
+    >>> import undertow as ut
+    >>> ut.combinations(ut.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
     input = as_operand("combinations", "input", input)
     _check_vector(input)
     if r < 0:

@@ -57,7 +57,12 @@ def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
 
 @composite(order="channels")
 def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
-    """The inverse of pixel_shuffle: every square of r * r places becomes as many channels."""
+    """The inverse of pixel_shuffle: every square of r * r places becomes as many channels.
+
+    >>> import undertow as ut
+    >>> ut.pixel_unshuffle(ut.ones(1, 1, 4, 4), 2).shape
+    undertow.Size([1, 4, 2, 2])
+    """
     input, r = _check_image("pixel_unshuffle", input, downscale_factor, "downscale_factor"), downscale_factor
     channels, height, width = input.shape[-3:]
     for name, dim, n in (("height", -2, height), ("width", -1, width)):
@@ -72,7 +77,12 @@ def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
 
 @composite(order="channels")
 def channel_shuffle(input: Array, groups: int) -> Tensor:
-    """The channels, in `groups` groups, dealt out in turn: first all firsts, then all seconds, ..."""
+    """The channels, in `groups` groups, dealt out in turn: first all firsts, then all seconds, ...
+
+    >>> import undertow as ut
+    >>> ut.channel_shuffle(ut.arange(4.0).reshape(1, 4, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
     input = as_operand("channel_shuffle", "input", input)
     if input.ndim < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")

@@ -60,7 +60,12 @@ def repeat(input: Array, *sizes: Any, repeats: Sequence[int] | None = None) -> A
 
 @composite(variants="function method")
 def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
-    """`repeat` with ones filled in for dimensions in front that are not mentioned."""
+    """`repeat` with ones filled in for dimensions in front that are not mentioned.
+
+    >>> import undertow as ut
+    >>> ut.tile(ut.tensor([1.0, 2.0, 3.0]), (2,))
+    tensor([1., 2., 3., 1., 2., 3.])
+    """
     repeats = ints(sizes, dims)
     return _repeat(input, (1,) * (input.ndim - len(repeats)) + repeats)
 
@@ -78,6 +83,10 @@ def repeat_interleave(
     """Every element repeated in place: 1, 2 becomes 1, 1, 2, 2. `repeats` is a number, or one per element.
 
     Given only numbers, the index of each, as often as it says.
+
+    >>> import undertow as ut
+    >>> ut.repeat_interleave(ut.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
     """
     dim = axis if dim is None else dim
     input = as_operand("repeat_interleave", "input", input)

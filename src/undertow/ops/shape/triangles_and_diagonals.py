@@ -81,7 +81,12 @@ diagonal_copy = primitive(
 
 @composite(variants="function method", out=True)
 def diag(input: Array, diagonal: int = 0) -> Array:
-    """A matrix with the given vector on a diagonal; of a matrix, a copy of that diagonal."""
+    """A matrix with the given vector on a diagonal; of a matrix, a copy of that diagonal.
+
+    >>> import undertow as ut
+    >>> ut.diag(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 4.])
+    """
     if input.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
     return diag_embed(input, diagonal) if input.ndim == 1 else diagonal_copy(input, diagonal)
@@ -89,5 +94,11 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 
 @composite(variants="function method")
 def diagflat(input: Array, offset: int = 0) -> Array:
-    """A matrix with all elements of the tensor on a diagonal."""
+    """A matrix with all elements of the tensor on a diagonal.
+
+    >>> import undertow as ut
+    >>> ut.diagflat(ut.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return diag(ravel(input), offset)

@@ -187,6 +187,11 @@ def as_strided(input: Array, size: Sequence[int], stride: Sequence[int], storage
 
     Elements may appear more than once (then the view is read-only); none may lie outside the memory.
     Gradients reach all memory of the tensor that `input` is a view of.
+
+    >>> import undertow as ut
+    >>> ut.as_strided(ut.tensor([1.0, 2.0, 3.0]), (2, 2), (1, 1))
+    tensor([[1., 2.],
+            [2., 3.]])
     """
     size, stride = ints((size,)), ints((stride,))
     if len(size) != len(stride):

@@ -21,7 +21,12 @@ unsqueeze view view_as_complex view_as_real
 
 @composite(variants="function in_place_function")
 def detach(input: Array) -> Array:
-    """The same numbers, without a history; `Tensor.detach` as a function."""
+    """The same numbers, without a history; `Tensor.detach` as a function.
+
+    >>> import undertow as ut
+    >>> ut.detach(ut.ones(2, requires_grad=True))
+    tensor([1., 1.])
+    """
     tensor: Any = as_operand("detach", "input", input)
     return tensor.detach()
 

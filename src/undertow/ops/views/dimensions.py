@@ -82,7 +82,13 @@ _expand = view(
 
 @composite(variants="function method")
 def broadcast_to(input: Array, size: Sequence[int]) -> Array:
-    """The tensor seen as if it had another shape: dimensions of size 1 are repeated, without copying."""
+    """The tensor seen as if it had another shape: dimensions of size 1 are repeated, without copying.
+
+    >>> import undertow as ut
+    >>> ut.broadcast_to(ut.tensor([1.0, 2.0, 3.0]), (2, 3))
+    tensor([[1., 2., 3.],
+            [1., 2., 3.]])
+    """
     return _expand(input, tuple(size))
 
 
@@ -102,7 +108,14 @@ def expand_as(input: Array, other: Array) -> Array:
 
 @composite
 def broadcast_tensors(*tensors: Array) -> tuple[Any, ...]:
-    """The tensors, expanded to their common shape."""
+    """The tensors, expanded to their common shape.
+
+    >>> import undertow as ut
+    >>> ut.broadcast_tensors(ut.ones(2, 1), ut.zeros(2))
+    (tensor([[1., 1.],
+            [1., 1.]]), tensor([[0., 0.],
+            [0., 0.]]))
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes([tuple(t.shape) for t in tensors])
@@ -129,13 +142,23 @@ transpose = view(
 
 @composite(variants="function method")
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
-    """NumPy's name of `transpose`."""
+    """NumPy's name of `transpose`.
+
+    >>> import undertow as ut
+    >>> ut.swapaxes(ut.ones(2, 3), 0, 1).shape
+    undertow.Size([3, 2])
+    """
     return transpose(input, axis0, axis1)
 
 
 @composite(variants="function method")
 def swapdims(input: Array, dim0: int, dim1: int) -> Array:
-    """Another name of `transpose`."""
+    """Another name of `transpose`.
+
+    >>> import undertow as ut
+    >>> ut.swapdims(ut.ones(2, 3), 0, 1).shape
+    undertow.Size([3, 2])
+    """
     return transpose(input, dim0, dim1)
 
 
@@ -189,7 +212,12 @@ def permute(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Arr
 
 @composite(variants="function method")
 def movedim(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """The tensor with some dimensions moved and the others in the order they had."""
+    """The tensor with some dimensions moved and the others in the order they had.
+
+    >>> import undertow as ut
+    >>> ut.movedim(ut.ones(2, 3, 4), 0, 2).shape
+    undertow.Size([3, 4, 2])
+    """
     ndim = input.ndim
     sources, destinations = _moved_dims(source, ndim, "source"), _moved_dims(destination, ndim, "destination")
     if len(sources) != len(destinations):
@@ -215,7 +243,12 @@ def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, .
 
 @composite(variants="function method")
 def moveaxis(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """NumPy's name of `movedim`."""
+    """NumPy's name of `movedim`.
+
+    >>> import undertow as ut
+    >>> ut.moveaxis(ut.ones(2, 3, 4), 0, 2).shape
+    undertow.Size([3, 4, 2])
+    """
     return movedim(input, source, destination)
 
 
@@ -264,7 +297,13 @@ def matrix_transpose(input: Array) -> Array:
 
 @composite(variants="function method")
 def adjoint(input: Array) -> Array:
-    """`tensor.mH`: the last two dimensions swapped, and the conjugate."""
+    """`tensor.mH`: the last two dimensions swapped, and the conjugate.
+
+    >>> import undertow as ut
+    >>> ut.adjoint(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     return conj(_transpose_of_matrices(input, "tensor.adjoint()"))
 
 
@@ -337,7 +376,12 @@ _squeeze_dims = view(
 @composite(variants="function method")
 @shortcut(_squeeze_all, _squeeze_dim)
 def squeeze(input: Array, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Array:
-    """The tensor without its dimensions of size 1 (or those of them that `dim` names)."""
+    """The tensor without its dimensions of size 1 (or those of them that `dim` names).
+
+    >>> import undertow as ut
+    >>> ut.squeeze(ut.ones(1, 3)).shape
+    undertow.Size([3])
+    """
     dim = axis if dim is None else dim
     if dim is None:
         return _squeeze_all(input)
@@ -365,7 +409,12 @@ unsqueeze = view(
 
 @composite
 def expand_dims(input: Array, axis: int | Sequence[int]) -> Array:
-    """NumPy's name for `unsqueeze`; several axes count in the result."""
+    """NumPy's name for `unsqueeze`; several axes count in the result.
+
+    >>> import undertow as ut
+    >>> ut.expand_dims(ut.tensor([1.0, 2.0, 3.0]), 0)
+    tensor([[1., 2., 3.]])
+    """
     axes = axis if isinstance(axis, Iterable) else (axis,)
     for dim in sorted(wrap_dims(axes, input.ndim + len(tuple(axes)))):
         input = unsqueeze(input, dim)

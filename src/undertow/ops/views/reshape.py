@@ -185,7 +185,12 @@ def reshape_as(input: Array, other: Array) -> Array:
 @composite(variants="function method")
 @shortcut(_view)
 def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
-    """The tensor with dimensions `start_dim` to `end_dim` merged into one."""
+    """The tensor with dimensions `start_dim` to `end_dim` merged into one.
+
+    >>> import undertow as ut
+    >>> ut.flatten(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 2., 3., 4.])
+    """
     input = as_operand("flatten", "input", input)
     ndim = input.ndim
     start, end = wrap_dim(start_dim, ndim), wrap_dim(end_dim, ndim)
@@ -199,7 +204,12 @@ def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
 
 @composite(variants="function method")
 def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Array:
-    """The tensor with dimension `dim` split into several; one size may be -1."""
+    """The tensor with dimension `dim` split into several; one size may be -1.
+
+    >>> import undertow as ut
+    >>> ut.unflatten(ut.ones(3, 4), 1, (2, 2)).shape
+    undertow.Size([3, 2, 2])
+    """
     if not hasattr(dim, "__index__"):
         raise TypeError(f"unflatten(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
     dim = wrap_dim(dim, input.ndim)
@@ -219,7 +229,12 @@ def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Array:
 
 @composite(variants="function method")
 def ravel(input: Array) -> Array:
-    """All elements in one dimension."""
+    """All elements in one dimension.
+
+    >>> import undertow as ut
+    >>> ut.ravel(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 2., 3., 4.])
+    """
     return view(contiguous(input), -1)
 
 

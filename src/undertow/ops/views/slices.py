@@ -123,7 +123,12 @@ slice_backward = primitive(
 
 @composite(variants="function method")
 def narrow(input: Array, dim: int, start: Any, length: int) -> Array:
-    """`length` entries of dimension `dim`, from `start` on."""
+    """`length` entries of dimension `dim`, from `start` on.
+
+    >>> import undertow as ut
+    >>> ut.narrow(ut.tensor([1.0, 2.0, 3.0]), 0, 1, 2)
+    tensor([2., 3.])
+    """
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:

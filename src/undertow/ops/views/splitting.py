@@ -171,7 +171,12 @@ def split(
 
 @composite(variants="function method")
 def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """Parts of the given sizes along `dim`, in the same memory."""
+    """Parts of the given sizes along `dim`, in the same memory.
+
+    >>> import undertow as ut
+    >>> ut.split_with_sizes(ut.tensor([1.0, 2.0, 3.0]), (1, 2))
+    (tensor([1.]), tensor([2., 3.]))
+    """
     return _split_with_sizes(input, ints((split_sizes,)), dim)
 
 
@@ -184,7 +189,12 @@ def unsafe_split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int =
 @composite(variants="function method")
 @shortcut(_split)
 def chunk(input: Array, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
-    """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter."""
+    """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter.
+
+    >>> import undertow as ut
+    >>> ut.chunk(ut.tensor([1.0, 2.0, 3.0]), 2)
+    (tensor([1., 2.]), tensor([3.]))
+    """
     return _chunk_by(_split, _split_with_sizes, input, chunks, dim if axis is None else axis)
 
 
@@ -211,7 +221,12 @@ def _chunk_by(
 def tensor_split(
     input: Array, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
-    """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts."""
+    """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts.
+
+    >>> import undertow as ut
+    >>> ut.tensor_split(ut.tensor([1.0, 2.0, 3.0]), 2)
+    (tensor([1., 2.]), tensor([3.]))
+    """
     dim = dim if axis is None else axis
     if not input.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -261,19 +276,36 @@ def _split_at(input: Array, indices_or_sections: Any, dim: int, name: str, least
 
 @composite(variants="function method")
 def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
-    """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts."""
+    """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts.
+
+    >>> import undertow as ut
+    >>> ut.hsplit(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
+    (tensor([[1.],
+            [3.]]), tensor([[2.],
+            [4.]]))
+    """
     return _split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit", 1)
 
 
 @composite(variants="function method")
 def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
-    """`tensor_split` along rows (dimension 0), into equal parts."""
+    """`tensor_split` along rows (dimension 0), into equal parts.
+
+    >>> import undertow as ut
+    >>> ut.vsplit(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
+    (tensor([[1., 2.]]), tensor([[3., 4.]]))
+    """
     return _split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @composite(variants="function method")
 def dsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
-    """`tensor_split` along depth (dimension 2), into equal parts."""
+    """`tensor_split` along depth (dimension 2), into equal parts.
+
+    >>> import undertow as ut
+    >>> ut.dsplit(ut.ones(1, 1, 2), 2)
+    (tensor([[[1.]]]), tensor([[[1.]]]))
+    """
     return _split_at(input, indices_or_sections, 2, "dsplit", 3)
 
 
