@@ -39,6 +39,7 @@ from undertow.backend.cuda import (
 )
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
+from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core
 
@@ -158,7 +159,7 @@ class CudaNamespace(ArrayNamespace):
 
     def code_of_function(self, name: str, count: int) -> str | None:
         """The formula of an array function on real numbers whose result is one; None if it has none."""
-        code = elementwise.FORMULAS.get(name, {}).get("f")
+        code = FORMULAS.get(name, {}).get("f")
         ufunc: Any = getattr(np, name, None)
         if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
             return None
