@@ -55,6 +55,14 @@ OWN_KERNELS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+#: operations that are rules of others -> how many operands they have, and their formula for real numbers
+RULES = {
+    "tanh_backward": (2, "a * (T(1) - b * b)"),
+    "sigmoid_backward": (2, "a * (b * (T(1) - b))"),
+    "threshold_backward": (3, "b <= c ? T(0) : a"),
+}
+
+
 class CudaStream:
     """The stream that all work goes to: one after the other, in the order in which it was asked for."""
 
@@ -101,6 +109,7 @@ class CudaNamespace(ArrayNamespace):
         self._casts: dict[Any, Any] = {}
         self._make_kernels()
         self._replace_functions()
+        self._join_rules()
         extension = device.extension()
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": functions.matmul}
         extension.setup(
@@ -120,6 +129,14 @@ class CudaNamespace(ArrayNamespace):
             Formula(3, elementwise.chosen, lambda dtypes: "a ? b : c"),
             lambda operands, out: tail.on_host("where", np.where, operands, {}),
         )
+
+    def _join_rules(self) -> None:
+        """Rules that many models use, and that are operations of their own: each is one kernel."""
+        for name, (count, code) in RULES.items():
+            function = getattr(type(self), name, None)  # the operation's, which computes what the kernel cannot
+            if function is not None:
+                whole = functools.partial(function, self)
+                setattr(self, name, self.joined_kernel(code, "abc"[:count], whole))
 
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
