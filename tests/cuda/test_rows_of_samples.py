@@ -20,7 +20,7 @@ from undertow.ops.declare import REGISTRY
 TABLES = ("views", "shape", "gather_scatter", "indexing", "extrema")
 
 #: rows whose calls name data or places on the CPU
-ON_CPU = {"linalg_cholesky", "cholesky", "_to_device"}
+ON_CPU = {"linalg_cholesky", "cholesky", "_cholesky_lower", "_to_device"}
 
 
 def made(value: Any, rng: np.random.Generator, complex_: bool, device: str) -> Any:
