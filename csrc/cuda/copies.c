@@ -63,7 +63,9 @@ array_to_host(PyObject *self, PyObject *nothing)
     Py_INCREF(source->dtype);
     PyObject *host = PyArray_NewFromDescr(&PyArray_Type, source->dtype, source->nd, source->dims, NULL, NULL, 0, NULL);
     if (host != NULL && source->size) {
-        memcpy(PyArray_STRIDES((PyArrayObject *)host), source->strides, source->nd * sizeof(npy_intp));
+        for (int d = 0; d < source->nd; d++) {
+            PyArray_STRIDES((PyArrayObject *)host)[d] = source->strides[d];
+        }
         PyArray_UpdateFlags((PyArrayObject *)host, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
         if (driver_copy_to_host(PyArray_DATA((PyArrayObject *)host), source->data, source->size * item) < 0) {
             Py_CLEAR(host);

@@ -10,6 +10,7 @@ import pytest
 
 import undertow as ut
 from tests.cuda.test_training import train
+from undertow.compiled import core
 from undertow.nn import functional as F
 
 
@@ -124,3 +125,22 @@ def test_targets_out_of_range_are_told() -> None:
         (expected,) = ut.autograd.grad(wanted.sum(), here)
         np.testing.assert_allclose(gradient.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-7)
     assert np.isnan(F.cross_entropy(scores, ut.full((3,), -100, dtype=ut.int64).cuda()).item())
+
+
+def test_a_rule_is_one_kernel() -> None:
+    if core is None:
+        pytest.skip("formulas are joined for the compiled core")
+    x = ut.tensor([0.5, -1.0, 2.0], device="cuda", requires_grad=True)
+    for function, wanted in ((ut.sin, np.cos), (ut.exp, np.exp)):
+        for _ in range(2):
+            out, g = function(x), ut.full((3,), 2.0, device="cuda")
+            before = ut.cuda.launch_stats()["launches"]
+            (gradient,) = ut.autograd.grad(out, x, g)
+            count = ut.cuda.launch_stats()["launches"] - before
+        assert count == 1
+        np.testing.assert_allclose(gradient.cpu().numpy(), 2 * wanted(x.detach().cpu().numpy()), rtol=1e-6)
+    z = ut.tensor([0.5 + 1j], device="cuda", requires_grad=True)  # complex numbers take the formula part by part
+    z.sin().abs().sum().backward()
+    here = z.detach().cpu().requires_grad_()
+    here.sin().abs().sum().backward()
+    np.testing.assert_allclose(z.grad.cpu().numpy(), here.grad.numpy(), rtol=1e-6)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +39,7 @@ from undertow.backend.cuda import (
 )
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
+from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
 from undertow.compiled import core
 
@@ -52,6 +53,14 @@ OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
     "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
 }  # fmt: skip
+
+
+#: operations that are rules of others -> how many operands they have, and their formula for real numbers
+RULES = {
+    "tanh_backward": (2, "a * (T(1) - b * b)"),
+    "sigmoid_backward": (2, "a * (b * (T(1) - b))"),
+    "threshold_backward": (3, "b <= c ? T(0) : a"),
+}
 
 
 class CudaStream:
@@ -100,6 +109,7 @@ class CudaNamespace(ArrayNamespace):
         self._casts: dict[Any, Any] = {}
         self._make_kernels()
         self._replace_functions()
+        self._join_rules()
         extension = device.extension()
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": functions.matmul}
         extension.setup(
@@ -119,6 +129,14 @@ class CudaNamespace(ArrayNamespace):
             Formula(3, elementwise.chosen, lambda dtypes: "a ? b : c"),
             lambda operands, out: tail.on_host("where", np.where, operands, {}),
         )
+
+    def _join_rules(self) -> None:
+        """Rules that many models use, and that are operations of their own: each is one kernel."""
+        for name, (count, code) in RULES.items():
+            function = getattr(type(self), name, None)  # the operation's, which computes what the kernel cannot
+            if function is not None:
+                whole = functools.partial(function, self)
+                setattr(self, name, self.joined_kernel(code, "abc"[:count], whole))
 
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
@@ -153,6 +171,21 @@ class CudaNamespace(ArrayNamespace):
             formula = Formula(1, lambda kinds: (dtype, dtype), lambda dtypes: "a")
             found = self._casts[dtype] = elementwise.kernel(f"cast to {dtype}", formula, cast_on_host(dtype))
         return found
+
+    # ---- formulas as one kernel: ops/declare/joined.py
+
+    def code_of_function(self, name: str, count: int) -> str | None:
+        """The formula of an array function on real numbers whose result is one; None if it has none."""
+        code = FORMULAS.get(name, {}).get("f")
+        ufunc: Any = getattr(np, name, None)
+        if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
+            return None
+        return code
+
+    def joined_kernel(self, code: str, operands: Sequence[str], function: Callable[..., Any]) -> Any:
+        """The kernel of a formula of real numbers; what it cannot compute, `function` does."""
+        formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
+        return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
 
     def current_stream(self) -> CudaStream:
         return self.default_stream

@@ -175,6 +175,22 @@ def same(kinds: tuple[Any, ...]) -> DTypes:
     return kinds[0], kinds[0]
 
 
+#: functions of real numbers whose result is none
+GIVE_BOOLS = frozenset(
+    "less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor logical_not isnan isinf "
+    "isfinite signbit".split()
+)
+
+
+def all_alike(kinds: tuple[Any, ...]) -> DTypes:
+    """One dtype of real numbers for all operands, beside which Python's numbers have nothing to say."""
+    dtypes = {k for k in kinds if isinstance(k, np.dtype)}
+    if len(dtypes) != 1 or complex in kinds or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}:
+        raise NotImplementedError("operands of several dtypes, or of other ones, in one kernel")
+    (dtype,) = dtypes
+    return (dtype,) * (len(kinds) + 1)
+
+
 def filled(kinds: tuple[Any, ...]) -> DTypes:
     """Those of an array and a number that is written everywhere."""
     return kinds[0], kinds[0], kinds[0]

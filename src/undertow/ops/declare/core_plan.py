@@ -17,6 +17,7 @@ from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
 from undertow.ops.declare.formula import Formula
+from undertow.ops.declare.joined import joined
 from undertow.ops.declare.plans import Input, Order, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -248,7 +249,8 @@ def bound(
     keyword_only  the parameters that must be given by name
     op            whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
     """
-    tree = whole(function, places, xp, keyword_only)
+    tree = None if xp is cpu or keyword_only else joined(function, places, xp)
+    tree = whole(function, places, xp, keyword_only) if tree is None else tree
     if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
     named = [n for n in places if n in keyword_only]
