@@ -42,6 +42,7 @@ SAMPLES = [
            kwargs={"range": (-1.0, 1.0, -2.0, 2.0), "density": True}),
     Sample("histogramdd", normal(20, 2).without_gradient(), note="edges", kwargs={"bins": EDGES}),
     Sample("spmm", normal(3, 2), normal(2, 4), complex=True),
+    Sample("dsmm", normal(3, 2), normal(2, 4)),
     Sample("lu", normal(3, 3), complex=True, call=lambda L, A: L.lu(A)[0], reference=lambda torch, A: torch.lu(A)[0]),
     Sample("lu", constant(np.eye(3)[::-1]).without_gradient(), kwargs={"get_infos": True}, note="infos"),
     Sample("sum_to_size", normal(2, 3), 1, 3, complex=True, reference=of_tensor("sum_to_size")),

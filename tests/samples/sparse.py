@@ -238,7 +238,7 @@ def embedding(m: Any, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
 SPARSE_OPERATIONS = (
     "_coalesce", "_gather_places", "_kept_places", "_sampled_mm", "_slice_places", "_sparse_addmm", "_sparse_coo",
     "_sparse_mask", "_sparse_sparse_matmul", "_sparse_sum", "_sparse_sum_backward",
-    "_sparse_values", "_to_dense", "_to_sparse", "_to_sparse_dim", "_values_at", "coalesce", "dsmm", "indices",
+    "_sparse_values", "_to_dense", "_to_sparse", "_to_sparse_dim", "_values_at", "coalesce", "indices",
     "sparse_addmm", "sparse_coo_tensor", "sparse_mask", "sparse_mm", "sparse_sum", "to_dense", "to_sparse", "values",
     "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_sparse_compressed", "_to_form",
     "_to_sparse_bsc", "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr",

@@ -22,6 +22,8 @@ from undertow.graph.node import StreamExtra
 def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:
     """The namespace of the device that a pass on one stream is all on, if the caller's thread can run it."""
     root: Any = task.root
+    if not grads:
+        return None
     first = root.next_edges[0][0] if type(root) is GraphRoot else root
     extra = first.extra
     if type(extra) is not StreamExtra or task.watches or not task.in_place or task.outer is not None:

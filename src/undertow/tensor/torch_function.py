@@ -75,6 +75,8 @@ def by_default(cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwar
     """What Tensor itself says to a call: the function, whose results are of the class that is asked."""
     if not all([issubclass(cls, kind) for kind in types]):
         return NotImplemented
+    if asking.get().classes != ASKED:  # none of our functions asks now: this is one of PyTorch's own
+        return NotImplemented
     with _Disabled():
         return _converted(func(*args, **(kwargs or {})), cls)
 
@@ -96,9 +98,17 @@ def never(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None)
 
 
 def own_function(kind: type) -> Any:
-    """The `__torch_function__` that a class has of its own, or None."""
+    """The `__torch_function__` that a class has of its own, or None; PyTorch's tensors know nothing of our functions."""
     found = getattr(kind, "__torch_function__", None)
-    return None if found is None or getattr(found, "__func__", found) in (by_default, never) else found
+    if found is None or getattr(found, "__func__", found) in (by_default, never):
+        return None
+    return None if is_pytorchs(kind) else found
+
+
+def is_pytorchs(kind: type) -> bool:
+    """Whether it is PyTorch's Tensor, or derived from it. Ours may go by the same name (see stand_in)."""
+    names = [(base.__module__, base.__name__) for base in kind.__mro__]
+    return ("torch", "Tensor") in names and not hasattr(kind, "results_keep_class")
 
 
 def is_derived(kind: type) -> bool:

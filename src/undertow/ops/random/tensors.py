@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.modes import Interceptor, current
-from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
 from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
@@ -474,8 +473,8 @@ def _random(xp: Namespace, input: Array, low: Any, high: Any, *, generator: Gene
 
 def _bernoulli_like(xp: Namespace, input: Array, p: Any, *, generator: Generator | None = None) -> Array:
     source = as_generator("bernoulli_", generator)
-    if not isinstance(p, NUMBERS):
-        return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p, input.shape))
+    if isinstance(p, tuple):
+        return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p[0]._array, input.shape))
     return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))
 
 
@@ -496,7 +495,8 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     """Fill with 1 (with probability p, a number or a tensor that broadcasts) and 0."""
     if isinstance(p, Tensor) and current_edge(p) is not None:
         raise RuntimeError("bernoulli_(): p must not require grad: detach() it")
-    return _fill_bernoulli(self, p._array if isinstance(p, Tensor) else p, generator=generator)
+    # in a tuple, because an option that is a tensor is taken for a number
+    return _fill_bernoulli(self, (p,) if isinstance(p, Tensor) else p, generator=generator)
 
 
 #: attribute -> function; `methods.py` puts them on Tensor
