@@ -98,7 +98,7 @@ def never(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None)
 
 
 def own_function(kind: type) -> Any:
-    """The `__torch_function__` that a class has of its own, or None; PyTorch's tensors know nothing of our functions."""
+    """The `__torch_function__` that a class has of its own, or None. PyTorch's tensors know none of our functions."""
     found = getattr(kind, "__torch_function__", None)
     if found is None or getattr(found, "__func__", found) in (by_default, never):
         return None

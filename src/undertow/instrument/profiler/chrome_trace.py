@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -101,10 +102,10 @@ class Trace:
     def arrow(self, kind: str, number: int, start: FunctionEvent, end: FunctionEvent) -> Iterable[dict[str, Any]]:
         # a number: Perfetto drops an arrow whose id is any other text
         shared = {"cat": kind, "name": kind, "id": self.rank * 2**32 + number}
-        begins = start.time_range.end if kind == "ready" else start.time_range.start
-        # inside the slice it leaves, or Perfetto does not find it
-        begins = max(start.time_range.start, begins - 0.001)
-        yield {"ph": "s", **shared, **self.place(start), "ts": self.offset + begins}
+        begins = left = self.offset + start.time_range.start
+        if kind == "ready":  # inside the slice it leaves, or Perfetto does not find it: a float before the end
+            begins = max(left, math.nextafter(left + start.time_range.elapsed_us(), left))
+        yield {"ph": "s", **shared, **self.place(start), "ts": begins}
         yield {"ph": "f", "bp": "e", **shared, **self.place(end), "ts": self.offset + end.time_range.start}
 
     def memory(self) -> Iterable[dict[str, Any]]:
