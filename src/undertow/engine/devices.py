@@ -201,8 +201,7 @@ class DeviceThreads:
         task.thread_locals = contextvars.copy_context()
         task.outstanding_tasks = 1
         try:
-            self._queue_root(task, root)
-            call_with(this_thread_variable, (device, task.cpu_ready_queue), self._drive, task)
+            call_with(this_thread_variable, (device, task.cpu_ready_queue), self._drive, task, root)
         finally:
             if outer is not None:
                 outer.nudge()
@@ -223,11 +222,12 @@ class DeviceThreads:
         buffer.settle()
         self.ready_queue(task, buffer.space(cpu), root).push(NodeTask(task, root, buffer))
 
-    def _drive(self, task: DeviceGraphTask) -> None:
-        """Run the CPU's nodes of a pass, until all its nodes have run or none will."""
+    def _drive(self, task: DeviceGraphTask, root: Node) -> None:
+        """Start a pass and run the CPU's nodes of it, until all its nodes have run or none will."""
         try:
+            self._queue_root(task, root)
             self.thread_main(task, task.cpu_ready_queue)
-        except BaseException as error:  # an interrupt between two nodes
+        except BaseException as error:  # a root that cannot be, or an interrupt between two nodes
             task.set_exception(error)
             self._wait_for_workers(task)
 
