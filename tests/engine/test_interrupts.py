@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -497,3 +498,21 @@ def test_an_interrupt_ends_a_nested_pass_on_another_thread(alarms: Callable[[flo
     with_nesting = Nested.apply(leaf(), 0)
     assert with_nesting is not None
     assert_works()
+
+
+def test_an_interrupted_job_leaves_the_interpreter_as_it_was() -> None:
+    """In a process of its own: where something is left to raise in a thread, one that is profiled never gets on."""
+    program = """
+    import contextvars, sys, threading
+    from undertow.engine import workers
+
+    job = workers._Job(contextvars.copy_context(), lambda: job.interrupt(), ())
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    thread.join()
+    assert job.done.is_set() and job.interrupted
+    sys.setprofile(lambda frame, event, arg: None)
+    print(sorted([3, 1], key=lambda x: x))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "[1, 3]\n"

@@ -60,7 +60,7 @@ class _Job:
         with held(self.lock):
             self.thread = this_thread.job = None
             if self.interrupted:
-                throw_into(threading.get_ident(), None)  # one that is still on its way would meet the next job
+                meet_errors()  # one that is still on its way would meet the next job
         self.done.set()
 
     def interrupt(self) -> None:
@@ -98,12 +98,21 @@ class _ThisThread(threading.local):
 this_thread = _ThisThread()
 
 
-def throw_into(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise an error when it next runs Python; None: have it forget one that it has not raised yet."""
+def throw_into(thread: int, error: type[BaseException]) -> None:
+    """Have a thread raise an error when it next runs Python."""
     import ctypes  # rarely needed, and slow to load
 
-    kind = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def meet_errors() -> None:
+    """Raise now what was thrown into this thread.
+
+    To take it back, as CPython offers, would leave a flag set for ever that says that there is something to raise: all
+    threads become slower, and in Python 3.11 one that is traced or profiled loops without end.
+    """
+    for _ in range(2):  # the interpreter looks where it jumps back
+        pass
 
 
 class ReentrantPool:
