@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -39,3 +42,17 @@ def test_the_program_on_the_page(run: Run, tmp_path: Path) -> None:
         found[ranks] = losses(done.stdout)
     assert len(found[1]) == 10 and found[1][-1] < found[1][0] / 5
     assert found[2] == pytest.approx(found[1], abs=2e-4)
+
+
+def test_a_process_on_its_own_is_not_stopped_by_an_error_that_is_shown() -> None:
+    """In a test run, say, or a notebook: libraries show errors that they do not raise."""
+    program = """
+    import sys
+    import undertow.distributed as dist
+    hook = sys.excepthook
+    dist.init_process_group("mpi")
+    assert sys.excepthook is hook
+    dist.destroy_process_group()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -259,7 +259,8 @@ def arrange_the_end(board: Board) -> None:
         time.sleep(GRACE)
         sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
-    sys.excepthook = report_and_abort
+    if sys.modules["mpi4py.MPI"].COMM_WORLD.size > 1:  # a process on its own keeps nobody waiting
+        sys.excepthook = report_and_abort
     atexit.register(end, board, ended)
 
 
