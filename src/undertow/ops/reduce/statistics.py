@@ -298,7 +298,7 @@ def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> An
     """The median of the elements that are not NaN; along `dim`, (values, indices).
 
     >>> import undertow as ut
-    >>> ut.nanmedian(ut.tensor([1.0, float("nan"), 3.0]))
+    >>> ut.nanmedian(ut.tensor([1.0, ut.nan, 3.0]))
     tensor(1.)
     """
     if dim is None and not keepdim:
@@ -448,7 +448,7 @@ def nanquantile(
     """The quantile(s) of the elements that are not NaN.
 
     >>> import undertow as ut
-    >>> ut.nanquantile(ut.tensor([1.0, float("nan"), 3.0]), 0.5)
+    >>> ut.nanquantile(ut.tensor([1.0, ut.nan, 3.0]), 0.5)
     tensor(2.)
     """
     return quantiles("nanquantile", input, q, dim, keepdim, interpolation, True)

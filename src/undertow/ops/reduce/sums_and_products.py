@@ -267,7 +267,7 @@ def nansum(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTyp
     """The sum, with NaN counted as zero.
 
     >>> import undertow as ut
-    >>> ut.nansum(ut.tensor([1.0, float("nan"), 3.0]))
+    >>> ut.nansum(ut.tensor([1.0, ut.nan, 3.0]))
     tensor(4.)
     """
     return cast(nansum_dims(cast(input, dtype), dim, keepdim), dtype)
@@ -279,7 +279,7 @@ def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
     """The mean of the elements that are not NaN; NaN where there are none.
 
     >>> import undertow as ut
-    >>> ut.nanmean(ut.tensor([1.0, float("nan"), 3.0]))
+    >>> ut.nanmean(ut.tensor([1.0, ut.nan, 3.0]))
     tensor(2.)
     """
     input = cast(input, dtype)
