@@ -17,10 +17,7 @@ find_device_arrays(const Operation *self, const Form *form, int number, PyObject
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (Py_IS_TYPE(value, core.PublicDtype)) {
-                value = arguments[k] = SLOT(value, core.d_numpy);
-            }
-            if (is_unusual_option(value)) {
+            if (!take_option(&arguments[k])) {
                 return 0;
             }
             continue;

@@ -48,7 +48,7 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
 
 /* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
  * NumPy's, or a tensor, which the Binder makes a Python number. */
-int
+static int
 is_unusual_option(PyObject *value)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
@@ -56,6 +56,16 @@ is_unusual_option(PyObject *value)
     }
     return PyType_Check(value) || PyArray_IsScalar(value, Generic) || is_tensor(value) ||
            (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
+}
+
+/* An option as forwards take it: a dtype as NumPy's. Returns 0 if Python has to look at it. */
+int
+take_option(PyObject **option)
+{
+    if (Py_IS_TYPE(*option, core.PublicDtype)) {
+        *option = SLOT(*option, core.d_numpy);
+    }
+    return !is_unusual_option(*option);
 }
 
 int
@@ -66,10 +76,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (Py_IS_TYPE(value, core.PublicDtype)) {
-                value = arguments[k] = SLOT(value, core.d_numpy);
-            }
-            if (is_unusual_option(value)) {
+            if (!take_option(&arguments[k])) {
                 return 0;
             }
             continue;

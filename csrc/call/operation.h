@@ -99,8 +99,8 @@ int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t cou
 int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
-/* Whether Python has to look at an option: a dtype of half precision, a class, a scalar of NumPy's. */
-int is_unusual_option(PyObject *value);
+/* An option as forwards take it; 0 if Python has to look at it: a dtype of half precision, a class, a scalar, a tensor. */
+int take_option(PyObject **option);
 /* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);

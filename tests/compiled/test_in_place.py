@@ -269,12 +269,13 @@ def test_nothing_is_left_behind() -> None:
 
     for _ in range(3):
         step()
-    gc.collect()
+    while gc.collect():  # what other tests have left is gone before anything is counted
+        pass
     objects, before = len(gc.get_objects()), counts()
     for _ in range(200):
         step()
     gc.collect()
-    assert len(gc.get_objects()) - objects < 20
+    assert abs(len(gc.get_objects()) - objects) < 20
     assert max(abs(a - b) for a, b in zip(counts(), before, strict=True)) < 50
 
 

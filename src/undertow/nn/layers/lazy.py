@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class LazyLinear(LazyModule, linear.Linear):
     """A Linear whose `in_features` is the last size of its first input.
 
-    out_features  features of the result, its last dimension
-    bias          whether something learned is added
+    The other arguments are those of `Linear`.
 
     >>> import undertow as ut
     >>> layer = ut.nn.LazyLinear(2)
@@ -211,14 +210,7 @@ class LazyInstanceNorm(LazyChannelNorm, normalization.InstanceNorm):
 class LazyConv1d(LazyPlainConvolution, conv.Conv1d):
     """A Conv1d whose `in_channels` is that of its first input.
 
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `Conv1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv1d(6, 3)(ut.ones(2, 4, 8)).shape
@@ -231,14 +223,7 @@ class LazyConv1d(LazyPlainConvolution, conv.Conv1d):
 class LazyConv2d(LazyPlainConvolution, conv.Conv2d):
     """A Conv2d whose `in_channels` is that of its first input.
 
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `Conv2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
@@ -251,14 +236,7 @@ class LazyConv2d(LazyPlainConvolution, conv.Conv2d):
 class LazyConv3d(LazyPlainConvolution, conv.Conv3d):
     """A Conv3d whose `in_channels` is that of its first input.
 
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `Conv3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -271,15 +249,7 @@ class LazyConv3d(LazyPlainConvolution, conv.Conv3d):
 class LazyConvTranspose1d(LazyTransposedConvolution, conv.ConvTranspose1d):
     """A ConvTranspose1d whose `in_channels` is that of its first input.
 
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `ConvTranspose1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose1d(6, 3)(ut.ones(2, 4, 8)).shape
@@ -292,15 +262,7 @@ class LazyConvTranspose1d(LazyTransposedConvolution, conv.ConvTranspose1d):
 class LazyConvTranspose2d(LazyTransposedConvolution, conv.ConvTranspose2d):
     """A ConvTranspose2d whose `in_channels` is that of its first input.
 
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `ConvTranspose2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
@@ -313,15 +275,7 @@ class LazyConvTranspose2d(LazyTransposedConvolution, conv.ConvTranspose2d):
 class LazyConvTranspose3d(LazyTransposedConvolution, conv.ConvTranspose3d):
     """A ConvTranspose3d whose `in_channels` is that of its first input.
 
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
+    The other arguments are those of `ConvTranspose3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -334,11 +288,7 @@ class LazyConvTranspose3d(LazyTransposedConvolution, conv.ConvTranspose3d):
 class LazyBatchNorm1d(LazyBatchNorm, normalization.BatchNorm1d):
     """A BatchNorm1d whose `num_features` is that of its first input.
 
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
+    The other arguments are those of `BatchNorm1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm1d()(ut.ones(2, 4, 8)).shape
@@ -351,11 +301,7 @@ class LazyBatchNorm1d(LazyBatchNorm, normalization.BatchNorm1d):
 class LazyBatchNorm2d(LazyBatchNorm, normalization.BatchNorm2d):
     """A BatchNorm2d whose `num_features` is that of its first input.
 
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
+    The other arguments are those of `BatchNorm2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm2d()(ut.ones(2, 4, 8, 8)).shape
@@ -368,11 +314,7 @@ class LazyBatchNorm2d(LazyBatchNorm, normalization.BatchNorm2d):
 class LazyBatchNorm3d(LazyBatchNorm, normalization.BatchNorm3d):
     """A BatchNorm3d whose `num_features` is that of its first input.
 
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
+    The other arguments are those of `BatchNorm3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm3d()(ut.ones(2, 4, 8, 8, 8)).shape
