@@ -461,15 +461,16 @@ def test_no_destructor_runs_on_a_devices_thread() -> None:
         def __del__(self) -> None:
             seen.add(threading.current_thread().name)
 
-    gc.unfreeze()
-    hidden = gc.get_freeze_count()  # none; from Python 3.12 on a few hundred immortal objects of its own
     gc.set_threshold(50, 2, 2)
     for _ in range(50):
         Garbage()
         send(xp, "many lists", lambda: len([[] for _ in range(200)]), [], []).wait()  # enough for some collections
     gc.collect()
     assert seen == {"MainThread"}
-    assert gc.get_freeze_count() == hidden
+    if sys.version_info < (3, 12):
+        assert gc.get_freeze_count() == 0
+    else:
+        assert gc.get_freeze_count() < 1000  # Python itself hides its immortal objects there, a few hundred
 
 
 # ---- fork, exit
