@@ -14,6 +14,7 @@ from types import ModuleType
 
 BOTH = """
 F = torch.nn.functional
+torch.Tensor.of_the_program = lambda self: "not asked for"
 
 class Diagonal:
     def __init__(self, values):
@@ -61,6 +62,9 @@ print(type(x * torch.ones(2).as_subclass(Derived)).__name__, type(torch.nn.Param
 print(type(torch.ones(2).as_subclass(Quiet) + 1).__name__)
 with torch._C.DisableTorchFunctionSubclass():
     print(type(x + 1).__name__)
+Logged.calls.clear()
+print(x.of_the_program(), Logged.calls)
+del torch.Tensor.of_the_program
 
 class Mode(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):

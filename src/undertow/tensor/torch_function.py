@@ -216,10 +216,13 @@ def is_enabled() -> bool:
 
 
 def functions_of(namespace: Mapping[str, Any], but: frozenset[str]) -> Iterator[tuple[str, Any, FunctionType]]:
-    """The functions that take part: their names, what programs know them by, and the Python functions behind them."""
+    """The functions that take part: their names, what programs know them by, and the Python functions behind them.
+
+    Methods that programs have given to Tensor are not among them.
+    """
     for name, public in list(namespace.items()):
         function = python_function(public)
-        if function is not None and name not in but:
+        if function is not None and name not in but and function.__module__.partition(".")[0] == "undertow":
             yield name, public, function
 
 
