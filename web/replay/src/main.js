@@ -68,6 +68,14 @@ class Page {
     this.graph.at(time);
     this.lanes.at(time);
     this.memory.at(time);
+    this.say(time);
+  }
+
+  /** In words; while it plays no more often than one can read. */
+  say(time) {
+    const now = performance.now();
+    if (this.replay.playing && now - this.said < 100 && time < this.pass.duration) return;
+    this.said = now;
     const counts = this.pass.counts(time);
     this.status.textContent =
       `${this.pass.timeText(time)}: ${counts.done} done, ${counts.running} running, ${counts.ready} ready, ` +

@@ -1,6 +1,6 @@
 // The curve of memory: saved tensors, which the pass gives back, and gradients.
 import uPlot from "uplot";
-import { colours } from "./dom.js";
+import { colours, element } from "./dom.js";
 
 const HEIGHT = 110;
 const MOST = 4000; // points that are drawn
@@ -30,25 +30,22 @@ export class Memory {
         { ...axis, size: 110, values: (_, ticks) => ticks.map(sizeText) },
       ],
       series: [{}, { label: "memory", stroke: colour.accent, fill: colour.group, width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
-      hooks: { draw: [(plot) => this.drawTime(plot)] },
     }, this.data, this.place);
     this.plot.over.addEventListener("click", () => this.onSeek(this.plot.posToVal(this.plot.cursor.left, "x")));
-    this.accent = colour.accent;
+    this.line = element("div", { class: "time" });
+    this.plot.over.append(this.line);
+    this.at(this.time ?? this.pass.duration);
   }
 
-  drawTime(plot) {
-    const x = plot.valToPos(this.time ?? this.pass.duration, "x", true);
-    plot.ctx.fillStyle = this.accent;
-    plot.ctx.fillRect(x - 1, plot.bbox.top, 2, plot.bbox.height);
-  }
-
+  /** An element is moved, so that the curve need not be drawn again. */
   at(time) {
     this.time = time;
-    this.plot.redraw(false);
+    this.line.style.transform = `translateX(${this.plot.valToPos(time, "x")}px)`;
   }
 
   resize() {
     this.plot.setSize({ width: Math.max(120, this.place.clientWidth), height: HEIGHT });
+    this.at(this.time);
   }
 
   repaint(forPrint) {
