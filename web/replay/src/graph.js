@@ -37,11 +37,12 @@ export class Graph {
   buttons(place) {
     const button = (text, title, action) => element("button", { text, title, type: "button", onclick: action });
     this.note = element("span", { class: "note" });
-    place.append(element("div", { class: "tools" },
+    this.tools = element("div", { class: "tools" },
       button("fit", "Show everything (f)", () => this.fit()),
       button("open all", "Open all groups (e)", () => this.openAll()),
       button("close all", "Close all groups (c)", () => this.closeAll()),
-      this.note));
+      this.note);
+    place.append(this.tools);
   }
 
   // ---- what is there

@@ -66,10 +66,11 @@ export class Picture {
     for (const box of scene.boxes) if (box.width && seen(box, this.view)) this.drawBox(box);
     const links = scene.links.filter((link) => crosses(link.points, this.view));
     this.drawLinks(links);
-    if (k > LABELS_FROM && scene.links.length < 900) this.drawLabels(links);
     const items = scene.items.filter((item) => seen(item, this.view));
+    if (k > LABELS_FROM && scene.links.length < 900) this.drawLabels(links, items);
     this.drawItems(items, time);
-    this.drawn = { scene, look, time, links, count: links.length + items.length, groups: items.filter((item) => item.group) };
+    const groups = items.filter((item) => item.group);
+    this.drawn = { scene, look, time, links, items, groups, count: links.length + items.length };
   }
 
   /** From the time of the drawing to another one. */
@@ -225,9 +226,22 @@ export class Picture {
     shown.strokeStyle = this.look.colours.ready;
     shown.lineWidth = Math.max(2, 1.2 / this.look.transform.k);
     stroke(shown, waiting);
+    if (this.look.transform.k > TEXT_FROM) this.keepReadable(waiting);
   }
 
-  drawLabels(links) {
+  /** Items that a line crosses, once more: letters are not struck through. */
+  keepReadable(links) {
+    const { shown, layer } = this;
+    const around = links.map(({ points }) => frame(points));
+    this.plain(shown);
+    for (const item of this.drawn.items) {
+      if (!around.some((box) => overlap(box, item))) continue;
+      const { left, top, width, height } = this.pixels(item);
+      shown.drawImage(layer, left, top, width, height, left, top, width, height);
+    }
+  }
+
+  drawLabels(links, items) {
     const { context } = this;
     const { colours } = this.look;
     context.font = SMALL;
@@ -236,18 +250,31 @@ export class Picture {
     context.fillStyle = colours.faint;
     context.strokeStyle = colours.paper;
     context.lineWidth = 4;
+    const taken = [...items];
     for (const link of links) {
-      const middle = link.points[link.points.length >> 1];
-      const start = link.points[(link.points.length >> 1) - 1] ?? middle;
-      const place = { x: (middle.x + start.x) / 2, y: (middle.y + start.y) / 2, width: 80, height: 12 };
-      if (seen(place, this.view)) {
-        const text = link.count > 1 ? `${link.count} edges` : this.pass.text("shape", link.target);
-        context.strokeText(text, place.x, place.y); // keeps the letters free of the line
-        context.fillText(text, place.x, place.y);
-      }
+      const text = link.count > 1 ? `${link.count} edges` : this.pass.text("shape", link.target);
+      const place = freePlace(link.points, context.measureText(text).width, taken);
+      if (!place || !seen(place, this.view)) continue;
+      taken.push(place);
+      context.strokeText(text, place.x, place.y); // keeps the letters free of the line
+      context.fillText(text, place.x, place.y);
     }
   }
 }
+
+/** Where on a line a text covers none of those that are there already. */
+function freePlace(points, width, taken) {
+  for (const share of [0.5, 0.75, 0.3, 0.88]) {
+    const along = share * (points.length - 1);
+    const k = Math.min(Math.floor(along), points.length - 2);
+    const [from, to, rest] = [points[k], points[k + 1], along - k];
+    const place = { x: from.x + rest * (to.x - from.x), y: from.y + rest * (to.y - from.y), width: width + 6, height: 14 };
+    if (!taken.some((other) => overlap(place, other))) return place;
+  }
+  return null;
+}
+
+const overlap = (a, b) => Math.abs(a.x - b.x) < (a.width + b.width) / 2 && Math.abs(a.y - b.y) < (a.height + b.height) / 2;
 
 function fill(context, colours, lists) {
   for (const [name, list] of Object.entries(lists)) {
@@ -263,6 +290,13 @@ function stroke(context, links) {
     for (let k = 1; k < points.length; k++) context.lineTo(points[k].x, points[k].y);
   }
   context.stroke();
+}
+
+function frame(points) {
+  const xs = points.map((point) => point.x);
+  const ys = points.map((point) => point.y);
+  const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  return { x: (left + right) / 2, y: (top + bottom) / 2, width: right - left, height: bottom - top };
 }
 
 function seen(each, view) {
