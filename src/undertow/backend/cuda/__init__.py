@@ -26,14 +26,19 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
+    activations,
     device,
     elementwise,
     functions,
     fused,
     indexing,
     libraries,
+    norms,
+    ordering,
+    pooling,
     reductions,
     rows,
+    scans,
     tail,
     views,
 )
@@ -50,8 +55,9 @@ class OutOfMemoryError(RuntimeError):
 
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
-    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
-    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+    "adam_update": fused.adam_update, "running_sums": scans.running_sums,
+    "note_outside": indexing.note_outside,
+    **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
 }  # fmt: skip
 
 

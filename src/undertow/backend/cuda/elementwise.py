@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import device
 from undertow.backend.cuda.compile import Entry, compile_kernels
@@ -184,10 +185,10 @@ GIVE_BOOLS = frozenset(
 
 def all_alike(kinds: tuple[Any, ...]) -> DTypes:
     """One dtype of real numbers for all operands, beside which Python's numbers have nothing to say."""
-    dtypes = {k for k in kinds if isinstance(k, np.dtype)}
-    if len(dtypes) != 1 or complex in kinds or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}:
+    found = {k for k in kinds if isinstance(k, np.dtype)}
+    if len(found) != 1 or complex in kinds or not all([dtypes.is_floating(d) for d in found]):
         raise NotImplementedError("operands of several dtypes, or of other ones, in one kernel")
-    (dtype,) = dtypes
+    (dtype,) = found
     return (dtype,) * (len(kinds) + 1)
 
 

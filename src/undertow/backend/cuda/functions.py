@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, indexing, tail
+from undertow.backend.cuda import device, indexing, ordering, scans, tail
 from undertow.backend.cuda.indexing import at as at
 from undertow.backend.cuda.reductions import OPERATIONS, axes_of, mean_of, reduce, result_dtype, supported
 from undertow.backend.interface import Array, DType
@@ -406,12 +406,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "broadcast_arrays": lambda *a, subok=False: tuple(
         [x.namespace.broadcast_to(x, np.broadcast_shapes(*[y.shape for y in a])) for x in a]
     ),
+    **scans.FUNCTIONS, **ordering.FUNCTIONS,
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions
 UFUNCS: dict[str, Callable[..., Any]] = {"matmul": matmul}
 
-METHODS: dict[str, Callable[..., Any]] = {
-    name: FUNCTIONS[name]
-    for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "clip", "take", "repeat", "nonzero")
-}
+#: functions that are methods of arrays, too
+OWN_METHODS = (
+    "sum prod max min any all mean var std clip take repeat nonzero argmax argmin argsort cumsum cumprod"
+).split()
+METHODS: dict[str, Callable[..., Any]] = {name: FUNCTIONS[name] for name in OWN_METHODS}
