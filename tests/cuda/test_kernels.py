@@ -140,3 +140,41 @@ def test_sums_by_index() -> None:
         weight = ut.zeros(4, 2, device="cuda", requires_grad=True)
         F.embedding(ut.tensor([1, 7], device="cuda"), weight).sum().backward()
         ut.cuda.synchronize()
+
+
+def test_convolution() -> None:
+    both(
+        lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2)),
+        normal(2, 4, 6, 7),
+        normal(6, 4, 3, 3),
+        normal(6),
+    )
+    both(lambda x, w: F.conv2d(x, w, dilation=2, groups=2), normal(2, 4, 8, 9), normal(6, 2, 3, 2))
+    both(lambda x, w, b: F.conv1d(x, w, b, stride=3, padding=1), normal(3, 2, 11), normal(5, 2, 4), normal(5))
+    both(lambda x, w: F.conv3d(x, w, padding=1), normal(2, 2, 4, 3, 5), normal(3, 2, 3, 2, 3))
+    both(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1, groups=2),
+         normal(2, 4, 4, 3), normal(4, 3, 3, 3), normal(6))  # fmt: skip
+    both(
+        lambda x, w: F.conv_transpose1d(x, w, stride=2, dilation=2, output_padding=1), normal(2, 3, 5), normal(3, 2, 4)
+    )
+    both(lambda x, w: F.conv2d(x.transpose(2, 3), w), normal(1, 3, 4, 5), normal(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [ut.bfloat16, ut.float16])
+def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
+    pytest.importorskip("ml_dtypes")
+    x, w, b = normal(6, 16), normal(16, 16, seed=1) / 4, normal(16, seed=2)
+    calls: list[tuple[Callable[..., Any], Any]] = [
+        (lambda x, w, b: F.linear(x, w, b), (x, w, b)), (lambda x, w: x @ w, (x, w)), (F.gelu, (x,)), (F.silu, (x,)),
+        (lambda x, w, b: F.layer_norm(x, (16,), w[0], b), (x, w, b)), (lambda x: x.softmax(-1), (x,)),
+        (lambda x, w: x * w[:6] + x, (x, w)), (lambda x: ut.cat([x, -x]), (x,)), (F.relu, (x,)),
+        (lambda x, w: F.conv1d(x[None], w[:, :6, None].repeat(1, 1, 3)), (x, w)),
+        (lambda x, w: ut.bmm(x.expand(2, 6, 16), w.expand(2, 16, 16)), (x, w)), (lambda x: (x * 2).exp(), (x,)),
+    ]  # fmt: skip
+    for function, arrays in calls:
+        both(function, *arrays, dtype=dtype, rtol=0.02 if dtype is ut.bfloat16 else 0.004)
+    tensors = [ut.tensor(a, dtype=dtype, device="cuda") for a in (x, w, b)]
+    for function, count in ((F.linear, 3), (F.gelu, 1), (lambda x, w: x @ w, 2), (lambda x: x + x, 1)):
+        before = ut.cuda.launch_stats()["launches"]
+        function(*tensors[:count])
+        assert ut.cuda.launch_stats()["launches"] == before + 1

@@ -102,6 +102,8 @@ target_coefficients = kernel("target_coefficients")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
+#: on other devices alone: (x, weight, bias) -> x @ weight.T + bias
+linear = kernel("linear")
 #: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
 sorted_order = kernel("sorted_order")
 #: on other devices alone: (name of the operation, x) -> a special function of real floating-point numbers

@@ -281,6 +281,7 @@ def setitem(x: Array, view: Any, index: Any, value: Any) -> None:
         chosen = space.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), value, x)
         space.copyto(x, chosen.astype(x.dtype, copy=False))
         return
+    index = as_indices(index if isinstance(index, tuple) else (index,), always=True)
     places = places_of(x, index) if x.itemsize in WORDS else None
     if places is None or not write("put", x, places, value):
         tail.on_host("setitem", np.ndarray.__setitem__, (x, index, value), {}, [x])

@@ -301,7 +301,7 @@ MANY = 256
 
 def _sizes(out: Array, dim: int, index: Array) -> tuple[int, int, int] | None:
     """The outer, middle and inner sizes of an index that has the sizes of an array in all other dimensions."""
-    if index.ndim != out.ndim or index.dtype != np.int64 or not index.size:
+    if not out.ndim or index.ndim != out.ndim or index.dtype != np.int64 or not index.size:
         return None
     if index.shape[:dim] != out.shape[:dim] or index.shape[dim + 1 :] != out.shape[dim + 1 :]:
         return None
