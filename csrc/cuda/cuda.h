@@ -8,6 +8,7 @@
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
+ * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
  *
  * Everything happens under Python's lock, and on one stream. With UNDERTOW_CUDA=emulate "device" memory is the host's, and
  * the same kernels are compiled by the host's compiler.
@@ -84,7 +85,7 @@ extern PyObject *out_of_memory_error;
 
 /* ---- queue.c */
 
-enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY };
+enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY, CALL_ENTRY = 16 };
 
 typedef struct {
     char *memory;
@@ -188,5 +189,16 @@ extern PyObject *reduction_maker;
 int issue_product(const void *product);
 PyObject *module_start_blas(PyObject *module, PyObject *path);
 PyObject *module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- light.c */
+
+PyObject *module_start_light(PyObject *module, PyObject *path);
+PyObject *module_allow_tf32(PyObject *module, PyObject *allowed);
+PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- convolution.c */
+
+PyObject *module_start_dnn(PyObject *module, PyObject *path);
+PyObject *module_convolution(PyObject *module, PyObject *args);
 
 #endif
