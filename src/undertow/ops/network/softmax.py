@@ -74,9 +74,11 @@ def _softmax_or_zeros(xp: Namespace, input: Array, dim: int, dtype: DType | None
     input = input if dtype is None else input.astype(dtype)
     if input.size == 0:
         return input.copy()
+    with xp.errstate(invalid="ignore"):
+        out = normalized_exponentials(xp, input, dim, None)
+    if not xp.isnan(xp.moveaxis(out, dim, 0)[0] if input.ndim else out).any():
+        return out  # of a row that is -inf throughout, all would be NaN
     hidden = xp.maximum.reduce(input, _axis_of(dim, input.ndim), None, None, True) == -math.inf
-    if not hidden.any():
-        return normalized_exponentials(xp, input, dim, None)
     zero = input.dtype.type(0)
     return xp.where(hidden, zero, normalized_exponentials(xp, xp.where(hidden, zero, input), dim, None))
 
