@@ -4,6 +4,7 @@ import { MOST_FOR_DAGRE } from "./fold.js";
 
 const GAP = 14;
 const BETWEEN = 34;
+const TITLE = 60; // that the name of a box may need
 
 export function layOut(items, boxes, links) {
   if (items.length > MOST_FOR_DAGRE) return byLayers(items, links);
@@ -25,11 +26,24 @@ function byDagre(items, boxes, links, nested) {
   dagre.layout(graph);
   for (const item of items) Object.assign(item, pick(graph.node(item.id)));
   for (const box of boxes) Object.assign(box, nested ? whole(graph.node(box.id)) : { width: 0 });
+  if (nested) tighten(boxes, items);
   for (const link of links) link.points = graph.edge(link.from.id, link.to.id).points;
 }
 
 const pick = ({ x, y }) => ({ x, y });
 const whole = ({ x, y, width, height }) => ({ x, y, width, height });
+
+/** dagre leaves much room in a box beside what is in it; boxes come after those around them. */
+function tighten(boxes, items) {
+  const inside = new Map(boxes.map((box) => [box, []]));
+  for (const each of [...items, ...boxes]) inside.get(each.box)?.push(each);
+  for (const box of [...boxes].reverse()) {
+    const edges = inside.get(box).flatMap(({ x, width }) => [x - width / 2, x + width / 2]);
+    const left = Math.max(box.x - box.width / 2, Math.min(...edges) - GAP);
+    const right = Math.min(box.x + box.width / 2, Math.max(...edges, left + TITLE) + GAP);
+    Object.assign(box, { x: (left + right) / 2, width: right - left });
+  }
+}
 
 // Longest paths give the layers; within a layer items stand near the middle of those above them.
 function byLayers(items, links) {
