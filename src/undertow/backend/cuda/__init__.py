@@ -1,4 +1,4 @@
-"""GPUs: `cuda:0`, `cuda:1`, through the extension undertow._cuda (csrc/cuda/), without headers of CUDA and without CuPy.
+"""GPUs: `cuda:0`, `cuda:1`, through the extension undertow._cuda (csrc/cuda/), with neither headers of CUDA nor CuPy.
 
 device       the extension, and the GPUs there are         libraries    where NVRTC and cuBLAS are
 streams      streams and events
