@@ -12,6 +12,7 @@
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
+ * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
  * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
@@ -223,7 +224,7 @@ PyObject *module_copy_to_peer(PyObject *module, PyObject *args);
 
 /* ---- queue.c */
 
-enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY, WAIT_ENTRY, SLEEP_ENTRY, STAMP_ENTRY, COPY_ENTRY };
+enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY, WAIT_ENTRY, SLEEP_ENTRY, STAMP_ENTRY, COPY_ENTRY, CALL_ENTRY = 16 };
 
 typedef struct {
     char *memory;
@@ -364,5 +365,16 @@ extern PyObject *reduction_maker;
 int issue_product(const void *product);
 PyObject *module_start_blas(PyObject *module, PyObject *path);
 PyObject *module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- light.c */
+
+PyObject *module_start_light(PyObject *module, PyObject *path);
+PyObject *module_allow_tf32(PyObject *module, PyObject *allowed);
+PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- convolution.c */
+
+PyObject *module_start_dnn(PyObject *module, PyObject *path);
+PyObject *module_convolution(PyObject *module, PyObject *args);
 
 #endif

@@ -77,6 +77,11 @@ static PyMethodDef functions[] = {
     {"sum_to", FAST(module_sum_to)},
     {"start_blas", module_start_blas, METH_O},
     {"matmul", FAST(module_matmul)},
+    {"start_light", module_start_light, METH_O},
+    {"allow_tf32", module_allow_tf32, METH_O},
+    {"linear", FAST(module_linear)},
+    {"start_dnn", module_start_dnn, METH_O},
+    {"convolution", module_convolution, METH_VARARGS},
     {NULL},
 };
 

@@ -1,5 +1,6 @@
 /* Matrix products: by cuBLAS, which is found when the first one is asked for; on the emulated device in plain loops. */
 #include "cuda/cuda.h"
+#include "cuda/product.h"
 
 #include <complex.h>
 #include <dlfcn.h>
@@ -11,14 +12,6 @@ static int (*blas_create)(Handle *), (*blas_set_stream)(Handle, Stream), (*blas_
 typedef int (*BatchedProduct)(Handle, int, int, int, int, int, const void *, const void *, int, long long, const void *,
                               int, long long, const void *, void *, int, long long, int);
 static BatchedProduct batched[4]; /* float32, float64, complex64, complex128 */
-
-/* One call, in the terms of cuBLAS: column by column. */
-typedef struct {
-    int transposes_a, transposes_b, m, n, k, lda, ldb, ldc, batch, type;
-    long long step_a, step_b, step_c;
-    const void *a, *b;
-    void *c;
-} Product;
 
 #define LOOPS(T)                                                                                                       \
     for (int z = 0; z < p->batch; z++) {                                                                               \
@@ -212,7 +205,9 @@ multiply(Array *a, Array *b, Array *out)
                  .step_a = in_b == 1 ? 0 : of_b / item, .step_b = in_a == 1 ? 0 : of_a / item,
                  .step_c = (long long)m * n, .a = right->data, .b = left->data, .c = out->data};
     static const unsigned grid[] = {1, 1, 1};
-    int status = enqueue(PRODUCT_ENTRY, NULL, grid, 1, &p, sizeof(p), (double)m * n * k * p.batch > 5e8);
+    int is_long = (double)m * n * k * p.batch > 5e8;
+    int status = light_takes(p.type) ? enqueue_light(&p, NULL, is_long)
+                                     : enqueue(PRODUCT_ENTRY, NULL, grid, 1, &p, sizeof(p), is_long);
     Py_DECREF(left);
     Py_DECREF(right);
     return status < 0 ? NULL : (Array *)Py_NewRef(out);
@@ -229,7 +224,8 @@ module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     Array *a = (Array *)given[0], *b = (Array *)given[1];
     npy_intp dims[MOST_DIMS];
-    if (a->nd < 2 || b->nd < 2 || a->code != b->code || a->code < CODE_F32 || a->code > CODE_C128 || !a->size || !b->size) {
+    int is_known = (a->code >= CODE_F32 && a->code <= CODE_C128) || light_takes(a->code);
+    if (a->nd < 2 || b->nd < 2 || a->code != b->code || !is_known || !a->size || !b->size) {
         PyErr_SetString(PyExc_NotImplementedError, "a product of arrays of these shapes or dtypes on cuda");
         return NULL;
     }

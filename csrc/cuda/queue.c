@@ -43,6 +43,11 @@ issue(const Entry *entry)
     if (entry->kind == PRODUCT_ENTRY) {
         return issue_product(arguments);
     }
+    if (entry->kind == CALL_ENTRY) { /* of a library, by a function of ours */
+        int (*call)(const void *);
+        memcpy(&call, &entry->function, sizeof(call));
+        return call(arguments);
+    }
     if (entry->kind == ZERO_ENTRY) {
         const Zero *zero = arguments;
         return driver_fill_zero(zero->memory, zero->bytes);

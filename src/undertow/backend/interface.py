@@ -132,6 +132,9 @@ class ArrayNamespace:
     device: Device
     #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
     checks_indices = False
+    #: operations whose forwards, and whose rules, compute half precision themselves; others get it in float32
+    half_forwards: frozenset[str] = frozenset()
+    half_rules: frozenset[str] = frozenset()
 
     def __init__(self, device: Device, module: Any) -> None:
         self.device = device

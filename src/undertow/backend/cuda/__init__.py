@@ -15,6 +15,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -27,14 +28,21 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
+    activations,
+    convolution,
     device,
     elementwise,
     functions,
     fused,
+    half_precision,
     indexing,
     libraries,
+    norms,
+    ordering,
+    pooling,
     reductions,
     rows,
+    scans,
     streams,
     tail,
     views,
@@ -52,8 +60,10 @@ class OutOfMemoryError(RuntimeError):
 
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
-    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
-    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+    "adam_update": fused.adam_update, "running_sums": scans.running_sums,
+    "linear": functions.linear, "note_outside": indexing.note_outside,
+    **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
+    **convolution.KERNELS,
 }  # fmt: skip
 
 
@@ -69,6 +79,8 @@ class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
     checks_indices = True
+    half_forwards = half_precision.FORWARDS
+    half_rules = half_precision.RULES
     own_kernels = OWN_KERNELS
 
     def __init__(self, which: Device) -> None:
@@ -376,6 +388,8 @@ def _start() -> None:
     made = CudaNamespace(Device("cuda", 0))
     if not device.is_emulated():
         device.extension().start_blas(libraries.find("cublas"))
+        with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
+            device.extension().start_light(libraries.find("cublasLt"))
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         set_launch_mode("blocking")
     _namespaces[0] = made

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, functions, tail, views
+from undertow.backend.cuda import device, functions, scans, tail, views
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.cuda.reductions import result_dtype, supported
 from undertow.backend.interface import Array, Device, DType, HostValues
@@ -74,6 +74,10 @@ class Methods(HostValues):
             return call_ufunc(self.namespace, ufunc, inputs, options)
         if method == "reduce" and ufunc.__name__ in functions.REDUCTIONS:
             return reduced(ufunc, *inputs, **options)
+        if method == "accumulate":
+            found = scans.accumulate(ufunc, *inputs, **options)
+            if found is not NotImplemented:
+                return found
         written = [inputs[0]] if method == "at" else arrays_in(options.get("out"))
         if method == "at":
             done = functions.at(ufunc, *inputs)

@@ -21,6 +21,9 @@ LONGEST = 2**31
 
 def order(xp: Namespace, input: Array, axis: int, descending: bool, count: int | None = None) -> Array:
     """The indices that sort, or the first `count` of them."""
+    found = None if xp is cpu else kernels.sorted_order(xp, input, axis, descending)
+    if found is not None:
+        return _first(xp, found, axis, count)
     if xp is not cpu or input.size < MANY or input.shape[axis] > LONGEST:
         return _first(xp, _merged(xp, input, axis, descending), axis, count)
     if input.dtype == dtypes.float32 or (input.dtype.kind in "iu" and input.itemsize == 4):
