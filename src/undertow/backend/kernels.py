@@ -112,6 +112,8 @@ special_function = kernel("special_function")
 leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
+#: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
+order_rows = kernel("order_rows")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known

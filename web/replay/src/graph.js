@@ -2,7 +2,7 @@
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
 import { canvasIn, colours, element, fit } from "./dom.js";
-import { Fold, MOST_FOR_DAGRE } from "./fold.js";
+import { Fold } from "./fold.js";
 import { layOut } from "./layout.js";
 import { FONT, Picture } from "./picture.js";
 
@@ -62,8 +62,8 @@ export class Graph {
     this.scene = { items, boxes, links, itemOf: new Array(this.pass.count) };
     for (const item of items) if (item.node !== undefined) this.scene.itemOf[item.node] = item;
     this.byHeight = [...items].sort((a, b) => a.y - b.y);
-    this.note.textContent = items.length > MOST_FOR_DAGRE
-      ? `${items.length} items, in plain layers: close groups for a better picture` : `${items.length} items`;
+    const isPlain = boxes.length > 0 && boxes.every((box) => !box.width);
+    this.note.textContent = `${items.length} items${isPlain ? ", in plain layers: close groups for a better picture" : ""}`;
     this.selected = this.selected && this.itemOf(this.selected);
     this.paint();
   }

@@ -6,8 +6,10 @@ const GAP = 14;
 const BETWEEN = 34;
 const TITLE = 60; // that the name of a box may need
 
+const MOST_STEPS = 1500; // of links through layers: dagre gives each a node of its own, and takes seconds for thousands
+
 export function layOut(items, boxes, links) {
-  if (items.length > MOST_FOR_DAGRE) return byLayers(items, links);
+  if (items.length > MOST_FOR_DAGRE || steps(items, links) > MOST_STEPS) return byLayers(items, links);
   try {
     return byDagre(items, boxes, links, boxes.length > 0);
   } catch {
@@ -45,8 +47,13 @@ function tighten(boxes, items) {
   }
 }
 
-// Longest paths give the layers; within a layer items stand near the middle of those above them.
-function byLayers(items, links) {
+function steps(items, links) {
+  const layerOf = layersOf(items, links);
+  return links.reduce((sum, { from, to }) => sum + Math.abs((layerOf.get(to) ?? 0) - (layerOf.get(from) ?? 0)), 0);
+}
+
+/** The number of links on the longest path to each item; nothing for those that a circle of groups keeps back. */
+function layersOf(items, links) {
   const out = new Map(items.map((item) => [item, []]));
   const waiting = new Map(items.map((item) => [item, 0]));
   for (const link of links) {
@@ -63,8 +70,14 @@ function byLayers(items, links) {
       if (!waiting.get(below)) ready.push(below);
     }
   }
+  return layerOf;
+}
+
+/** Within a layer items stand near the middle of those above them; what a circle keeps back is on top. */
+function byLayers(items, links) {
+  const layerOf = layersOf(items, links);
   const layers = [];
-  for (const item of items) (layers[layerOf.get(item) ?? 0] ??= []).push(item); // what a circle of groups keeps back is on top
+  for (const item of items) (layers[layerOf.get(item) ?? 0] ??= []).push(item);
   const above = new Map(items.map((item) => [item, []]));
   for (const link of links) above.get(link.to).push(link.from);
   layers.forEach((layer, k) => placeLayer(layer, above, k));
