@@ -62,7 +62,7 @@ typedef struct {
     Py_ssize_t a_variable;
     PyTypeObject *OutputEdge;
     PyTypeObject *Freed;
-    PyObject *current_edge, *own_edge, *leaf_edge, *rebase_history, *resolve_leaves, *unpack_input, *unpack_output;
+    PyObject *recorded_edge, *current_edge, *leaf_edge, *rebase_history, *resolve_leaves, *unpack_input, *unpack_output;
     PyObject *own_files;      /* file name -> whether it is one of undertow's own */
     int sites;                /* whether nodes remember the line that made them */
     int without_twins;        /* whether Python functions do what their twins would */

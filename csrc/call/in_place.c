@@ -196,7 +196,7 @@ check_own_edge(const InPlace *self, PyObject *tensor, PyObject **edge, int *want
         return 0;
     }
     PyObject *nothing = PyObject_CallFunctionObjArgs(self->check_history, tensor, self->shown, NULL);
-    PyObject *current = nothing == NULL ? NULL : PyObject_CallOneArg(core.own_edge, tensor);
+    PyObject *current = nothing == NULL ? NULL : PyObject_CallOneArg(core.current_edge, tensor);
     Py_XDECREF(nothing);
     if (current == NULL) {
         return -1;

@@ -227,7 +227,7 @@ def _count_assignment(base: Tensor, node: Assignment) -> None:
     """Count a version, and note the line of the program with the counter and the node."""
     extra = base._extra
     counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter
-    frame = getframe(4)  # who assigned, past this function, record_assignment, assign and setitem
+    frame = getframe(4)  # who assigned, past this function, _record_assignment, assign and setitem
     if OWN_FILES[frame.f_code.co_filename]:
         frame = user_frame(frame)
     counter.value += 1
