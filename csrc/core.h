@@ -81,7 +81,7 @@ typedef struct {
     PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
-    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
+    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *describe_failure, *refuse_result, *pause;
     PyTypeObject *ExecInfo;
     Py_ssize_t x_captures, x_needed;
     PyTypeObject *Capture;

@@ -36,7 +36,7 @@ static const Object objects[] = {
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(recorded), OBJECT(common_dtype), OBJECT(functions_ask),
     OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
-    OBJECT(finish_leaf), OBJECT(pause)};
+    OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
 
 static const Slot slots[] = {
     {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},

@@ -42,7 +42,7 @@ from undertow.engine.one_stream import only_space
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
-from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
+from undertow.graph.accumulate import AccumulateGrad, refuse_result, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import LAST, Node, OutputEdge, StreamExtra, sequence_order, topological_numbers
 from undertow.modes import current, set_state
@@ -121,14 +121,19 @@ class Engine(DeviceThreads):
     def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
         return evaluate(task, node, grad)
 
-    def queue_callback(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once, when the backward pass that is running now has finished."""
+    def queue_callback(self, callback: Callable[[], None], outermost: bool = False) -> None:
+        """Run `callback` once, when the backward pass that is running now has finished.
+
+        outermost  when the pass has finished in which, at some depth, this one was started: Note [Reentrant backward]
+        """
         task = current_task()
         if task is None:
             raise RuntimeError(
                 "Final callbacks can only be installed during backward pass: call queue_callback from a hook or "
                 "from a Function's backward."
             )
+        while outermost and task.outer is not None:
+            task = task.outer
         task.final_callbacks.append(callback)
 
 
@@ -482,12 +487,30 @@ def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Array | None, unsh
     extra = node.variable._extra
     own = node.extra
     rare = None if extra is None else extra.rare
-    if (own is not None and type(own) is not StreamExtra) or (rare is not None and not rare.is_quiet):
+    if own is not None and type(own) is not StreamExtra:
         evaluate(task, node, grad, unshared)
+    elif rare is not None and not rare.is_quiet:
+        if rare.only_calls_back and grad is not None and task.exec_info is None and not task.watches:
+            _accumulate_and_call_back(task, node, grad, unshared)
+        else:
+            evaluate(task, node, grad, unshared)
     elif task.exec_info is not None and not _capture(task, node, [grad]):
         return
     elif grad is not None:
         node.accumulate(grad, unshared and task.exec_info is None)
+
+
+def _accumulate_and_call_back(task: GraphTask, node: AccumulateGrad, grad: Array, unshared: bool) -> None:
+    """What `evaluate` does where nothing hangs on a leaf but functions to call when it has its gradient."""
+    task.node = node
+    try:
+        node.accumulate(grad, unshared)
+        node.run_post_accumulate_hooks()
+    except BaseException as error:
+        describe_failure(task, node, error)
+        raise
+    finally:
+        task.node = None
 
 
 def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
@@ -604,5 +627,5 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
 if core is not None:
     core.bind(
         RUNS=RUNS, ExecInfo=ExecInfo, Capture=Capture, evaluate=evaluate, buffered=_buffered, conform=conform,
-        finish_leaf=_finish_leaf, pause=lambda: None,
+        finish_leaf=_finish_leaf, describe_failure=describe_failure, refuse_result=refuse_result, pause=lambda: None,
     )  # fmt: skip
