@@ -1,5 +1,9 @@
 """Tolerances of pinv and matrix_rank that are tensors: one for each matrix, or more of them than there are matrices."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,10 +14,10 @@ MATRICES = np.random.default_rng(5).normal(size=(2, 3, 4, 3))
 
 @pytest.mark.parametrize("name", ["pinv", "matrix_rank"])
 @pytest.mark.parametrize("shape", [(), (3,), (5, 1), (5, 3), (4, 1, 1)])
-def test_vmap_gives_what_a_loop_gives(name, shape):
+def test_vmap_gives_what_a_loop_gives(name: str, shape: tuple[int, ...]) -> None:
     matrices, tolerances = ut.tensor(MATRICES), ut.tensor(np.random.default_rng(6).uniform(0.2, 0.9, shape))
 
-    def of(A):
+    def of(A: Any) -> Any:
         return getattr(ut.linalg, name)(A, rtol=tolerances)
 
     expected = np.stack([of(A).numpy() for A in matrices])
@@ -21,7 +25,7 @@ def test_vmap_gives_what_a_loop_gives(name, shape):
     np.testing.assert_allclose(ut.vmap(of, 1)(matrices.movedim(0, 1)).numpy(), expected, rtol=1e-12)
 
 
-def test_the_gradient_through_more_tolerances_than_matrices():
+def test_the_gradient_through_more_tolerances_than_matrices() -> None:
     tolerances = ut.tensor([[1e-3], [1e-4]])
     A = ut.tensor(MATRICES[0], requires_grad=True)
     ut.linalg.pinv(A, rtol=tolerances).sin().sum().backward()
@@ -32,6 +36,6 @@ def test_the_gradient_through_more_tolerances_than_matrices():
 
 @pytest.mark.parametrize("option", ["rtol", "atol"])
 @pytest.mark.parametrize("name", ["pinv", "matrix_rank"])
-def test_tolerances_that_do_not_fit_the_matrices(name, option):
+def test_tolerances_that_do_not_fit_the_matrices(name: str, option: str) -> None:
     with pytest.raises(RuntimeError, match="must match the size of tensor b"):
         getattr(ut.linalg, name)(ut.tensor(MATRICES), **{option: ut.ones(4)})

@@ -157,7 +157,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
 
 @counterpart(np.allclose)
 def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    return ops.allclose(*_of_one_dtype(a, b), rtol, atol, equal_nan)  # type: ignore[no-any-return]
+    return ops.allclose(*_of_one_dtype(a, b), rtol, atol, equal_nan)
 
 
 @counterpart(np.clip)

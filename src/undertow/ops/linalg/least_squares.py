@@ -16,6 +16,7 @@ from undertow.ops.declare.composite_order import moved
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
 from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.inverse_and_solve import are_vectors
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, checked_svd
 from undertow.ops.reduce.sums_and_products import sum as sum_of
@@ -180,7 +181,7 @@ def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = 
     """
     A, B = as_operand("linalg.lstsq", "A", A), as_operand("linalg.lstsq", "B", B)
     driver = _check_systems(A, B, driver)
-    of_vectors = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    of_vectors = are_vectors(A, B)
     right = recorded.expand_dims(B, -1) if of_vectors else B
     if A.shape[-2] != right.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
