@@ -29,6 +29,15 @@ def require_tensor(name: str, **operands: Any) -> None:
         raise TypeError(f"{name}(): one of the arguments {' and '.join(operands)} must be Tensor, not a number")
 
 
+def require_list(name: str, tensors: Any) -> None:
+    """Refuse one tensor in the place of several, whose rows a loop would take for them."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}. "
+            "For the parts of one tensor, give tensor.unbind(0)."
+        )
+
+
 #: operations that are operators -> what Python calls on the right operand when the left one gives up
 REFLECTED = {
     "add": "__radd__", "sub": "__rsub__", "mul": "__rmul__", "true_divide": "__rtruediv__",
