@@ -29,8 +29,9 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Any
 
-from undertow.backend import cpu, devices_in_use, send_to_devices
+from undertow.backend import devices_in_use, send_to_devices
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.silence import be_quiet
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
@@ -156,7 +157,7 @@ def enter_pass(task: GraphTask) -> None:
     """Make the context that this runs in, and that nothing else does, the one of a pass."""
     set_current_task(task)
     set_state(current().with_grad(task.create_graph))
-    cpu.seterr(all="ignore")
+    be_quiet()
 
 
 def run_callbacks(task: GraphTask) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
@@ -170,7 +171,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     xp = namespace_of(device)
     if xp is cpu and isinstance(data, cpu.ndarray):
         array = foreign.adopt(data)
-        return share(array if dtype is None else array.astype(dtype, copy=False))
+        return share(array if dtype is None else cpu.astype(array, dtype, copy=False))
     return new_from(data, dtype, device, False)
 
 
@@ -362,7 +363,7 @@ def full(
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
     array = xp.empty(sequence_shape("full", size), dtype)
-    array.fill(fit(number, dtype))
+    quietly(array.fill, fit(number, dtype))
     return leaf(array, xp, requires_grad)
 
 
