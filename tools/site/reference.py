@@ -159,7 +159,8 @@ LISTED = {
     "unpack_dual".split(),
     "undertow.autograd.function": ["FunctionCtx", "InplaceFunction", "once_differentiable"],
     "undertow.backend.simulated": "DeviceFailure Event OutOfMemoryError Stream StreamOrderError configure "
-    "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream synchronize".split(),
+    "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream "
+    "synchronize".split(),
     "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
 }
 
