@@ -74,7 +74,15 @@ class Optimizer(HookedOptimizer):
             self.add_param_group(dict(group))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Optimize more parameters, with options of their own."""
+        """Optimize more parameters, with options of their own.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sgd.add_param_group({"params": [ut.zeros(1, requires_grad=True)], "lr": 0.1})
+        >>> [group["lr"] for group in sgd.param_groups]
+        [0.5, 0.1]
+        """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         group = dict(param_group)
@@ -112,7 +120,16 @@ class Optimizer(HookedOptimizer):
     # ---- stepping
 
     def step(self, closure: Closure | None = None) -> Tensor | None:
-        """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first."""
+        """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> (w * w).sum().backward()
+        >>> sgd.step()
+        >>> w
+        tensor([0.], requires_grad=True)
+        """
         loss = None
         if closure is not None:
             with enable_grad():
@@ -179,7 +196,16 @@ class Optimizer(HookedOptimizer):
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or (set_to_none=False) set them to zero in place."""
+        """Forget the gradients, or (set_to_none=False) set them to zero in place.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> (w * w).sum().backward()
+        >>> sgd.zero_grad()
+        >>> print(w.grad)
+        None
+        """
         for p in chain.from_iterable([group["params"] for group in self.param_groups]):
             if p.grad is None:
                 continue
@@ -195,7 +221,14 @@ class Optimizer(HookedOptimizer):
     # ---- saving
 
     def state_dict(self) -> dict[str, Any]:
-        """State and options, with numbers in the place of parameters; the tensors are the optimizer's own."""
+        """State and options, with numbers in the place of parameters; the tensors are the optimizer's own.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sorted(sgd.state_dict())
+        ['param_groups', 'state']
+        """
         for hook in list(self._optimizer_state_dict_pre_hooks.values()):
             hook(self)
         numbers: dict[int, int] = {}
@@ -212,7 +245,13 @@ class Optimizer(HookedOptimizer):
         return passed_through(self._optimizer_state_dict_post_hooks, self, found)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned, for parameters of the same number and order."""
+        """Take over what `state_dict` returned, for parameters of the same number and order.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sgd.load_state_dict(sgd.state_dict())
+        """
         state_dict = passed_through(self._optimizer_load_state_dict_pre_hooks, self, dict(state_dict))
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):

@@ -484,7 +484,12 @@ _fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_li
 
 
 def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> Tensor:
-    """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between."""
+    """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between.
+
+    >>> import undertow as ut
+    >>> bool((ut.empty(5).random_(3) < 3).all())
+    True
+    """
     if len(bounds) > 2:
         raise TypeError(f"random_() takes at most from and to, got {len(bounds)} bounds")
     low, high = (None, None, *bounds)[-2:]
