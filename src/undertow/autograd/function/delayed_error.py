@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.function.outputs import detached
 from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.end_nodes import Error
 from undertow.graph.node import OutputEdge
 from undertow.modes import current, in_state
-from undertow.tensor import LEAF, Tensor, current_edge
+from undertow.tensor import LEAF, Tensor, current_edge, without_history
 
 
 class DelayedError:
@@ -61,6 +60,6 @@ def _as_leaf(value: Tensor | None) -> Tensor | None:
     """A value's alias that requires grad, so that the error node has an edge for it."""
     if not isinstance(value, Tensor):
         return value
-    alias = detached(value)
+    alias = without_history(value)
     alias._edge = LEAF
     return alias
