@@ -270,4 +270,44 @@ for make, text in (
         assert text in str(error)
     else:
         raise AssertionError(text)
+
+# ---- what travels is what the model of docs/distributed.md says
+
+
+class Counted:
+    """A communicator that counts the bytes it is given to send."""
+
+    def __init__(self, comm):
+        self.comm, self.messages, self.reductions = comm, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.comm, name)
+
+    def Isend(self, array, to, tag):
+        self.messages.append(array.nbytes)
+        return self.comm.Isend(array, to, tag)
+
+    def Iallreduce(self, given, array, op):
+        self.reductions.append(array.nbytes)
+        return self.comm.Iallreduce(given, array, op)
+
+
+group = dist.group.WORLD
+before = group.comm
+large = ut.ones(12 * 5 * 7 * 512)  # a part for each of up to 16 processes, but for 9, 11 and 13
+if size > 1:
+    group.comm = counted = Counted(before)
+    dist.all_reduce(large)
+    assert counted.messages == [large.nbytes // size] * 2 * (size - 1) and not counted.reductions
+for cap, buckets in ((None, 1), (0.05, 3)):
+    joined = DistributedDataParallel(network(0), bucket_cap_mb=cap)
+    loss_of(joined(examples[part]), labels[part]).backward()
+    group.comm = counted = Counted(before)
+    loss_of(joined(examples[part]), labels[part]).backward()
+    total = sum([p.numel() for p in joined.parameters()])
+    if size > 1:  # one exchange for each bucket, and a count for each parameter
+        assert len(counted.reductions) == buckets and not counted.messages, counted.reductions
+        assert sum(counted.reductions) == 4 * (total + 6)
+group.comm = before
+
 print(f"rank {rank} is done", flush=True)
