@@ -27,7 +27,7 @@ from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, wide, wide_dtype, widened
+from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, stays, wide, wide_dtype, widened
 from undertow.ops.arguments.operands import (
     ForeignOperandError,
     as_operands,
@@ -233,6 +233,8 @@ def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
         return None  # as almost always
     asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
+        return None
+    if xp.half_forwards and asked is None and stays(xp.half_forwards, form.op, [arrays[k] for k in places]):
         return None
     given = dict(zip(form.op.ordered, arrays, strict=True))
     leading = (form.edge_names or form.input_names)[0]
