@@ -177,6 +177,19 @@ if size > 1:
     else:
         raise AssertionError("unused parameters were not noticed")
 
+alone, joined = network(0), DistributedDataParallel(network(0))
+for fails in (False, True, False):
+    joined.zero_grad()
+    loss = loss_of(joined(examples[part]), labels[part])
+    handle = joined.module[2].weight.register_hook(lambda grad: 1 // 0) if fails else None
+    try:
+        loss.backward()
+        assert not fails
+    except ZeroDivisionError:
+        handle.remove()
+loss_of(alone(examples), labels).backward()
+close(joined.module, alone)
+
 # ---- checkpoints, hooks, buffers
 
 for use_reentrant in (False, True):
