@@ -197,10 +197,11 @@ def test_overwriting(change: str, given: tuple[str, str]) -> None:
     )
 
 
-def test_an_error_of_numpy_is_raised_after_the_change_was_counted() -> None:
+def test_what_numpy_would_raise_is_of_no_concern() -> None:
     x = ut.tensor([1.0, 0.0])
-    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+    with np.errstate(divide="raise"):
         x.log_()
+    assert x.tolist() == [0, -np.inf]
     assert x._version == 1
 
 
