@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import weakref
 
 import undertow as ut
 import undertow.distributed as dist
@@ -304,6 +305,14 @@ class Counted:
         self.reductions.append(array.nbytes)
         return self.comm.Iallreduce(given, array, op)
 
+
+joined = DistributedDataParallel(network(0))
+for _ in range(2):
+    joined.zero_grad()
+    loss_of(joined(examples[part]), labels[part]).backward()
+kept = weakref.ref(joined.module[0].weight.grad._array)
+joined.zero_grad()
+assert kept() is None  # gradients that the program drops are gone
 
 group = dist.group.WORLD
 before = group.comm
