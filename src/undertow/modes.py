@@ -60,7 +60,7 @@ class State:
     replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
     grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
-    saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/saved.py); the last ones count
+    saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/operation_node.py); the last ones count
     no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
     """
 

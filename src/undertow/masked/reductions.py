@@ -173,31 +173,38 @@ def argmax(
 def var(
     input: Tensor,
     dim: Any = None,
-    unbiased: bool = True,
+    unbiased: bool | None = None,
     *,
+    correction: float | None = None,
     keepdim: bool = False,
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """The variance of the elements that count, divided by one less than their number if `unbiased`.
+    """The variance of the elements that count, divided by their number less `correction`.
+
+    That is 1, or 0 if not `unbiased`.
 
     >>> import undertow as ut
     >>> ut.masked.var(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
     tensor(2.)
     """
+    if unbiased is not None and correction is not None:
+        raise ValueError("Only one of unbiased and correction may be given")
+    correction = correction if correction is not None else float(unbiased is not False)
     input = as_floats(input, dtype)
     center: Any = mean(input, dim, keepdim=True, mask=mask)
     distance = filled(input - center, mask, 0)
     squares = ops.real(distance * ops.conj(distance)) if input.dtype.kind == "c" else distance * distance
     number = count(squares, dim, keepdim, mask)
-    return ops.sum(squares, dims_of(input, dim), keepdim) / ops.clamp_min(number - int(unbiased), 0)
+    return ops.sum(squares, dims_of(input, dim), keepdim) / ops.clamp_min(number - correction, 0)
 
 
 def std(
     input: Tensor,
     dim: Any = None,
-    unbiased: bool = True,
+    unbiased: bool | None = None,
     *,
+    correction: float | None = None,
     keepdim: bool = False,
     dtype: DType | None = None,
     mask: Array | None = None,
@@ -208,7 +215,7 @@ def std(
     >>> ut.masked.std(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
     tensor(1.4142)
     """
-    return ops.sqrt(var(input, dim, unbiased, keepdim=keepdim, dtype=dtype, mask=mask))
+    return ops.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
 
 
 def norm(

@@ -20,6 +20,7 @@ from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend import cpu, send_to_devices
 from undertow.backend.dtypes import kind_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through
@@ -49,6 +50,8 @@ class Optimizer(HookedOptimizer):
 
     #: whether `update` takes sparse gradients
     takes_sparse = False
+    #: whether steps are recorded; see differentiable.py
+    differentiable = False
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -101,7 +104,7 @@ class Optimizer(HookedOptimizer):
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
-            if not p.is_leaf and not (p._extra is not None and p._extra.retains_grad):
+            if not self.differentiable and not p.is_leaf and not (p._extra is not None and p._extra.retains_grad):
                 raise ValueError(
                     "can't optimize a non-leaf Tensor: its gradient is not kept. Give the leaf it is made of."
                 )
@@ -131,12 +134,24 @@ class Optimizer(HookedOptimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if self.differentiable:
+            self._step_recorded()
+            return loss
         self._numbers.clear()
         site = user_frame(sys._getframe(1))
         with no_grad():
-            self._step_of_all(site)
+            quietly(self._step_of_all, site)
         send_to_devices()
         return loss
+
+    def _step_recorded(self) -> None:
+        from undertow.optim.differentiable import RULES, step_of_all  # few programs ask for it
+
+        rule = next((RULES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in RULES), None)
+        if rule is None:
+            refuse(differentiable=True)
+        else:
+            step_of_all(self, rule)
 
     def _step_of_all(self, site: FrameType) -> None:
         for group in [with_plain_rate(group) for group in self.param_groups]:
@@ -313,8 +328,8 @@ def refuse(**options: Any) -> None:
     for name, value in options.items():
         if value:
             raise ValueError(
-                f"{name}=True is not supported: steps run eagerly and outside the graph. To differentiate through an "
-                "update, write it with undertow's operations."
+                f"{name}=True is not supported by this optimizer: its steps run eagerly and outside the graph. To "
+                "differentiate through an update, write it with undertow's operations."
             )
 
 

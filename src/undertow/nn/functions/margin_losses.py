@@ -27,6 +27,8 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
 
 def check_classes(input: Tensor, target: Tensor, target_dims: int) -> tuple[Any, Any, bool]:
     """Scores (N, C) and targets with a dimension of examples; whether one had to be added."""
+    if input.ndim == 0:
+        input, target = ops.reshape(input, (1,)), target if target_dims == 1 else ops.reshape(target, (-1,))
     if input.ndim not in (1, 2) or input.shape[-1] == 0:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {input.shape}"

@@ -10,10 +10,12 @@ import math
 import operator
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
@@ -143,6 +145,8 @@ def new_from(data: Any, dtype: DType | None, device: Device | None, requires_gra
         xp = data._xp if device is None else namespace_of(device)
         array = data._array if xp is data._xp else xp.take_over(data._array)
         return leaf(xp.array(array, dtype=dtype), xp, requires_grad)
+    if hasattr(data, "__cuda_array_interface__"):
+        return new_from(on_its_gpu(data), dtype, device, requires_grad)
     xp = namespace_of(device)
     array = foreign.read(data, dtype)
     return leaf(array if xp is cpu else xp.asarray(array), xp, requires_grad)
@@ -161,11 +165,20 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         dtype = dtypes.as_dtype(dtype, "as_tensor")
     if isinstance(data, Tensor):
         return convert(data, dtype, data._xp if device is None else namespace_of(device))
+    if hasattr(data, "__cuda_array_interface__"):
+        shared = on_its_gpu(data)
+        return convert(shared, dtype, shared._xp if device is None else namespace_of(device))
     xp = namespace_of(device)
     if xp is cpu and isinstance(data, cpu.ndarray):
         array = foreign.adopt(data)
-        return share(array if dtype is None else array.astype(dtype, copy=False))
+        return share(array if dtype is None else cpu.astype(array, dtype, copy=False))
     return new_from(data, dtype, device, False)
+
+
+def on_its_gpu(data: Any) -> Tensor:
+    """A tensor on memory of a GPU that another library has."""
+    array = import_module("undertow.backend.cuda.exchange").from_interface(data)
+    return leaf(array, array.namespace, False)
 
 
 def share(array: Array) -> Tensor:
@@ -359,7 +372,7 @@ def full(
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
     array = xp.empty(sequence_shape("full", size), dtype)
-    array.fill(fit(number, dtype))
+    quietly(array.fill, fit(number, dtype))
     return leaf(array, xp, requires_grad)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.ops.create.creation import (
     as_number,
     empty,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def _filled(xp: Namespace, input: Array, fill_value: Any, dtype: DType, order: str) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
-    out.fill(fill_value)
+    quietly(out.fill, fill_value)
     return out
 
 

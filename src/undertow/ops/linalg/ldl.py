@@ -191,12 +191,12 @@ def _places_of(xp: Namespace, pivots: Array) -> tuple[Any, Any, Any]:
 
 
 def _places_of_all(xp: Namespace, pivots: Array) -> list[Tensor]:
-    n = pivots.shape[-1]
-    found = [_places_of(xp, row) for row in pivots.reshape(-1, n)]
-    shapes = ((n, n), (n,), (n, n))
+    *lead, n = pivots.shape
+    found = [_places_of(xp, row) for row in pivots.reshape(math.prod(lead), n)]
+    kinds = (((n, n), dtypes.int64), ((n,), dtypes.int64), ((n, n), dtypes.bool_))
     return [
-        Tensor(xp.asarray([f[k] for f in found]).reshape(*pivots.shape[:-1], *shape), xp)
-        for k, shape in enumerate(shapes)
+        Tensor(xp.asarray([f[k] for f in found], dtype=dtype).reshape(*lead, *shape), xp)
+        for k, (shape, dtype) in enumerate(kinds)
     ]
 
 
