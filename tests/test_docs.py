@@ -24,7 +24,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 NAMED = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|c|h)|(?:[\w.]+/)+)`")
 #: made by the build, and PyTorch's own tests
 ELSEWHERE = {"csrc/plan.h", "test/test_autograd.py", "test_eager_transforms.py"}
-FOLDERS = ("src", "csrc", "tests", "docs", "benchmarks", "conformance", "examples", "web/replay/src")
+FOLDERS = ("src", "csrc", "tests", "docs", "benchmarks", "conformance", "examples", "tools", "web/replay/src")
 
 
 class Example(NamedTuple):
