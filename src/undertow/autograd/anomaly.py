@@ -103,7 +103,13 @@ class _AlsoForward(detect_anomaly):
 
 
 class set_detect_anomaly(Scope):
-    """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager."""
+    """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.set_detect_anomaly(True):
+    ...     print(ut.is_anomaly_enabled())
+    True
+    """
 
     variable = anomaly_variable
     at_once = True

@@ -37,7 +37,24 @@ class DelayedError:
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that is not itself differentiable: a second derivative raises instead of being wrong."""
+    """Decorate a `backward` that is not itself differentiable: a second derivative raises instead of being wrong.
+
+    >>> import undertow as ut
+    >>> class Square(ut.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @ut.autograd.function.once_differentiable
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> x = ut.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:
