@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
@@ -27,7 +27,8 @@ def _apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None
     if bias is not None:
         if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
             _check_bias(bias, weight)
-        out += bias
+        if not kernels.add_bias(xp, out, bias):
+            out += bias
     return out
 
 
