@@ -18,7 +18,9 @@ def order(xp: Namespace, input: Array, axis: int, descending: bool, count: int |
     found = _of_rows(xp, xp.moveaxis(input, axis, -1), bool(descending), wanted, -1)
     if found is not None:
         return found if axis == input.ndim - 1 else xp.moveaxis(found, -1, axis).copy()
-    indices = _merged(xp, input, axis, descending)
+    indices = None if xp is cpu else kernels.sorted_order(xp, input, axis, descending)
+    if indices is None:
+        indices = _merged(xp, input, axis, descending)
     return indices if count is None else xp.take(indices, xp.arange(count), axis)
 
 
