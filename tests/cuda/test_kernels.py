@@ -178,3 +178,14 @@ def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
         before = ut.cuda.launch_stats()["launches"]
         function(*tensors[:count])
         assert ut.cuda.launch_stats()["launches"] == before + 1
+
+
+def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    from undertow.backend.cuda import attention
+
+    q, k, v = normal(2, 3, 70, 4), normal(2, 3, 90, 4, seed=1), normal(2, 3, 90, 5, seed=2)
+    for most in (1 << 23, 2 * 70 * 90, 64 * 90):  # all heads at once, some of them, some rows of one
+        monkeypatch.setattr(attention, "BLOCK", most)
+        for causal in (False, True):
+            both(lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c), q, k, v)
+    both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)

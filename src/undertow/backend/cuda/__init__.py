@@ -28,6 +28,7 @@ from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
+    attention,
     convolution,
     device,
     elementwise,
@@ -43,6 +44,7 @@ from undertow.backend.cuda import (
     rows,
     scans,
     tail,
+    updates,
     views,
 )
 from undertow.backend.cuda.arrays import Flags, array_class
@@ -61,7 +63,7 @@ OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": functions.linear, "note_outside": indexing.note_outside,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
-    **convolution.KERNELS,
+    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS,
 }  # fmt: skip
 
 
