@@ -9,10 +9,8 @@
 
 typedef void *Handle;
 
-static Handle handle;
+static Handle handles[MOST_GPUS]; /* one for each device */
 static int is_started_here, allows_tf32;
-static char *workspace;
-#define WORKSPACE ((size_t)32 << 20)
 
 static struct {
     int (*create)(Handle *);
@@ -217,7 +215,7 @@ static int
 ask(Plan *plan)
 {
     void *preference;
-    uint64_t most = WORKSPACE;
+    uint64_t most = WORKSPACE_BYTES;
     Advice advice;
     int found = 0, status = light.prefer(&preference);
     memset(&advice, 0, sizeof(advice));
@@ -226,7 +224,7 @@ ask(Plan *plan)
         status = light.set_preference(preference, ALIGNMENT_OF_A + k, &plan->key.aligned[k], sizeof(unsigned));
     }
     status = status ? status
-                    : light.advise(handle, plan->description, plan->a, plan->b, plan->c, plan->c, preference, 1, &advice,
+                    : light.advise(handles[the_lane->gpu->index], plan->description, plan->a, plan->b, plan->c, plan->c, preference, 1, &advice,
                                    &found);
     memcpy(plan->algorithm, advice.algorithm, sizeof(plan->algorithm));
     return status ? status : found ? 0 : -1;
@@ -298,7 +296,13 @@ issue_light(const void *arguments)
     int is_double = p->type == CODE_F64;
     const void *alpha = is_double ? (const void *)&ones : &one, *none = is_double ? (const void *)&zeros : &zero;
     const void *beta = p->adds ? alpha : none;
-    Plan *plan = enter_context() < 0 ? NULL : find_plan(call);
+    Handle *handle = &handles[the_lane->gpu->index];
+    char *workspace = workspace_of(the_lane);
+    if (workspace == NULL || (*handle == NULL && light.create(handle))) {
+        PyErr_SetString(PyExc_RuntimeError, "cuBLASLt could not be started on this device");
+        return -1;
+    }
+    Plan *plan = find_plan(call);
     if (plan == NULL) {
         return -1;
     }
@@ -306,8 +310,8 @@ issue_light(const void *arguments)
                      ? 0
                      : light.set_description(plan->description, BIAS_POINTER, &call->bias, sizeof(call->bias));
     status = status ? status
-                    : light.multiply(handle, plan->description, alpha, p->a, plan->a, p->b, plan->b, beta, p->c, plan->c,
-                                     p->c, plan->c, plan->algorithm, workspace, WORKSPACE, the_stream);
+                    : light.multiply(*handle, plan->description, alpha, p->a, plan->a, p->b, plan->b, beta, p->c, plan->c,
+                                     p->c, plan->c, plan->algorithm, workspace, WORKSPACE_BYTES, the_stream);
     if (status) {
         PyErr_Format(PyExc_RuntimeError, "cuBLASLt failed at a product of matrices, with status %d", status);
     }
@@ -351,7 +355,7 @@ module_start_light(PyObject *module, PyObject *path)
         }
         memcpy(light_names[k].place, &found, sizeof(found));
     }
-    if (enter_context() < 0 || light.create(&handle) || (workspace = driver_allocate(WORKSPACE)) == NULL) {
+    if (enter_context() < 0 || light.create(&handles[the_gpu->index])) {
         PyErr_SetString(PyExc_RuntimeError, "cuBLASLt could not be started on this device");
         return NULL;
     }

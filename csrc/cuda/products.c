@@ -7,7 +7,6 @@
 
 typedef void *Handle;
 
-static Handle handle;
 static int (*blas_create)(Handle *), (*blas_set_stream)(Handle, Stream), (*blas_set_workspace)(Handle, void *, size_t);
 
 typedef int (*BatchedProduct)(Handle, int, int, int, int, int, const void *, const void *, int, long long, const void *,
@@ -41,6 +40,24 @@ multiply_on_host(const Product *p)
     }
 }
 
+/* The handle of the stream that is being sent to: it has a workspace of its own. */
+static Handle
+handle_now(void)
+{
+    if (the_lane->blas == NULL) {
+        Handle made = NULL;
+        char *workspace = workspace_of(the_lane);
+        if (workspace != NULL && blas_create(&made) == 0 && blas_set_stream(made, the_stream) == 0 &&
+            blas_set_workspace(made, workspace, WORKSPACE_BYTES) == 0) {
+            the_lane->blas = made;
+        }
+        else {
+            PyErr_SetString(PyExc_RuntimeError, "cuBLAS could not be started on this device");
+        }
+    }
+    return the_lane->blas;
+}
+
 int
 issue_product(const void *product)
 {
@@ -54,7 +71,8 @@ issue_product(const void *product)
     int is_double = p->type == CODE_F64 || p->type == CODE_C128;
     const void *one = is_double ? (const void *)&doubles[0] : &singles[0];
     const void *zero = is_double ? (const void *)&doubles[1] : &singles[1];
-    int result = enter_context() < 0
+    Handle handle = handle_now();
+    int result = handle == NULL
                      ? -1
                      : batched[p->type - CODE_F32](handle, p->transposes_a, p->transposes_b, p->m, p->n, p->k, one, p->a,
                                                    p->lda, p->step_a, p->b, p->ldb, p->step_b, zero, p->c, p->ldc,
@@ -64,8 +82,6 @@ issue_product(const void *product)
     }
     return result ? -1 : 0;
 }
-
-#define WORKSPACE_BYTES ((size_t)32 << 20)
 
 /* start_blas(path) */
 PyObject *
@@ -87,11 +103,8 @@ module_start_blas(PyObject *module, PyObject *path)
     for (int k = 0; k < 4; k++) {
         *(void **)&batched[k] = dlsym(library, names[k]);
     }
-    char *workspace = enter_context() < 0 ? NULL : driver_allocate(WORKSPACE_BYTES);
-    if (blas_create == NULL || blas_set_stream == NULL || blas_set_workspace == NULL || batched[3] == NULL ||
-        workspace == NULL || blas_create(&handle) || blas_set_stream(handle, the_stream) ||
-        blas_set_workspace(handle, workspace, WORKSPACE_BYTES)) {
-        PyErr_SetString(PyExc_RuntimeError, "cuBLAS could not be started on this device");
+    if (blas_create == NULL || blas_set_stream == NULL || blas_set_workspace == NULL || batched[3] == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this is no cuBLAS that undertow knows: functions of it are missing");
         return NULL;
     }
     Py_RETURN_NONE;

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, stacks
 from undertow.backend.copies import cast
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
@@ -80,6 +80,7 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
+        self.matmul, self.empty = stacks.matmul, stacks.empty
         for name in READ_TWICE:
             setattr(self, name, _of_a_copy(getattr(np, name)))
         for name in READ_INDEX_TWICE:

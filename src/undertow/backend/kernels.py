@@ -116,6 +116,8 @@ running_sums = kernel("running_sums")
 #: query, key, value, logs, whether causal, scale) -> its gradients
 attention = kernel("attention")
 attention_gradients = kernel("attention_gradients")
+#: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
+order_rows = kernel("order_rows")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known

@@ -11,6 +11,7 @@ from typing import Any
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
+from undertow.backend.streams import stream
 from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
@@ -170,7 +171,17 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
         if isinstance(edge, Tensor):
             extra = edge._extra
             made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
-            edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
+            edges[k] = leaf_edge_of_user(edge, node) if made is None else made
+
+
+def leaf_edge_of_user(leaf: Tensor, node: Node) -> AccumulateGrad:
+    """The edge to a leaf, as it was when it was used: on the stream of the node that uses it."""
+    extra = getattr(node, "extra", None)  # a node that is being made has none: its stream is the current one
+    used_on = None if extra is None else extra.stream
+    if used_on is None or used_on.namespace is not leaf._xp or used_on is leaf._xp.current_stream():
+        return leaf_edge_at(leaf, node.sequence_nr)
+    with stream(used_on):
+        return leaf_edge_at(leaf, node.sequence_nr)
 
 
 def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:

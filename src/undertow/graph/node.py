@@ -70,10 +70,10 @@ class NodeExtra:
 
 
 class StreamExtra(NodeExtra):
-    """The extra of all nodes of a stream that have nothing else, for a device whose only stream it is.
+    """The extra of all nodes of a stream that have nothing else, for streams whose passes may run in C.
 
-    It is never changed: `node_extra` gives a node that is to have more an extra of its own. So a pass over such nodes
-    alone has no hooks to run, and nothing to wait for (engine/one_stream.py).
+    It is never changed: `node_extra` gives a node that is to have more an extra of its own. So a pass over nodes with
+    the same one has no hooks to run, and nothing to wait for (engine/one_stream.py).
     """
 
 
@@ -292,10 +292,10 @@ def extra_on(xp: Namespace) -> NodeExtra:
     shared: NodeExtra | None = getattr(stream, "extra_of_nodes", None)
     if shared is not None:
         return shared
-    is_only_stream = getattr(stream, "is_only_stream", False)
-    extra = StreamExtra() if is_only_stream else NodeExtra()
+    shares = getattr(stream, "shares_extra", False)
+    extra = StreamExtra() if shares else NodeExtra()
     extra.stream = stream
-    if is_only_stream:
+    if shares:
         stream.extra_of_nodes = extra
     return extra
 

@@ -18,7 +18,7 @@ import numpy as np
 from undertow.backend.cuda import device, functions, scans, tail, views
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.cuda.reductions import result_dtype, supported
-from undertow.backend.interface import Array, DType, HostValues
+from undertow.backend.interface import Array, Device, DType, HostValues
 
 
 class Flags:
@@ -108,7 +108,10 @@ class Methods(HostValues):
         return functions.copied(self, order)
 
     def fill(self, value: Any) -> None:
-        self[...] = value
+        if functions.is_number_of(value, self.dtype):
+            self.namespace.fill_kernel(self, value, self)  # a number travels with the kernel: nobody waits
+        else:
+            self[...] = value
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         if order == "F":
@@ -144,7 +147,7 @@ class Methods(HostValues):
         return iter([array[i] for i in range(len(array))])
 
     def __reduce__(self) -> Any:
-        return restore, (self.to_host(),)
+        return restore, (self.to_host(), self.namespace.index)
 
     def __copy__(self) -> Any:
         return self.copy("K")
@@ -156,17 +159,17 @@ class Methods(HostValues):
         return f"<array of {self.dtype} {list(self.shape)} on {self.namespace.device}>"
 
 
-def restore(data: Any) -> Any:
+def restore(data: Any, index: int = 0) -> Any:
     from undertow.backend.cuda import namespace  # a pickle may be the first that asks for a GPU
 
-    return namespace().asarray(data)
+    return namespace(Device("cuda", index)).asarray(data)
 
 
 @functools.cache
-def array_class() -> Any:
-    """The class of arrays: the C type with these methods."""
-    extension = device.extension()
-    return type("CudaArray", (extension.Array, Methods), {"__slots__": (), "__hash__": None, "__module__": __name__})
+def array_class(index: int) -> Any:
+    """The class of the arrays of a device: the C type with these methods."""
+    extension, name = device.extension(), "CudaArray" if index == 0 else f"CudaArray{index}"
+    return type(name, (extension.Array, Methods), {"__slots__": (), "__hash__": None, "__module__": __name__})
 
 
 # ---- where functions of NumPy go

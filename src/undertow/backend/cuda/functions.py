@@ -104,6 +104,17 @@ def ones_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = Tru
     return filled(empty_like(x, dtype, order, subok, shape), 1)
 
 
+def is_number_of(value: Any, dtype: DType) -> bool:
+    """Whether a value is a number of Python's that the dtype holds as it is, or rounded."""
+    if type(value) is bool:
+        return True
+    return type(value) in (int, float) if dtype.kind in "fc" else type(value) is int and fits(value, dtype)
+
+
+def fits(value: int, dtype: DType) -> bool:
+    return dtype.kind in "iu" and bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
+
+
 def filled(array: Array, value: Any) -> Array:
     """Write one value everywhere."""
     if type(value) in (bool, int, float) or isinstance(value, np.generic):

@@ -140,6 +140,14 @@ def cuda(
     return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Say that a stream works with this tensor, whose memory belongs to another, and is to be left alone until then.
+
+    Without it, memory is handed out again on the stream it was made on as soon as nobody has the tensor any more.
+    """
+    stream.keep(self._array)
+
+
 def _iterate(self: Tensor) -> Iterator[Tensor]:
     """`iter(tensor)`: over its slices along the first dimension."""
     if self._array.ndim == 0:
@@ -154,6 +162,7 @@ METHODS |= {
     "bfloat16": bfloat16,
     "cpu": _cpu_,
     "cuda": cuda,
+    "record_stream": record_stream,
     "to": to,
     "type": _type_,
     "type_as": type_as,

@@ -77,9 +77,11 @@ def _softmax_or_zeros(xp: Namespace, input: Array, dim: int, dtype: DType | None
     found = kernels.softmax_rows_of(xp, input, False, True) if row_kernels.is_last(dim, input.ndim) else None
     if found is not None:
         return found
+    with xp.errstate(invalid="ignore"):
+        out = normalized_exponentials(xp, input, dim, None)
+    if not xp.isnan(xp.moveaxis(out, dim, 0)[0] if input.ndim else out).any():
+        return out  # of a row that is -inf throughout, all would be NaN
     hidden = xp.maximum.reduce(input, _axis_of(dim, input.ndim), None, None, True) == -math.inf
-    if not hidden.any():
-        return normalized_exponentials(xp, input, dim, None)
     zero = input.dtype.type(0)
     return xp.where(hidden, zero, normalized_exponentials(xp, xp.where(hidden, zero, input), dim, None))
 

@@ -1,4 +1,4 @@
-"""Where indices point: checking them, and adding or finding the last write at positions that may repeat.
+"""Arrays read and written at index arrays: checking these, and adding or finding the last write where they repeat.
 
 A `key` is a tuple of whole slices and index arrays (integers or masks), as NumPy indexes with. Flat positions
 count elements in row-major order.
