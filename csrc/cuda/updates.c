@@ -16,7 +16,7 @@ typedef struct {
     uint64_t words[(MOST_FIELDS + 2) * MANY_ARRAYS];
 } Updates;
 
-/* Whether arrays are of one size and dtype (float32 or float64) and lie row after row. */
+/* Whether arrays are of one size and one dtype of real numbers, and lie row after row. */
 static int
 are_alike(PyObject *arrays, int fields, int code)
 {
@@ -36,7 +36,7 @@ are_alike(PyObject *arrays, int fields, int code)
             return 0;
         }
     }
-    return code == CODE_F32 || code == CODE_F64;
+    return code == CODE_F32 || code == CODE_F64 || code == CODE_F16 || code == CODE_BF16;
 }
 
 static int

@@ -18,7 +18,7 @@ from typing import Any
 
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend import cpu, send_to_devices
-from undertow.backend.dtypes import kind_of
+from undertow.backend.dtypes import is_narrow, kind_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
@@ -161,8 +161,10 @@ class Optimizer(HookedOptimizer):
         """
         found = self._numbers.get((dtype, key))
         if found is None:
-            make = functools.partial(cpu.asarray, dtype=dtype) if xp is cpu else dtype.type
+            make: Any = functools.partial(cpu.asarray, dtype=dtype) if xp is cpu else dtype.type
             found = self._numbers[dtype, key] = [make(v) for v in values()]
+            if xp is not cpu and is_narrow(dtype):
+                found[:] = [float(v) for v in found]
         return found
 
     def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -7,7 +7,12 @@ formulas     elementwise functions, as C++                 elementwise  their ke
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
 functions    functions of NumPy made of all these          arrays       CudaArray
-fused        what takes array functions several steps      rows         the same along rows: softmax, cross entropy
+fused        what takes array functions several steps      blocks       what kernels of many threads are made of
+rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
+activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
+scans        running sums, argmax                          ordering     sorting, and sums by index
+attention    a block of scores at a time                   convolution, cudnn   by cuDNN, or by kernels of ours
+updates      steps of optimizers, all at once              half_precision, precision   what is computed in which dtype
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
 host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.md.
@@ -41,6 +46,7 @@ from undertow.backend.cuda import (
     norms,
     ordering,
     pooling,
+    precision,
     reductions,
     rows,
     scans,
@@ -392,6 +398,7 @@ def _start() -> None:
         device.extension().start_blas(libraries.find("cublas"))
         with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
             device.extension().start_light(libraries.find("cublasLt"))
+    precision.tell_device()
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         set_launch_mode("blocking")
     _namespaces[0] = made

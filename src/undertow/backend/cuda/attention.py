@@ -14,7 +14,7 @@ from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for
 from undertow.backend.interface import Array
 
 #: scores that are computed at a time
-BLOCK = 1 << 23
+BLOCK = 1 << 22
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
 WEIGH = r"""
@@ -24,6 +24,26 @@ KERNEL(weigh, P) { BEGIN
     const i64 seen = p.first >= 0 && p.first + row + 1 < p.columns ? p.first + row + 1 : p.columns;
     const T *x = p.scores + from, scale = (T)p.scale, lowest = (T)float_of(0xff800000u);
     T most = lowest, sum = 0;
+#if !ALONE
+    if (p.columns <= 8 * blockDim.x) { // a thread keeps its part of the row
+        T kept[8];
+        for (int k = 0; k < 8; k++) {
+            const i64 i = threadIdx.x + k * blockDim.x;
+            kept[k] = i < seen ? x[i] * scale : lowest;
+            most = Most()(most, kept[k]);
+        }
+        most = together(most, lowest, Most());
+        for (int k = 0; k < 8; k++) { kept[k] = m_exp(kept[k] - most); sum += kept[k]; }
+        sum = sum_of(sum);
+        const T share = T(1) / sum;
+        for (int k = 0; k < 8; k++) {
+            const i64 i = threadIdx.x + k * blockDim.x;
+            if (i < p.columns) put(p.weights + from, i, kept[k] * share);
+        }
+        if (threadIdx.x == 0) p.logs[head * p.log_rows + p.from_row + row] = most + m_log(sum);
+        return;
+    }
+#endif
     for (i64 i = threadIdx.x; i < seen; i += blockDim.x) most = Most()(most, x[i] * scale);
     most = together(most, lowest, Most());
     for (i64 i = threadIdx.x; i < seen; i += blockDim.x) sum += m_exp(x[i] * scale - most);
@@ -43,6 +63,25 @@ KERNEL(slopes, P) { BEGIN
     const T *x = p.scores + from, *g = p.of_weights + from, scale = (T)p.scale;
     const T log = p.logs[head * p.log_rows + p.from_row + row];
     T sum = 0;
+#if !ALONE
+    if (p.columns <= 8 * blockDim.x) {
+        T kept[8], slope[8];
+        for (int k = 0; k < 8; k++) {
+            const i64 i = threadIdx.x + k * blockDim.x;
+            kept[k] = i < seen ? m_exp(x[i] * scale - log) : T(0);
+            slope[k] = i < seen ? g[i] : T(0);
+            sum += kept[k] * slope[k];
+        }
+        sum = sum_of(sum);
+        for (int k = 0; k < 8; k++) {
+            const i64 i = threadIdx.x + k * blockDim.x;
+            if (i >= p.columns) break;
+            put(p.weights + from, i, kept[k]);
+            put(p.slopes + from, i, kept[k] * (slope[k] - sum) * scale);
+        }
+        return;
+    }
+#endif
     for (i64 i = threadIdx.x; i < seen; i += blockDim.x) sum += m_exp(x[i] * scale - log) * g[i];
     sum = sum_of(sum);
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) {

@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device
+from undertow.backend.cuda.blocks import is_real
 from undertow.backend.cuda.compile import Entry, compile_kernels
-from undertow.backend.cuda.kernel_text import stored
+from undertow.backend.cuda.kernel_text import computed, stored
 
 #: arrays that the arguments of a launch have room for, and the elements of one block; as in C
 FEW, MANY, CHUNK = 8, 64, 4096
 
 TEXT = r"""
-struct P { i64 count; double s[12]; T *x[FIELDS][ROOM]; i64 size[ROOM], first[ROOM]; };
+struct P { i64 count; double s[12]; S *x[FIELDS][ROOM]; i64 size[ROOM], first[ROOM]; };
+FN T at(const S *x, i64 i) { return Cast<T, S>::of(x[i]); }
+FN void put(S *x, i64 i, T v) { x[i] = Cast<S, T>::of(v); }
 KERNEL(update, P) { BEGIN
     int low = 0, high = (int)p.count - 1;
     while (low < high) { // the last array whose first block is not behind this one
@@ -35,36 +38,37 @@ KERNEL(update, P) { BEGIN
 
 # s: what keeps and moves the means (4), the scale of the root, eps, the rate, what decay leaves, decay, the sign
 ADAM = r"""
-        T param = p.x[0][low][i] * s[7], g = p.x[1][low][i] * s[9];
+        T param = at(p.x[0][low], i) * s[7], g = at(p.x[1][low], i) * s[9];
         if (s[8] != 0) g = g + param * s[8];
-        const T m = p.x[2][low][i] * s[0] + g * s[1], v = p.x[3][low][i] * s[2] + g * g * s[3];
-        p.x[2][low][i] = m; p.x[3][low][i] = v;
-        p.x[0][low][i] = param - m / (m_sqrt(v) * s[4] + s[5]) * s[6];
+        const T m = at(p.x[2][low], i) * s[0] + g * s[1], v = at(p.x[3][low], i) * s[2] + g * g * s[3];
+        put(p.x[2][low], i, m); put(p.x[3][low], i, v);
+        put(p.x[0][low], i, param - m / (m_sqrt(v) * s[4] + s[5]) * s[6]);
 """
 
 # s: the rate, decay, the sign, momentum, what of the gradient momentum takes, whether it is Nesterov's
 SGD = r"""
-        T param = p.x[0][low][i], g = p.x[1][low][i] * s[2];
+        T param = at(p.x[0][low], i), g = at(p.x[1][low], i) * s[2];
         if (s[1] != 0) g = g + param * s[1];
 #if FIELDS > 2
-        const T buffer = p.x[2][low][i] * s[3] + g * s[4];
-        p.x[2][low][i] = buffer;
+        const T buffer = at(p.x[2][low], i) * s[3] + g * s[4];
+        put(p.x[2][low], i, buffer);
         g = s[5] != 0 ? g + buffer * s[3] : buffer;
 #endif
-        p.x[0][low][i] = param - g * s[0];
+        put(p.x[0][low], i, param - g * s[0]);
 """
 
 
 @functools.cache
 def kernel(body: str, fields: int, room: int, dtype: np.dtype[Any]) -> Any:
-    head = f"typedef {stored(dtype)} T;\n#define FIELDS {fields}\n#define ROOM {room}\n#define CHUNK {CHUNK}\n"
-    text = head + TEXT.replace("BODY", body)
+    types = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n"
+    sizes = f"#define FIELDS {fields}\n#define ROOM {room}\n#define CHUNK {CHUNK}\n"
+    text = types + sizes + TEXT.replace("BODY", body)
     return device.extension().Kernel(compile_kernels(text, [Entry("update", "P")])[0])
 
 
 def update(body: str, arrays: list[tuple[Any, ...]], numbers: tuple[float, ...]) -> Any:
     dtype, fields = arrays[0][0].dtype, len(arrays[0])
-    if dtype not in (np.float32, np.float64):
+    if not is_real(dtype):
         return None
     few, many = (kernel(body, fields, room, dtype) for room in (FEW, MANY))
     return device.extension().update_together(few, many, arrays, numbers) or None
