@@ -31,15 +31,19 @@ def members(optimizer: Any, group: dict[str, Any], names: tuple[str, ...]) -> di
         xp, extra = p._xp, p._extra
         if xp is cpu or extra is None or extra.grad is None:
             continue
-        state = states.get(p) if names else {}
-        if state is None or any([type(state.get(name)) is not Tensor for name in names]):
+        array, grad, step, state = p._array, extra.grad._array, 0, {}
+        arrays = [array, grad]
+        if names:
+            state = states.get(p)
+            kept = [] if state is None else [state[name] for name in names if type(state.get(name)) is Tensor]
+            if len(kept) != len(names):
+                continue
+            arrays += [tensor._array for tensor in kept]
+        if names and names[0] == "step":
+            step = arrays.pop(2).item()
+        if type(grad) is not xp.ndarray or grad.dtype is not array.dtype:
             continue
-        array, grad = p._array, extra.grad._array
-        if type(grad) is not xp.ndarray or grad.dtype != array.dtype:
-            continue
-        step = state["step"]._array.item() if "step" in state else 0
-        arrays = (array, grad, *[state[name]._array for name in names if name != "step"])
-        found.setdefault((xp, array.dtype, step), []).append(Member(p, arrays, state))
+        found.setdefault((xp, array.dtype, step), []).append(Member(p, tuple(arrays), state))
     return found
 
 

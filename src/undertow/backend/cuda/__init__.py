@@ -55,7 +55,7 @@ from undertow.backend.cuda import (
     updates,
     views,
 )
-from undertow.backend.cuda.arrays import Flags, array_class
+from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
@@ -123,6 +123,7 @@ class CudaNamespace(ArrayNamespace):
         return extension
 
     def _make_kernels(self) -> None:
+        elementwise.kernel_class().reducer = staticmethod(reduce_by)
         self.kernels = elementwise.ufunc_kernels(on_host)
         self.copy_kernel = elementwise.kernel("copy", Formula(1, elementwise.same, lambda dtypes: "a"), refuse("copy"))
         self.fill_kernel = elementwise.kernel(

@@ -27,8 +27,10 @@ def is_narrow(value: Any) -> bool:
 
 
 def stays(known: frozenset[str], op: Op, values: Sequence[Any]) -> bool:
-    """Whether a device computes an operation, or its rules, in half precision itself: `known` are the names of those, and
-    all floating-point numbers must be of one such dtype."""
+    """Whether a device computes an operation, or its rules, in half precision itself.
+
+    `known` are the names of those operations; all floating-point numbers must be of one such dtype.
+    """
     if op.name not in known:
         return False
     found = {x.dtype for x in values if getattr(getattr(x, "dtype", None), "kind", "") in ("f", "V", "c")}
