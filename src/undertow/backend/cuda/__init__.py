@@ -137,6 +137,7 @@ class CudaNamespace(ArrayNamespace):
 
     def _join_rules(self) -> None:
         """Rules that many models use, and that are operations of their own: each is one kernel."""
+        self.logistic, self.log1p_of_exp = activations.kernel("logistic"), activations.kernel("log1p_of_exp")
         for name, (count, code) in RULES.items():
             function = getattr(type(self), name, None)  # the operation's, which computes what the kernel cannot
             if function is not None:
@@ -181,6 +182,8 @@ class CudaNamespace(ArrayNamespace):
 
     def code_of_function(self, name: str, count: int) -> str | None:
         """The formula of an array function on real numbers whose result is one; None if it has none."""
+        if name in activations.IN_FORMULAS and count == 1:
+            return activations.IN_FORMULAS[name]
         code = FORMULAS.get(name, {}).get("f")
         ufunc: Any = getattr(np, name, None)
         if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:

@@ -14,7 +14,7 @@ from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for
 from undertow.backend.interface import Array
 
 #: scores that are computed at a time
-BLOCK = 1 << 22
+BLOCK = 1 << 24
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
 WEIGH = r"""
