@@ -9,6 +9,7 @@
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs
  * launch.c       a kernel, a grid and its arguments
  * array.c        the array type            views.c   the same memory with other shapes and strides
+ * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
@@ -222,6 +223,14 @@ PyObject *module_pinned(PyObject *module, PyObject *bytes);
 PyObject *module_is_pinned(PyObject *module, PyObject *array);
 PyObject *module_copy_later(PyObject *module, PyObject *args);
 PyObject *module_copy_to_peer(PyObject *module, PyObject *args);
+
+/* ---- dlpack.c */
+
+PyObject *module_to_dlpack(PyObject *module, PyObject *args);
+PyObject *module_from_dlpack(PyObject *module, PyObject *capsule);
+PyObject *module_capsule_device(PyObject *module, PyObject *capsule);
+PyObject *module_let_wait(PyObject *module, PyObject *handle);
+PyObject *module_wait_for(PyObject *module, PyObject *handle);
 
 /* ---- queue.c */
 

@@ -17,7 +17,7 @@ from undertow.engine.graph_root import GraphRoot
 from undertow.engine.tasks import GraphTask
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, NodeExtra
-from undertow.graph.saved import DeclaredNode
+from undertow.graph.operation_node import DeclaredNode
 
 
 def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:

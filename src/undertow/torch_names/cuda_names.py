@@ -10,6 +10,7 @@ from undertow.backend.cuda.streams import Event as Event
 from undertow.backend.cuda.streams import ExternalStream as ExternalStream
 from undertow.backend.cuda.streams import Stream as Stream
 from undertow.backend.cuda.streams import index_of
+from undertow.backend.cuda.streams import sleep as _sleep  # noqa: F401  (PyTorch's tests call it)
 from undertow.backend.streams import stream as _stream
 from undertow.torch_names.functions import OutOfMemoryError as OutOfMemoryError
 

@@ -1,7 +1,8 @@
 """GPUs: `cuda:0`, `cuda:1`, through the extension undertow._cuda (csrc/cuda/), with neither headers of CUDA nor CuPy.
 
 device       the extension, and the GPUs there are         libraries    where NVRTC and cuBLAS are
-streams      streams and events
+streams      streams and events                            exchange     memory shared with other libraries
+pinned       memory of the host for copies
 kernel_text  what every kernel begins with                 compile      from text to kernels, kept on disk
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
@@ -45,6 +46,7 @@ from undertow.backend.cuda import (
     libraries,
     norms,
     ordering,
+    pinned,
     pooling,
     precision,
     reductions,
@@ -58,7 +60,7 @@ from undertow.backend.cuda import (
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
-from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
 from undertow.compiled import core
 
 
@@ -258,8 +260,16 @@ class CudaNamespace(ArrayNamespace):
     def take_over(self, array: Array) -> Array:
         """A copy of an array of any device, in this one's memory."""
         if not tail.is_device_array(array):
-            return self.asarray_(array.to_host() if hasattr(array, "to_host") else array)
+            later = self._later(array) if non_blocking.get() else None
+            return self.asarray_(array.to_host() if hasattr(array, "to_host") else array) if later is None else later
         return functions.copied(array) if array.namespace is self else self._from_peer(array)
+
+    def _later(self, array: Any) -> Array | None:
+        """A copy of an array in pinned memory, there when the current stream is done; None: it is not pinned."""
+        if not pinned.is_pinned(array) or not array.flags.c_contiguous:
+            return None
+        made = self.empty_(array.shape, array.dtype)
+        return made if device.extension().copy_later(made, array, True) else None
 
     def _from_peer(self, array: Array) -> Array:
         """A copy of an array of another GPU: its stream copies, and the one here waits for it."""

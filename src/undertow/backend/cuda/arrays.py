@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, functions, scans, tail, views
+from undertow.backend.cuda import device, exchange, functions, pinned, scans, tail, views
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.cuda.reductions import result_dtype, supported
 from undertow.backend.interface import Array, Device, DType, HostValues
@@ -63,9 +63,17 @@ class Methods(HostValues):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """How other libraries for GPUs find the memory."""
-        stream = device.extension().stream() or 1
+        stream = self.namespace.here().stream() or 1
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, not self.is_writeable),
                 "version": 3, "strides": self.strides, "stream": stream}  # fmt: skip
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        return exchange.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return exchange.CUDA, self.namespace.index
 
     # ---- functions of NumPy
 
@@ -139,6 +147,10 @@ class Methods(HostValues):
     def setflags(self, write: bool | None = None, **others: Any) -> None:
         if write is not None:
             self.flags.writeable = write
+
+    def to_host_later(self) -> Any:
+        """A copy in pinned memory, which is there when the current stream is done."""
+        return pinned.fetch_later(self)
 
     # ---- to the host, which waits for it
 

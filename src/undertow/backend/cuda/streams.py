@@ -7,11 +7,13 @@ A stream is one object, however often it is asked for.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
 from undertow.backend.cuda import device as gpus
+from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.interface import Device
 from undertow.backend.streams import chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
@@ -229,3 +231,26 @@ class Event:
 
 def _current() -> Stream:
     return current_stream_of(_namespace(gpus.current()))
+
+
+# ---- standing still, for tests of what waits for what
+
+SPIN = """
+struct P { i64 cycles; };
+KERNEL(spin, P) { BEGIN i64 start = clock64(); while (clock64() - start < p.cycles) { } }
+"""
+
+
+def sleep(cycles: int) -> None:
+    """Let the current stream do nothing for that many cycles of the GPU (about nanoseconds)."""
+    space = _namespace(gpus.current())
+    if gpus.is_emulated():
+        gpus.extension().sleep(current_stream_of(space).number, cycles)
+    else:
+        space.here()
+        spin_kernel()(1, 1, cycles)
+
+
+@functools.cache
+def spin_kernel() -> Any:
+    return gpus.extension().Kernel(compile_kernels(SPIN, [Entry("spin", "P")])[0])
