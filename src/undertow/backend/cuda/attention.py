@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from undertow.backend.cuda import device
-from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for
+from undertow.backend.cuda.blocks import agree, exact, kernel, rows
 from undertow.backend.interface import Array
 
 #: scores that are computed at a time
@@ -25,18 +25,18 @@ KERNEL(weigh, P) { BEGIN
     const T *x = p.scores + from, scale = (T)p.scale, lowest = (T)float_of(0xff800000u);
     T most = lowest, sum = 0;
 #if !ALONE
-    if (p.columns <= 8 * blockDim.x) { // a thread keeps its part of the row
-        T kept[8];
-        for (int k = 0; k < 8; k++) {
+    if (p.columns <= 16 * blockDim.x) { // a thread keeps its part of the row
+        T kept[16];
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             kept[k] = i < seen ? x[i] * scale : lowest;
             most = Most()(most, kept[k]);
         }
         most = together(most, lowest, Most());
-        for (int k = 0; k < 8; k++) { kept[k] = m_exp(kept[k] - most); sum += kept[k]; }
+        for (int k = 0; k < 16; k++) { kept[k] = m_exp(kept[k] - most); sum += kept[k]; }
         sum = sum_of(sum);
         const T share = T(1) / sum;
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             if (i < p.columns) put(p.weights + from, i, kept[k] * share);
         }
@@ -64,16 +64,16 @@ KERNEL(slopes, P) { BEGIN
     const T log = p.logs[head * p.log_rows + p.from_row + row];
     T sum = 0;
 #if !ALONE
-    if (p.columns <= 8 * blockDim.x) {
-        T kept[8], slope[8];
-        for (int k = 0; k < 8; k++) {
+    if (p.columns <= 16 * blockDim.x) {
+        T kept[16], slope[16];
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             kept[k] = i < seen ? m_exp(x[i] * scale - log) : T(0);
             slope[k] = i < seen ? g[i] : T(0);
             sum += kept[k] * slope[k];
         }
         sum = sum_of(sum);
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             if (i >= p.columns) break;
             put(p.weights + from, i, kept[k]);
@@ -132,8 +132,8 @@ class Block:
         return self.shape[1], self.shape[2], log_rows, self.part.start, self.first
 
     def launch(self) -> tuple[int, int]:
-        """Blocks of threads, and threads."""
-        return self.shape[0] * self.shape[1], threads_for(self.shape[2])
+        """Blocks of threads, and threads: each keeps 16 elements of a row, if rows are not very long."""
+        return self.shape[0] * self.shape[1], max(32, min(512, 1 << (-(-self.shape[2] // 16) - 1).bit_length()))
 
 
 def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: float) -> Any:
