@@ -15,7 +15,7 @@ NOTHING: dict[str, Any] = {}
 
 
 class Members:
-    """Parameters that can take part: their ids, their arrays in the order of the kernel, and their counters of steps."""
+    """Parameters that can take part: ids, arrays in the order of the kernel, and counters of steps."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
