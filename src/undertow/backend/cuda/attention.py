@@ -15,6 +15,8 @@ from undertow.backend.interface import Array
 
 #: scores that are computed at a time
 BLOCK = 1 << 24
+#: rows from which causal heads are taken in parts
+LONG = 512
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
 WEIGH = r"""
@@ -97,17 +99,14 @@ def _stacks(*arrays: Array) -> list[Any]:
     return [rows(x).reshape(-1, *x.shape[-2:]) for x in arrays]
 
 
-def _blocks(heads: int, count: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows: whole heads if they are small, else some rows of one."""
-    if count * columns <= BLOCK:
-        step = min(BLOCK // (count * columns), 65535)
-        for start in range(0, heads, step):
-            yield slice(start, min(start + step, heads)), slice(0, count)
-        return
-    step = max(64, BLOCK // columns // 64 * 64)
-    for head in range(heads):
+def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
+    """Slices of heads and rows. Of long causal heads a quarter of the rows at a time: the first ones see few keys."""
+    step = -(-count // 4) if is_causal and count >= LONG else count
+    step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
+    many = max(1, min(BLOCK // (step * columns), 65535))
+    for head in range(0, heads, many):
         for start in range(0, count, step):
-            yield slice(head, head + 1), slice(start, min(start + step, count))
+            yield slice(head, min(head + many, heads)), slice(start, min(start + step, count))
 
 
 def _serves(*arrays: Array) -> bool:
@@ -145,7 +144,7 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     out, logs = _empty((*query.shape[:-1], value.shape[-1]), query.dtype), _empty(query.shape[:-1], sums)
     to = out.reshape(-1, *out.shape[-2:])
     log_rows = logs.reshape(q.shape[:2])
-    for heads, part in _blocks(len(q), q.shape[1], k.shape[1]):
+    for heads, part in _blocks(len(q), q.shape[1], k.shape[1], is_causal):
         block = Block(heads, part, k.shape[1], is_causal)
         scores = _empty(block.shape, sums)
         weights = scores if query.dtype == sums else _empty(block.shape, query.dtype)
@@ -167,7 +166,7 @@ def attention_gradients(
     q, k, v, g = _stacks(query, key, value, g)
     multiply, log_rows = device.extension().multiply_into, rows(logs).reshape(q.shape[:2])
     of_q, of_k, of_v = _empty(q.shape, q.dtype), *[device.extension().zero(_empty(x.shape, sums)) for x in (k, v)]
-    for heads, part in _blocks(len(q), q.shape[1], k.shape[1]):
+    for heads, part in _blocks(len(q), q.shape[1], k.shape[1], is_causal):
         block = Block(heads, part, k.shape[1], is_causal)
         seen = block.seen
         scores, of_weights = _empty(block.shape, sums), _empty(block.shape, sums)
