@@ -2,7 +2,7 @@
 
 device       the extension, and the GPUs there are         libraries    where NVRTC and cuBLAS are
 streams      streams and events                            exchange     memory shared with other libraries
-pinned       memory of the host for copies
+pinned       memory of the host for copies                 sites        lines whose kernels check indices
 kernel_text  what every kernel begins with                 compile      from text to kernels, kept on disk
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
@@ -16,6 +16,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -45,6 +46,7 @@ from undertow.backend.cuda import (
     reductions,
     rows,
     scans,
+    sites,
     streams,
     tail,
     views,
@@ -106,6 +108,7 @@ class CudaNamespace(ArrayNamespace):
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
+        extension.name_sites(sites.name)
         if core is not None:
             core.bind(device_xp=self, device_array=self.ndarray)
 
@@ -400,9 +403,22 @@ def _start() -> None:
         device.extension().start_blas(libraries.find("cublas"))
         with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
             device.extension().start_light(libraries.find("cublasLt"))
+        watch_queues(WATCH)
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         set_launch_mode("blocking")
     _namespaces[0] = made
+
+
+#: how many microseconds a queue may lie unchanged before it is sent all the same
+WATCH = 2000
+
+
+def watch_queues(microseconds: int) -> None:
+    """Have queues sent that nobody adds to any more; 0: leave them alone."""
+    device.extension().set_watch(microseconds)
+    if microseconds:
+        atexit.unregister(device.extension().set_watch)
+        atexit.register(device.extension().set_watch, 0)  # its thread needs an interpreter
 
 
 def namespace_of_index(index: int) -> CudaNamespace:
