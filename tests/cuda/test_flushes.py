@@ -1,4 +1,4 @@
-"""When queues are sent: each occasion is left out in turn, and then something goes wrong. Queues that were forgotten."""
+"""When queues are sent: each occasion is left out in turn, and then something goes wrong. And forgotten queues."""
 
 from __future__ import annotations
 

@@ -56,11 +56,7 @@ from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
 from undertow.compiled import core
-
-
-class OutOfMemoryError(RuntimeError):
-    """A GPU has not enough memory left, even without what was kept for later."""
-
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
 
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
