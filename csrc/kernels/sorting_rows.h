@@ -162,6 +162,42 @@ NAMED(sort_unordered)(NAMED(Item) *items, Py_ssize_t n)
     NAMED(insert)(items, n);
 }
 
+/* The first of these keys that is below the limit, or their number. */
+CLONES static Py_ssize_t
+NAMED(find_below)(const NAMED(Key) *keys, Py_ssize_t i, Py_ssize_t n, NAMED(Key) limit)
+{
+    for (; i + 16 <= n; i += 16) {
+        int found = 0;
+        for (int k = 0; k < 16; k++) {
+            found |= keys[i + k] < limit;
+        }
+        if (found) {
+            break;
+        }
+    }
+    while (i < n && keys[i] >= limit) {
+        i++;
+    }
+    return i;
+}
+
+/* The items of the few (`wanted`) least keys, sorted: each is put in its place among those that were found so far. */
+static void
+NAMED(keep_few)(const NAMED(Key) *keys, Py_ssize_t n, NAMED(Item) *items, Py_ssize_t wanted)
+{
+    for (Py_ssize_t i = 0; i < wanted; i++) {
+        items[i] = ITEM(keys[i], i);
+    }
+    NAMED(insert)(items, wanted);
+    for (Py_ssize_t i = wanted; (i = NAMED(find_below)(keys, i, n, KEY(items[wanted - 1]))) < n; i++) {
+        Py_ssize_t j = wanted - 1;
+        for (; j > 0 && KEY(items[j - 1]) > keys[i]; j--) {
+            items[j] = items[j - 1];
+        }
+        items[j] = ITEM(keys[i], i);
+    }
+}
+
 /* The items of the `wanted` least keys, sorted, into `items`; there is room for `room`, which is more. */
 static void
 NAMED(keep_least)(const NAMED(Key) *keys, Py_ssize_t n, NAMED(Item) *items, Py_ssize_t wanted, Py_ssize_t room)
@@ -174,10 +210,9 @@ NAMED(keep_least)(const NAMED(Key) *keys, Py_ssize_t n, NAMED(Item) *items, Py_s
         NAMED(select)(items, held, wanted - 1);
         held = wanted;
         NAMED(Key) limit = KEY(items[wanted - 1]); /* what equals it comes later, and is not wanted */
-        for (; i < n && held < room; i++) {
-            if (keys[i] < limit) {
-                items[held++] = ITEM(keys[i], i);
-            }
+        while (held < room && (i = NAMED(find_below)(keys, i, n, limit)) < n) {
+            items[held++] = ITEM(keys[i], i);
+            i++;
         }
     }
     NAMED(sort_unordered)(items, wanted);
@@ -188,7 +223,10 @@ static void
 NAMED(order)(const NAMED(Key) *keys, Py_ssize_t n, const Order *order, NAMED(Item) *items, npy_uint32 *counts,
              npy_int64 *out)
 {
-    if (order->rank < 0 && order->wanted * 4 < n) {
+    if (order->rank < 0 && order->wanted * 4 < n && order->wanted <= FEW) {
+        NAMED(keep_few)(keys, n, items, order->wanted);
+    }
+    else if (order->rank < 0 && order->wanted * 4 < n) {
         NAMED(keep_least)(keys, n, items, order->wanted, room_for(order));
     }
     else if (n <= FEW) {

@@ -116,8 +116,7 @@ def test_casts(source: str, to: str) -> None:
 
 def test_casts_that_overflow() -> None:
     large = np.full(50_000, 1e300)
-    with pytest.warns(RuntimeWarning, match="overflow encountered in cast"):
-        copies.cast(large, np.dtype("f"))
+    assert np.isinf(copies.cast(large, np.dtype("f"))).all()
     for dtype in (ut.float16, ut.bfloat16):
         for size in (10, 50_000):
             assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf

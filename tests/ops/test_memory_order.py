@@ -131,7 +131,7 @@ MATRICES = [
     "L.linalg.qr(x)[1]", "L.linalg.cholesky(L.eye(3), upper=True)", "L.linalg.eigh(L.eye(3))[1]",
     "L.linalg.solve(L.eye(3), m.t())", "L.linalg.solve(L.eye(3), m, left=False)",
     "L.linalg.solve_triangular(L.eye(3), m.t(), upper=False)", "L.linalg.lu_factor(L.eye(3))[0]", "L.linalg.lu(m)[1]",
-    "L.linalg.lstsq(m.t(), L.ones(3, 2))[0]", "L.linalg.pinv(m)",
+    "L.linalg.lstsq(m.t(), L.ones(3, 2))[0]", "L.linalg.pinv(m)", "L.linalg.matrix_power(L.eye(3), -1)",
 ]  # fmt: skip
 SPECTRA = ["L.fft.fft(x, dim=1)", "L.fft.rfft2(x, dim=(2, 0))", "L.fft.irfft(L.fft.rfft(x, dim=1), dim=0)"]
 

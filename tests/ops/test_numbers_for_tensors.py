@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -13,8 +15,8 @@ from undertow.ops.declare import REGISTRY
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
-#: PyTorch refuses a number as the second argument of these; or it is refused because it is no matrix
-LENIENT = {"isclose", "logical_and", "logical_or", "logical_xor", "linalg_matrix_exp"}
+#: PyTorch refuses a number; here it is refused because it is no matrix
+LENIENT = {"linalg_matrix_exp"}
 SPACES = ("linalg", "special", "fft")
 
 
@@ -88,3 +90,25 @@ def test_windows_are_dense_and_of_two_dtypes(torch: ModuleType) -> None:
             for options in ({"dtype": library.float16}, {"dtype": library.int64}, {"layout": library.sparse_coo}):
                 with pytest.raises(ValueError, match=r"float32 or float64|strided tensors only"):
                     window(3, **options)
+
+
+def test_functions_of_two_tensors_that_are_no_declared_operations(torch: ModuleType) -> None:
+    for library in (ut, torch):
+        for function in (library.max, library.min, library.allclose):
+            assert is_refused(function, [2, library.ones(2)])
+        assert is_refused(library.allclose, [library.ones(2), 1.0])
+
+
+def test_one_tensor_is_no_list_of_tensors(torch: ModuleType) -> None:
+    for name in "cat concat concatenate stack hstack vstack dstack column_stack row_stack linalg.multi_dot".split():
+        for library in (ut, torch):
+            with pytest.raises(TypeError, match="must be tuple of Tensors, not Tensor"):
+                attrgetter(name)(library)(library.ones(2, 2))
+
+
+def test_numpy_compares_with_numbers_and_joins_rows() -> None:
+    x = ut.tensor([[1.0, 2.0]])
+    assert np.isclose(x, 1).tolist() == [[True, False]] and np.isclose(x, np.array([1.0, 2.0])).all()
+    assert np.allclose(x, [1.0, 2.0]) is True
+    for join in (np.column_stack, np.dstack, np.vstack, np.hstack, np.concatenate, np.stack):
+        np.testing.assert_array_equal(join(x).numpy(), join(x.numpy()))

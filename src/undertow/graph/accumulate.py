@@ -91,10 +91,14 @@ class AccumulateGrad(Node):
         for hook in list(hooks.values()) if hooks else ():
             result = hook(self.variable)
             if result is not None and result is not self.variable:  # `lambda p: p.zero_()` returns the leaf
-                raise RuntimeError(
-                    "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of "
-                    f"returning a {type(result).__name__}."
-                )
+                refuse_result(result)
+
+
+def refuse_result(result: Any) -> None:
+    raise RuntimeError(
+        "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of returning a "
+        f"{type(result).__name__}."
+    )
 
 
 def grad_dtype_of(leaf: Tensor) -> DType | None:

@@ -3,9 +3,11 @@
 Note [Undefined gradients are None]: a gradient that is zero because nothing flowed is None all the way through the
 engine. Rules are never called with None; a node with several outputs gets a list in which some may be None.
 
-Note [When saved values die]: a node's saved tensors are dropped the moment it has run, unless the pass keeps the
-graph. Then `saved` is a Freed (see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor
-has `saved == ()` and can be run again and again.
+Note [When saved values die]: unless the pass keeps the graph, a node's saved tensors are dropped when it runs: by a
+PrimitiveNode once its rules have what they need, by a FunctionNode after the user's backward. Then `saved` is a Freed
+(see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor has `saved == ()` and can be run
+again and again. `saved` is an attribute of most nodes, a property over the slots of a DeclaredNode, and the user's own
+on a FunctionNode, which keeps its tensors as `_kept`; so `_kept` is what the library asks for.
 
 Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
 output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
@@ -125,7 +127,7 @@ class Node:
     is_internal = False
     #: the operation's public name
     op_name = ""
-    #: saved attribute -> how to find it; see graph/saved.py
+    #: saved attribute -> how to find it; see graph/operation_node.py
     saved_names: dict[str, tuple[str, Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
 
     def __init__(

@@ -34,3 +34,13 @@ def test_matrices_that_failed_are_nan_and_the_others_have_gradients() -> None:
     np.testing.assert_allclose(A.grad.numpy()[0], -inverse.T @ np.ones((2, 2)) @ inverse.T)
     with pytest.raises(RuntimeError, match="singular"):
         ut.linalg.inv_ex(ut.tensor(SINGULAR), check_errors=True)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_solving_for_vectors_with_a_singular_matrix_among_them(lead: tuple[int, ...]) -> None:
+    A = ut.stack([ut.eye(3) * 2, ut.ones(3, 3)])[: lead[0]] if lead else ut.ones(3, 3)
+    found, info = ut.linalg.solve_ex(A, ut.ones(*lead, 3))
+    assert found.shape == (*lead, 3) and info.shape == lead
+    assert found[-1].isnan().all()
+    if lead:
+        assert found[0].tolist() == [0.5] * 3 and info.tolist() == [0, 2]

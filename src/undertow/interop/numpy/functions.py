@@ -83,9 +83,9 @@ def same(function: Callable[..., Any], name: str) -> None:
     FUNCTIONS[function] = lambda *args, **kwargs: getattr(ops, name)(*args, **kwargs)
 
 
-for _name in ("allclose", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "dstack",
-              "expand_dims", "fliplr", "flipud", "isclose", "isneginf", "isposinf", "isreal", "kron",
-              "moveaxis", "ones_like", "real", "sinc", "trapezoid", "zeros_like"):  # fmt: skip
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "expand_dims", "fliplr", "flipud",
+              "isneginf", "isposinf", "isreal", "kron", "moveaxis", "ones_like", "real", "sinc", "trapezoid",
+              "zeros_like"):  # fmt: skip
     same(getattr(np, _name), _name)
 
 
@@ -109,6 +109,16 @@ def vstack(tup: Any, *, dtype: DType | None = None, casting: str = "same_kind") 
     return _in_dtype(ops.vstack(tensors(tup)), dtype, casting)
 
 
+@counterpart(np.column_stack)
+def column_stack(tup: Any) -> Array:
+    return ops.column_stack(tensors(tup))
+
+
+@counterpart(np.dstack)
+def dstack(tup: Any) -> Array:
+    return ops.dstack(tensors(tup))
+
+
 def _in_dtype(found: Array, dtype: Any, casting: Any) -> Array:
     if dtype is None:
         return found
@@ -130,6 +140,24 @@ for _name in ("diag", "diagflat", "tril", "triu"):
 
 
 # ---- elementwise
+
+
+def _of_one_dtype(a: Any, b: Any) -> list[Any]:
+    """Both as tensors of the dtype that NumPy would compare them in."""
+    pair = tensors([a, b])
+    weak = (bool, int, float, complex)
+    dtype = np.result_type(*[x if isinstance(x, weak) else v._array for x, v in zip((a, b), pair, strict=True)])
+    return [ops.to_dtype(v, dtype) for v in pair]
+
+
+@counterpart(np.isclose)
+def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Array:
+    return ops.isclose(*_of_one_dtype(a, b), rtol, atol, equal_nan)
+
+
+@counterpart(np.allclose)
+def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    return ops.allclose(*_of_one_dtype(a, b), rtol, atol, equal_nan)
 
 
 @counterpart(np.clip)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
@@ -170,7 +171,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     xp = namespace_of(device)
     if xp is cpu and isinstance(data, cpu.ndarray):
         array = foreign.adopt(data)
-        return share(array if dtype is None else array.astype(dtype, copy=False))
+        return share(array if dtype is None else cpu.astype(array, dtype, copy=False))
     return new_from(data, dtype, device, False)
 
 
@@ -220,6 +221,10 @@ def asarray(
     """The object as a tensor. copy: True always, None if needed, False never (ValueError if it would be needed).
 
     requires_grad None keeps what a tensor has, False detaches it.
+
+    >>> import undertow as ut
+    >>> ut.asarray([1.0, 2.0])
+    tensor([1., 2.])
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype, "asarray")
     if copy is False:
@@ -251,7 +256,12 @@ def _asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, require
 
 @composite
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...)."""
+    """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...).
+
+    >>> import undertow as ut
+    >>> ut.frombuffer(bytearray(8), dtype=ut.int32)
+    tensor([0, 0], dtype=undertow.int32)
+    """
     array = cpu.frombuffer(buffer, dtype=dtypes.as_dtype(dtype, "frombuffer"), count=count, offset=offset)
     shared = share(array)
     return leaf(shared._array, cpu, True) if requires_grad else shared
@@ -362,7 +372,7 @@ def full(
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
     array = xp.empty(sequence_shape("full", size), dtype)
-    array.fill(fit(number, dtype))
+    quietly(array.fill, fit(number, dtype))
     return leaf(array, xp, requires_grad)
 
 
@@ -377,7 +387,12 @@ def empty_strided(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor whose memory is not initialised, with these strides (in elements)."""
+    """A tensor whose memory is not initialised, with these strides (in elements).
+
+    >>> import undertow as ut
+    >>> ut.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     xp = namespace_of(device)
     dtype = float_dtype(dtype, "empty_strided")
     shape, strides = sequence_shape("empty_strided", size), tuple([operator.index(s) for s in stride])

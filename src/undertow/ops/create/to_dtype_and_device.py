@@ -101,7 +101,12 @@ CASTS = {
 
 
 def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor as bfloat16: itself if it is that already."""
+    """The tensor as bfloat16: itself if it is that already.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).bfloat16()
+    tensor([1.], dtype=undertow.bfloat16)
+    """
     return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format, self)
 
 
@@ -131,7 +136,12 @@ def dtype_of_type_name(name: str) -> DType:
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor with the dtype and on the device of another."""
+    """The tensor with the dtype and on the device of another.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).type_as(ut.tensor([1]))
+    tensor([1])
+    """
     return convert(self, other._array.dtype, other._xp)
 
 

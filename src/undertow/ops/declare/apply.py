@@ -21,6 +21,7 @@ from weakref import ref
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.memory_order import arranged
+from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
@@ -119,7 +120,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
 
     # forward
     try:
-        out = form.forward(xp, *arrays)
+        out = quietly(form.forward, xp, *arrays)
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
@@ -129,7 +130,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         half = half or widen_again(form, arrays)
         try:
-            out = form.forward(xp, *arrays)
+            out = quietly(form.forward, xp, *arrays)
         except NoValuesError:
             out = xp.outcome_of(form.op.name, form.forward, arrays)
     if form.moves_to is not None:

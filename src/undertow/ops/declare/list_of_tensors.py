@@ -16,7 +16,8 @@ from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import freed_error
-from undertow.graph.saved import Freed, OperationNode, SavedTensor
+from undertow.graph.operation_node import OperationNode
+from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
 from undertow.ops.arguments.half_precision import is_narrow, rounded, stays, wide

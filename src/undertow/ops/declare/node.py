@@ -8,7 +8,8 @@ from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import NoValuesError
 from undertow.graph.node import space_of
-from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
+from undertow.graph.operation_node import DeclaredNode
+from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.ops.arguments.half_precision import stays, wide
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.saved_attributes import FURTHER

@@ -244,7 +244,7 @@ def dimensions_taken(item: Any) -> int:
     return 0 if item is None or item is Ellipsis or type(item) is bool else 1
 
 
-# ---- writing
+# ---- with index tensors, as functions
 
 
 @composite(variants="")

@@ -293,11 +293,11 @@ def last_at(xp: Namespace, size: int, positions: Array) -> Array:
 
 def positions_of(xp: Namespace, op: str, input: Array, dim: int, index: Array, other: str = "self") -> Any:
     """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
-    if index.dtype not in INTEGERS:
-        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")
     dim = wrap_dim(dim, input.ndim)
     if not index.size:
         return xp.empty(index.shape, dtypes.int64)
+    if index.dtype not in INTEGERS:
+        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index, got {index.dtype}")
     if max(index.ndim, 1) != max(input.ndim, 1):
         raise RuntimeError(f"Index tensor must have the same number of dimensions as {other} tensor")
     sizes = input.shape or (1,)

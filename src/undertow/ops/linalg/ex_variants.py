@@ -15,7 +15,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, return_types
 from undertow.ops.linalg.cholesky import linalg_cholesky
-from undertow.ops.linalg.inverse_and_solve import linalg_inv, linalg_solve
+from undertow.ops.linalg.inverse_and_solve import are_vectors, linalg_inv, linalg_solve
 from undertow.ops.linalg.lu import first_zero_pivot, reports
 from undertow.ops.pointwise.where_clamp import where
 from undertow.tensor import Tensor
@@ -32,15 +32,16 @@ def _first_bad_minor(A: Array) -> int:
 
 
 def _with_report(
-    A: Array, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any]
+    A: Array, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any], of_vectors: bool = False
 ) -> tuple[Array, Array]:
     """`compute(A)`, and the report; matrices that cannot be dealt with are replaced before, and by nan behind."""
     info = reports(A, find)
     if check_errors or not info._array.any():
         return compute(A), info
-    bad = Tensor((info._array != 0)[..., None, None], A._xp)
+    bad = info._array != 0
     eye = Tensor(A._xp.eye(A.shape[-1], dtype=A.dtype), A._xp)
-    return where(bad, float("nan"), compute(where(bad, eye, A))), info
+    found = compute(where(Tensor(bad[..., None, None], A._xp), eye, A))
+    return where(Tensor(bad[..., None] if of_vectors else bad[..., None, None], A._xp), float("nan"), found), info
 
 
 @composite
@@ -59,16 +60,27 @@ def linalg_inv_ex(A: Array, *, check_errors: bool = False) -> Any:
 @composite
 @example_by_example
 def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
-    """The X with A X = B, and a number for each matrix that is not 0 if there is none."""
-    A = as_operand("linalg.solve_ex", "A", A)
+    """The X with A X = B, and a number for each matrix that is not 0 if there is none.
+
+    >>> import undertow as ut
+    >>> ut.linalg.solve_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]]), ut.tensor([8.0, 8.0])).result
+    tensor([1., 2.])
+    """
+    A, B = as_operand("linalg.solve_ex", "A", A), as_operand("linalg.solve_ex", "B", B)
     solve = lambda A: linalg_solve(A, B, left=left)
-    return return_types.linalg_solve_ex(_with_report(A, first_zero_pivot, check_errors, solve))
+    report = _with_report(A, first_zero_pivot, check_errors, solve, are_vectors(A, B))
+    return return_types.linalg_solve_ex(report)
 
 
 @composite
 @example_by_example
 def linalg_cholesky_ex(input: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite."""
+    """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite.
+
+    >>> import undertow as ut
+    >>> ut.linalg.cholesky_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=undertow.int32)
+    """
     input = as_operand("linalg.cholesky_ex", "input", input)
     factor = lambda A: linalg_cholesky(A, upper=upper)
     return return_types.linalg_cholesky_ex(_with_report(input, _first_bad_minor, check_errors, factor))

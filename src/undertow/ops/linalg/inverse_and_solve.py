@@ -104,9 +104,14 @@ def linalg_solve(A: Array, B: Array, *, left: bool = True) -> Array:
             "linalg.solve: Expected A and B to have the same dtype, but found A of type "
             f"{names[A.dtype]} and B of type {names[B.dtype]} instead"
         )
-    if B.ndim == 1 or (B.ndim + 1 == A.ndim and B.shape == A.shape[:-1]):
+    if are_vectors(A, B):
         return rearranged(recorded.squeeze(_solve(A, recorded.expand_dims(B, -1), True), -1), "columns", ())
     return _solve(A, B, left)
+
+
+def are_vectors(A: Array, B: Array) -> bool:
+    """Whether B, beside the matrices A, holds vectors and not matrices."""
+    return B.ndim == 1 or (B.ndim + 1 == A.ndim and bool(B.shape == A.shape[:-1]))
 
 
 def _solve(A: Array, B: Array, left: bool) -> Array:
@@ -138,7 +143,7 @@ def matrix_power(input: Array, n: int) -> Array:
         eye = copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
         return rearranged(eye, "rows", ())
     if n < 0:
-        input, n = linalg_inv(input), -n
+        return _positive_power(linalg_inv(input), -n)
     return clone(input, contiguous_format) if n == 1 else _positive_power(input, n)
 
 

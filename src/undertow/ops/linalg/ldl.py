@@ -136,7 +136,12 @@ _ldl_factor = primitive(
 @composite
 @example_by_example
 def linalg_ldl_factor_ex(A: Array, *, hermitian: bool = False, check_errors: bool = False) -> Any:
-    """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
+    """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero.
+
+    >>> import undertow as ut
+    >>> ut.linalg.ldl_factor_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=undertow.int32)
+    """
     LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
     if check_errors:
         _check_pivots(info._array)
@@ -186,12 +191,12 @@ def _places_of(xp: Namespace, pivots: Array) -> tuple[Any, Any, Any]:
 
 
 def _places_of_all(xp: Namespace, pivots: Array) -> list[Tensor]:
-    n = pivots.shape[-1]
-    found = [_places_of(xp, row) for row in pivots.reshape(-1, n)]
-    shapes = ((n, n), (n,), (n, n))
+    *lead, n = pivots.shape
+    found = [_places_of(xp, row) for row in pivots.reshape(math.prod(lead), n)]
+    kinds = (((n, n), dtypes.int64), ((n,), dtypes.int64), ((n, n), dtypes.bool_))
     return [
-        Tensor(xp.asarray([f[k] for f in found]).reshape(*pivots.shape[:-1], *shape), xp)
-        for k, shape in enumerate(shapes)
+        Tensor(xp.asarray([f[k] for f in found], dtype=dtype).reshape(*lead, *shape), xp)
+        for k, (shape, dtype) in enumerate(kinds)
     ]
 
 

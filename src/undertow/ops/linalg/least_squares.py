@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.composite_order import moved
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules.batch_in_front import in_front, padded
 from undertow.ops.linalg.checks import check_matrices
+from undertow.ops.linalg.inverse_and_solve import are_vectors
 from undertow.ops.linalg.matmul import matmul
-from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, checked_svd
+from undertow.ops.linalg.rule_parts import adjoint, checked_svd
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
@@ -28,6 +31,13 @@ def _cutoff(xp: Namespace, sizes: Sequence[int], atol: Any, rtol: Any) -> Array:
     """The size from which on a singular value counts, one for each matrix."""
     largest = xp.max(sizes, axis=-1, initial=0)
     return xp.maximum(atol, rtol * largest)[..., None]
+
+
+def _batch_with_tolerances(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    """The batch in front of the matrices, and in front of every dimension that the tolerances have beyond theirs."""
+    matrices, atol, rtol, *rest = args
+    rank = 2 + max(getattr(tolerance, "ndim", 0) for tolerance in (atol, rtol))
+    return op(padded(in_front(matrices, in_dims[0]), rank), atol, rtol, *rest), 0
 
 
 # ---- the pseudoinverse
@@ -69,7 +79,7 @@ pinv_of = primitive(
     forward=_pseudoinverse,
     vjp={"input": _pinv_gradient},
     jvp={"input": _pinv_tangent},
-    batch=batch_matrices,
+    batch=_batch_with_tolerances,
     node="LinalgPinvBackward0",
     autocast="float32",
 )
@@ -100,6 +110,8 @@ def linalg_pinv(A: Array, rcond: Any = None, hermitian: bool = False, *, atol: A
 
 def _tolerances(A: Array, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
+    given = [tuple(x.shape) for x in (rtol, atol) if isinstance(x, Tensor)]
+    broadcast_shapes([*given, tuple(A.shape[:-2])])
     atol, rtol = (x._array if isinstance(x, Tensor) else x for x in (atol, rtol))
     if rtol is None:
         rtol = _default_rtol(A) if atol is None else A._xp.where(A._xp.asarray(atol) == 0, _default_rtol(A), 0.0)
@@ -126,7 +138,7 @@ def _rank_of(xp: Namespace, input: Array, atol: Any = 0.0, rtol: Any = 0.0, herm
     return xp.sum(sizes > _cutoff(xp, sizes, atol, rtol), axis=-1)
 
 
-matrix_rank = nondifferentiable("_matrix_rank", _rank_of, inputs=("input",), batch=batch_matrices)
+matrix_rank = nondifferentiable("_matrix_rank", _rank_of, inputs=("input",), batch=_batch_with_tolerances)
 
 
 @composite
@@ -169,7 +181,7 @@ def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = 
     """
     A, B = as_operand("linalg.lstsq", "A", A), as_operand("linalg.lstsq", "B", B)
     driver = _check_systems(A, B, driver)
-    of_vectors = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    of_vectors = are_vectors(A, B)
     right = recorded.expand_dims(B, -1) if of_vectors else B
     if A.shape[-2] != right.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")

@@ -8,7 +8,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, require_list
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR, LINEAR
@@ -150,6 +150,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Array:
     >>> ut.ops.linalg_multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
     undertow.Size([2])
     """
+    require_list("linalg.multi_dot", tensors)
     matrices = [as_operand("multi_dot", f"tensors[{i}]", t) for i, t in enumerate(tensors)]
     if len(matrices) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(matrices)}")
@@ -206,5 +207,10 @@ def chain_matmul(*matrices: Any) -> Array:
 
 @composite
 def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
-    """Inner products of vectors along a dimension; the first is conjugated."""
+    """Inner products of vectors along a dimension; the first is conjugated.
+
+    >>> import undertow as ut
+    >>> ut.linalg.vecdot(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))
+    tensor(14.)
+    """
     return sum_of(conj(x) * y, dim)

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.arguments.operands import as_operand, require_order, type_name
+from undertow.ops.arguments.operands import as_operand, require_order, require_tensor, type_name
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
-    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, number="other", **options)
+    options = {"number": "other", **options}
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, **options)
+
+
+def _of_two_tensors(name: str, forward: Callable[..., Any], **options: Any) -> Any:
+    return binary(name, forward, number=None, **options)
 
 
 def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
@@ -44,13 +49,13 @@ ge = _ordering("ge", "greater_equal", variants="function method in_place")
 
 # ---- logic and bits
 
-logical_and = binary(
+logical_and = _of_two_tensors(
     "logical_and", lambda xp, input, other: xp.logical_and(input, other), variants="function method in_place"
 )
-logical_or = binary(
+logical_or = _of_two_tensors(
     "logical_or", lambda xp, input, other: xp.logical_or(input, other), variants="function method in_place"
 )
-logical_xor = binary(
+logical_xor = _of_two_tensors(
     "logical_xor", lambda xp, input, other: xp.logical_xor(input, other), variants="function method in_place"
 )
 logical_not = unary("logical_not", lambda xp, input: xp.logical_not(input), variants="function method in_place")
@@ -129,7 +134,7 @@ def close(
     return xp.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-isclose = binary("isclose", close, variants="function method")
+isclose = _of_two_tensors("isclose", close, variants="function method")
 
 
 @composite(variants="function method")
@@ -140,6 +145,8 @@ def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-0
     >>> ut.allclose(ut.tensor([1.0, 2.0]), ut.tensor([1.0, 2.0 + 1e-6]))
     True
     """
+    for name, value in (("input", input), ("other", other)):
+        require_tensor("allclose", **{name: value})
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 

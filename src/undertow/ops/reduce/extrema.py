@@ -13,7 +13,7 @@ from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes, restore, wrap_dim
-from undertow.ops.arguments.operands import require_order
+from undertow.ops.arguments.operands import require_order, require_tensor
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
@@ -298,6 +298,7 @@ def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | 
     tensor([3., 4.])
     """
     if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
+        require_tensor("max", input=input)
         return recorded.maximum(input, dim if other is None else other)
     if dim is None and not keepdim:
         return max_all(input)
@@ -317,6 +318,7 @@ def min(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | 
     indices=tensor([0, 0]))
     """
     if other is not None or isinstance(dim, (Tensor, cpu.ndarray)):
+        require_tensor("min", input=input)
         return recorded.minimum(input, dim if other is None else other)
     if dim is None and not keepdim:
         return min_all(input)

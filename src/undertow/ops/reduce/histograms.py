@@ -106,6 +106,7 @@ def histogramdd(
         )
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     hist, *edges = _histogram(input, weight, tuple(map(_edges_or_number, each)), limits, density, "histogramdd")
+    edges = [given if isinstance(given, Tensor) else found for given, found in zip(each, edges, strict=True)]
     return return_types.histogramdd((hist, tuple(edges)))
 
 

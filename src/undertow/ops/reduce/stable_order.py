@@ -17,7 +17,7 @@ def order(xp: Namespace, input: Array, axis: int, descending: bool, count: int |
     wanted = input.shape[axis] if count is None else count
     found = _of_rows(xp, xp.moveaxis(input, axis, -1), bool(descending), wanted, -1)
     if found is not None:
-        return found if axis == input.ndim - 1 else xp.ascontiguousarray(xp.moveaxis(found, -1, axis))
+        return found if axis == input.ndim - 1 else xp.moveaxis(found, -1, axis).copy()
     indices = None if xp is cpu else kernels.sorted_order(xp, input, axis, descending)
     if indices is None:
         indices = _merged(xp, input, axis, descending)

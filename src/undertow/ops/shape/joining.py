@@ -13,7 +13,7 @@ from undertow.backend.memory_order import is_channels_last, laid_out
 from undertow.backend.sparse.coo import is_sparse
 from undertow.compiled import twin
 from undertow.ops.arguments.dims import wrap_dim
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, require_list
 from undertow.ops.declare import adapter, alias, composite, variadic
 from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
@@ -107,6 +107,7 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Arr
     >>> ut.cat([ut.zeros(2, 3), ut.ones(1, 3)]).shape
     undertow.Size([3, 3])
     """
+    require_list("cat", tensors)
     if not len(tensors):
         raise ValueError("cat(): expected a non-empty list of Tensors")
     return _cat(tensors, dim if axis is None else axis)
@@ -167,6 +168,7 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
     tensor([[1., 2., 3.],
             [1., 2., 3.]])
     """
+    require_list("stack", tensors)
     if not len(tensors):
         raise RuntimeError("stack expects a non-empty TensorList")
     return _stack(tensors, dim if axis is None else axis)
@@ -180,6 +182,7 @@ def hstack(tensors: Sequence[Any]) -> Array:
     >>> ut.hstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
     tensor([1., 2., 3., 1., 2., 3.])
     """
+    require_list("hstack", tensors)
     tensors = atleast_1d(tuple(tensors))
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
@@ -193,6 +196,7 @@ def vstack(tensors: Sequence[Any]) -> Array:
     tensor([[1., 2., 3.],
             [1., 2., 3.]])
     """
+    require_list("vstack", tensors)
     return cat(atleast_2d(tuple(tensors)), 0)
 
 
@@ -207,6 +211,7 @@ def dstack(tensors: Sequence[Any]) -> Array:
     >>> ut.dstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))).shape
     undertow.Size([1, 3, 2])
     """
+    require_list("dstack", tensors)
     return cat(atleast_3d(tuple(tensors)), 2)
 
 
@@ -220,6 +225,7 @@ def column_stack(tensors: Sequence[Any]) -> Array:
             [2., 2.],
             [3., 3.]])
     """
+    require_list("column_stack", tensors)
     tensors = [as_operand("column_stack", "tensors", t) for t in tensors]
     return cat([t if t.ndim > 1 else reshape(t, (prod(t.shape), 1)) for t in tensors], 1)
 

@@ -114,7 +114,8 @@ def _check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> Non
                 "Padding value causes wrapping around more than once: padding "
                 f"({before}, {after}) at dimension {dim} of input {list(shape)}"
             )
-        if not kept:
+        repeats_ends = mode == "replicate" and length > 0 and length + before + after > 0
+        if not kept and not repeats_ends:
             raise RuntimeError(
                 f"Negative padding value is resulting in an empty dimension: padding ({before}, {after}) at "
                 f"dimension {dim} of input {list(shape)}"
@@ -138,7 +139,8 @@ def _pad_own_gradient(
         # the tensor itself in one step, and the few places around it one by one
         kept = _uncropped(length, before, after)
         inner = range(kept.start + before, kept.stop + before)
-        total[at(dim, slice(kept.start, kept.stop))] = grad[at(dim, slice(inner.start, inner.stop))]
+        if kept:
+            total[at(dim, slice(kept.start, kept.stop))] = grad[at(dim, slice(inner.start, inner.stop))]
         for place, source in enumerate(sources(mode, length, before, after)):
             if place not in inner:
                 total[at(dim, source)] += grad[at(dim, place)]
