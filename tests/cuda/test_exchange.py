@@ -246,7 +246,7 @@ def test_names_that_programs_ask_for() -> None:
     nested = ut.cuda.memory_stats_as_nested_dict()
     assert nested["allocated_bytes"]["all"]["current"] == ut.cuda.memory_allocated()
     assert ut.accelerator.current_accelerator() == ut.device("cuda") and ut.accelerator.is_available()
-    assert ut.Stream("cuda").device == ut.device("cuda:0") and ut.Stream().device.type == "cpu"
+    assert ut.Stream("cuda").device == ut.device("cuda:0") and ut.Stream("cpu").device.type == "cpu"
     assert ut.Event("cuda").query() and ut.cuda.get_arch_list()[0].startswith("sm_")
     ut.cuda.set_per_process_memory_fraction(0.0)
     try:

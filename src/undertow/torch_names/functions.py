@@ -37,11 +37,18 @@ class AcceleratorError(RuntimeError):
     """A GPU has failed: there is none."""
 
 
+def is_of_gpu(device: Any) -> bool:
+    """Whether a device that a program names, or the fastest there is for None, is a GPU."""
+    if device is None or isinstance(device, int):
+        return bool(import_module("undertow.cuda").is_available())
+    return str(device).startswith("cuda")
+
+
 class Stream:
     """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
-        if device is not None and str(device).startswith("cuda"):
+        if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Stream(device, priority)
         return object.__new__(cls)
 
@@ -73,7 +80,7 @@ class Event:
     """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU."""
 
     def __new__(cls, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> Any:
-        if device is not None and str(device).startswith("cuda"):
+        if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Event(enable_timing)
         return object.__new__(cls)
 
