@@ -29,7 +29,7 @@ class Case(NamedTuple):
     name: str
     goal: float
     make: Callable[[Any], Step]
-    inner: int = 1
+    inner: int = 5
 
 
 # ---- models
@@ -184,16 +184,16 @@ def cases() -> Iterator[Case]:
     yield Case("a + a, 8 numbers", 0.15, forward(lambda lib, x: x + x, 8), 50)
     yield Case("a.sum(), 8 numbers", 0.25, forward(lambda lib, x: x.sum(), 8), 50)
     yield Case("a @ a, 64 x 64", 0.3, forward(lambda lib, x: x @ x, 64, 64), 50)
-    yield Case("50 sines both ways", 0.12, chain)
-    yield Case("changing shapes both ways", 0.5, changing_shapes)
-    yield Case("small MLP, SGD", 0.2, perceptron([128, 256, 10], 64))
-    yield Case("small MLP, Adam (fused)", 0.2, perceptron([128, 256, 10], 64, "Adam", fused=True))
+    yield Case("50 sines both ways", 0.12, chain, 10)
+    yield Case("changing shapes both ways", 0.5, changing_shapes, 10)
+    yield Case("small MLP, SGD", 0.2, perceptron([128, 256, 10], 64), 10)
+    yield Case("small MLP, Adam (fused)", 0.2, perceptron([128, 256, 10], 64, "Adam", fused=True), 10)
     yield Case("medium MLP, SGD", 1.0, perceptron([2048, 2048, 2048, 2048, 10], 512))
     yield Case("LSTM by hand, 100 steps", 0.2, lstm_by_hand)
-    yield Case("small CNN, SGD", 0.6, small_cnn)
-    yield Case("transformer layer 8 x 128 x 256", 0.35, transformer(1, 256, 4, 8, 128, False))
+    yield Case("small CNN, SGD", 0.6, small_cnn, 10)
+    yield Case("transformer layer 8 x 128 x 256", 0.35, transformer(1, 256, 4, 8, 128, False), 10)
     yield Case("4 transformer layers in bfloat16, 4 x 2048 x 1024", 1.0, transformer(4, 1024, 16, 4, 2048, True))
-    yield Case("Adam (fused), 100 x 10", 0.25, adam(100, 10))
+    yield Case("Adam (fused), 100 x 10", 0.25, adam(100, 10), 10)
     yield Case("Adam (fused), 100 x 500,000", 1.02, adam(100, 500_000))
     yield Case("conv2d 64 x 64 x 56^2 both ways", 1.0,
                both(lambda lib, x, w: f(lib).conv2d(x, w, padding=1), (64, 64, 56, 56), (64, 64, 3, 3)))  # fmt: skip
@@ -224,7 +224,7 @@ def cases() -> Iterator[Case]:
         "attention in bfloat16, 2 x 16 x 4096 x 64, both ways", 1.0, both(attend, *[(2, 16, 4096, 64)] * 3, half=True)
     )
     yield Case("attention, 8 x 4 x 512 x 64, both ways", 1.0, both(attend, *[(8, 4, 512, 64)] * 3))
-    yield Case("a.sum().item()", 1.1, forward(lambda lib, x: x.sum().item(), 8))
+    yield Case("a.sum().item()", 1.1, forward(lambda lib, x: x.sum().item(), 8), 1)
 
 
 # ---- measuring

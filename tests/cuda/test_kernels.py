@@ -178,3 +178,31 @@ def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
         before = ut.cuda.launch_stats()["launches"]
         function(*tensors[:count])
         assert ut.cuda.launch_stats()["launches"] == before + 1
+
+
+def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    from undertow.backend.cuda import attention
+
+    q, k, v = normal(2, 3, 70, 4), normal(2, 3, 90, 4, seed=1), normal(2, 3, 90, 5, seed=2)
+    for most in (1 << 23, 2 * 70 * 90, 64 * 90):  # all heads at once, some of them, some rows of one
+        monkeypatch.setattr(attention, "BLOCK", most)
+        for causal in (False, True):
+            both(lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c), q, k, v)
+    both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)
+
+
+def test_switches_of_precision() -> None:
+    from undertow.backend.cuda.precision import switches
+
+    assert not ut.backends.cuda.matmul.allow_tf32 and ut.backends.cudnn.allow_tf32
+    x = ut.tensor(normal(40, 40), dtype=ut.float32, device="cuda")
+    try:
+        ut.set_float32_matmul_precision("high")
+        assert ut.backends.cuda.matmul.allow_tf32 and switches.matmul_tf32
+        np.testing.assert_allclose((x @ x).cpu().numpy(), x.cpu().numpy() @ x.cpu().numpy(), rtol=0.01, atol=0.05)
+        ut.backends.cudnn.deterministic = True
+        assert switches.deterministic
+    finally:
+        ut.set_float32_matmul_precision("highest")
+        ut.backends.cudnn.deterministic = False
+    np.testing.assert_allclose((x @ x).cpu().numpy(), x.cpu().numpy() @ x.cpu().numpy(), rtol=1e-4, atol=1e-4)

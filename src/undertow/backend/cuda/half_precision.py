@@ -6,7 +6,7 @@ nothing is rounded in between. All others are given float32 (ops/arguments/half_
 
 from __future__ import annotations
 
-PRODUCTS = "mm bmm linear _convolve _convolve_transposed _convolve_weight"
+PRODUCTS = "mm bmm linear _convolve _convolve_transposed _convolve_weight _fused_attention"
 ROWS = "native_layer_norm softmax log_softmax _safe_softmax softmax_backward_data log_softmax_backward_data"
 ACTIVATIONS = "gelu silu leaky_relu relu tanh sigmoid tanh_backward sigmoid_backward threshold_backward"
 ARITHMETIC = "add sub mul div neg exp log sqrt abs square sin cos maximum minimum where"
