@@ -8,7 +8,7 @@
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
  * launch.c       a kernel, a grid and its arguments
- * array.c        the array type            views.c   the same memory with other shapes and strides
+ * array.c        the array type            views.c, indices.c   the same memory with other shapes and strides
  * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
@@ -357,7 +357,7 @@ PyObject *module_lent(PyObject *module, PyObject *args);
 PyObject *module_setup(PyObject *module, PyObject *args);
 PyObject *module_set_class(PyObject *module, PyObject *args);
 
-/* ---- views.c */
+/* ---- views.c, indices.c */
 
 extern PyMethodDef view_methods[];
 PyObject *array_reshape(PyObject *self, PyObject *const *given, Py_ssize_t count);
