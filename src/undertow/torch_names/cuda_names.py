@@ -13,8 +13,8 @@ from undertow.backend.cuda.streams import Stream as Stream
 from undertow.backend.cuda.streams import index_of
 from undertow.backend.cuda.streams import sleep as _sleep  # noqa: F401  (PyTorch's tests call it)
 from undertow.backend.streams import stream as _stream
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.ops.random.generator import default_generator
-from undertow.torch_names.functions import OutOfMemoryError as OutOfMemoryError
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
