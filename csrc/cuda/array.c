@@ -199,7 +199,7 @@ static PyObject *get_itemsize(Array *a, void *c) { return PyLong_FromSsize_t(PyD
 static PyObject *get_nbytes(Array *a, void *c) { return PyLong_FromSsize_t(a->size * PyDataType_ELSIZE(a->dtype)); }
 static PyObject *get_address(Array *a, void *c) { return PyLong_FromVoidPtr(a->data); }
 /* for whoever reads or writes there: what was asked of the memory is sent first */
-static PyObject *get_pointer(Array *a, void *c) { return flush_all() < 0 ? NULL : PyLong_FromVoidPtr(a->data); }
+static PyObject *get_pointer(Array *a, void *c) { return flush_all_at(AT_EXPORT) < 0 ? NULL : PyLong_FromVoidPtr(a->data); }
 static PyObject *get_base(Array *a, void *c) { return Py_NewRef(a->base == NULL ? Py_None : a->base); }
 static PyObject *get_transposed(PyObject *a, void *c) { return array_transpose(a, NULL, 0); }
 static PyObject *get_contiguous(Array *a, void *c) { return PyBool_FromLong(a->is_contiguous); }

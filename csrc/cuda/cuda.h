@@ -6,9 +6,9 @@
  * emulator.c     the threads that are the streams of emulated devices
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
- * queue.c        what is asked of a stream, sent together; repeated sequences as graphs
+ * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
  * launch.c       a kernel, a grid and its arguments
- * array.c        the array type            views.c   the same memory with other shapes and strides
+ * array.c        the array type            views.c, indices.c   the same memory with other shapes and strides
  * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
@@ -73,8 +73,10 @@ int enter_context(void);
 int enter_context_of(Gpu *gpu);
 /* Make a device the one in use; it is made ready. */
 int enter_gpu(int index);
-/* The word that kernels write to when an index is out of range. */
+/* The words that kernels write to when an index is out of range: four for each line of the program that has such
+ * kernels. See backend/cuda/sites.py. */
 extern long long *index_error;
+#define MOST_SITES 1024
 /* Raise what kernels have noted since the last look. */
 int raise_index_error(void);
 /* Memory of the host that the device reads and writes without a detour. */
@@ -85,7 +87,8 @@ PyObject *module_start(PyObject *module, PyObject *args);
 PyObject *module_describe(PyObject *module, PyObject *index);
 PyObject *module_enter(PyObject *module, PyObject *index);
 PyObject *module_load(PyObject *module, PyObject *args);
-PyObject *module_error_word(PyObject *module, PyObject *nothing);
+PyObject *module_error_word(PyObject *module, PyObject *site);
+PyObject *module_name_sites(PyObject *module, PyObject *function);
 PyObject *module_can_reach_peer(PyObject *module, PyObject *args);
 PyObject *module_free_memory(PyObject *module, PyObject *nothing);
 
@@ -224,6 +227,12 @@ PyObject *module_is_pinned(PyObject *module, PyObject *array);
 PyObject *module_copy_later(PyObject *module, PyObject *args);
 PyObject *module_copy_to_peer(PyObject *module, PyObject *args);
 
+/* ---- watch.c */
+
+/* Tell the thread that looks after forgotten queues that there is something in one. */
+void note_waiting(void);
+PyObject *module_set_watch(PyObject *module, PyObject *microseconds);
+
 /* ---- dlpack.c */
 
 PyObject *module_to_dlpack(PyObject *module, PyObject *args);
@@ -257,6 +266,24 @@ int enqueue_zero(char *memory, size_t bytes);
 int flush(void);
 int flush_lane(Lane *lane);
 int flush_all(void);
+
+/* Why a queue is sent before it is full. A test leaves out each of these in turn, and sees that something goes wrong. */
+typedef enum {
+    AT_NONE,
+    AT_LOOK,       /* elements go to the host */
+    AT_COPY_IN,    /* elements of the host take memory that was in use */
+    AT_EVENT,      /* somebody is going to wait for this point; memory is given away behind it */
+    AT_WAIT,       /* the program waits */
+    AT_QUERY,      /* the program asks whether all is done */
+    AT_EXPORT,     /* another library gets the pointer */
+    AT_LATER_COPY, /* a copy that nobody waits for */
+    AT_PEER_COPY,  /* the same to another device */
+    AT_END,        /* of a pass, or a step: the device would have nothing to do */
+    FLUSH_KINDS
+} Occasion;
+int flush_at(Occasion occasion, Lane *lane);
+int flush_all_at(Occasion occasion);
+PyObject *module_leave_out_flush(PyObject *module, PyObject *occasion);
 /* Send one entry: the driver's call of it, or on an emulated device its work. */
 int issue(const Entry *entry);
 /* Forget the graphs of all streams. */
@@ -330,7 +357,7 @@ PyObject *module_lent(PyObject *module, PyObject *args);
 PyObject *module_setup(PyObject *module, PyObject *args);
 PyObject *module_set_class(PyObject *module, PyObject *args);
 
-/* ---- views.c */
+/* ---- views.c, indices.c */
 
 extern PyMethodDef view_methods[];
 PyObject *array_reshape(PyObject *self, PyObject *const *given, Py_ssize_t count);

@@ -107,7 +107,7 @@ module_to_dlpack(PyObject *module, PyObject *args)
 {
     PyObject *object;
     int is_versioned;
-    if (!PyArg_ParseTuple(args, "O!p", &Array_Type, &object, &is_versioned) || flush_all() < 0) {
+    if (!PyArg_ParseTuple(args, "O!p", &Array_Type, &object, &is_versioned) || flush_all_at(AT_EXPORT) < 0) {
         return NULL;
     }
     if (((Array *)object)->code == CODE_UNKNOWN) {

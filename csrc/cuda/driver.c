@@ -10,7 +10,9 @@ long long *index_error;
 char *staging;
 Driver driver;
 
-static long long emulated_index_error[4];
+static long long emulated_index_error[4 * MOST_SITES];
+static int site_count = 1;    /* lines that have words of their own; the first words are of all others */
+static PyObject *site_namer; /* what names them */
 static char emulated_staging[STAGING_BYTES];
 static __thread Gpu *entered; /* the device whose context this thread has */
 
@@ -163,12 +165,12 @@ start_words(void)
         return 0;
     }
     if (enter_context() < 0 ||
-        failed(driver.allocate_host(&words, STAGING_BYTES + 4 * sizeof(long long), PORTABLE_MEMORY), "pinning memory")) {
+        failed(driver.allocate_host(&words, STAGING_BYTES + sizeof(emulated_index_error), PORTABLE_MEMORY), "pinning memory")) {
         return -1;
     }
     index_error = words;
-    memset(index_error, 0, 4 * sizeof(long long));
-    staging = (char *)(index_error + 4);
+    memset(index_error, 0, sizeof(emulated_index_error));
+    staging = (char *)(index_error + 4 * MOST_SITES);
     return 0;
 }
 
@@ -254,17 +256,25 @@ module_free_memory(PyObject *module, PyObject *nothing)
 int
 raise_index_error(void)
 {
-    volatile long long *words = index_error;
-    if (words[0] == 0) {
-        return 0;
+    for (int site = 0; site < site_count; site++) {
+        volatile long long *words = index_error + 4 * site;
+        if (words[0] == 0) {
+            continue;
+        }
+        long long index = words[1], size = words[2];
+        for (int other = site; other < site_count; other++) { /* what followed from it, most of the time */
+            ((volatile long long *)index_error)[4 * other] = 0;
+        }
+        PyObject *name = site_namer == NULL ? NULL : PyObject_CallFunction(site_namer, "i", site);
+        if (name != NULL) {
+            PyErr_Format(PyExc_IndexError,
+                         "index %lld is out of bounds for dimension with size %lld, in an operation on cuda %S", index,
+                         size, name);
+        }
+        Py_XDECREF(name);
+        return -1;
     }
-    long long index = words[1], size = words[2];
-    words[0] = 0;
-    PyErr_Format(PyExc_IndexError,
-                 "index %lld is out of bounds for dimension with size %lld, in an operation on cuda that has run since "
-                 "the program last waited for the device",
-                 index, size);
-    return -1;
+    return 0;
 }
 
 /* load(cubin, names): its kernels, which run on every device */
@@ -292,8 +302,22 @@ module_load(PyObject *module, PyObject *args)
     return found;
 }
 
+/* error_word(site): the address of the words of a line, by its number */
 PyObject *
-module_error_word(PyObject *module, PyObject *nothing)
+module_error_word(PyObject *module, PyObject *site)
 {
-    return PyLong_FromVoidPtr(index_error);
+    long number = PyLong_AsLong(site);
+    if (number < 0 || number >= MOST_SITES) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "there are words for %d lines", MOST_SITES);
+    }
+    site_count = number >= site_count ? (int)number + 1 : site_count;
+    return PyLong_FromVoidPtr(index_error + 4 * number);
+}
+
+/* name_sites(function): what says where the line of a number is */
+PyObject *
+module_name_sites(PyObject *module, PyObject *function)
+{
+    Py_XSETREF(site_namer, Py_NewRef(function));
+    Py_RETURN_NONE;
 }

@@ -4,7 +4,7 @@
 int
 mark_lane(Lane *lane, Mark *mark)
 {
-    if (flush_lane(lane) < 0 || send_to(lane) < 0) {
+    if (flush_at(AT_EVENT, lane) < 0 || send_to(lane) < 0) {
         return -1;
     }
     mark->lane = lane;

@@ -102,7 +102,7 @@ int
 wait_for_lane(Lane *lane)
 {
     int result = 0;
-    if (flush_lane(lane) < 0 || send_to(lane) < 0) {
+    if (flush_at(AT_WAIT, lane) < 0 || send_to(lane) < 0) {
         return -1;
     }
     if (is_emulated) {
@@ -180,7 +180,7 @@ PyObject *
 module_lane_is_idle(PyObject *module, PyObject *number)
 {
     Lane *lane = lane_of_number(number);
-    if (lane == NULL || flush_lane(lane) < 0 || send_to(lane) < 0) {
+    if (lane == NULL || flush_at(AT_QUERY, lane) < 0 || send_to(lane) < 0) {
         return NULL;
     }
     if (is_emulated) {

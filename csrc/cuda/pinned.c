@@ -109,7 +109,7 @@ module_copy_later(PyObject *module, PyObject *args)
     }
     the_gpu = array->block->lane->gpu;
     Lane *lane = lane_now();
-    if (lane == NULL || flush_lane(lane) < 0 || send_to(lane) < 0) {
+    if (lane == NULL || flush_at(AT_LATER_COPY, lane) < 0 || send_to(lane) < 0) {
         return NULL;
     }
     void *data = PyArray_DATA(numbers);
@@ -147,7 +147,7 @@ module_copy_to_peer(PyObject *module, PyObject *args)
     }
     the_gpu = from->block->lane->gpu;
     Lane *lane = lane_now();
-    if (lane == NULL || flush_lane(lane) < 0 || send_to(lane) < 0) {
+    if (lane == NULL || flush_at(AT_PEER_COPY, lane) < 0 || send_to(lane) < 0) {
         return NULL;
     }
     if (bytes == 0) {

@@ -46,16 +46,16 @@ driver_free(char *memory)
 
 /* The current stream, all of which is sent; NULL with an exception. */
 static Lane *
-ready_lane(void)
+ready_lane(Occasion occasion)
 {
     Lane *lane = lane_now();
-    return lane == NULL || flush_lane(lane) < 0 || send_to(lane) < 0 ? NULL : lane;
+    return lane == NULL || flush_at(occasion, lane) < 0 || send_to(lane) < 0 ? NULL : lane;
 }
 
 int
 driver_copy_to_device(char *to, const void *from, size_t bytes)
 {
-    Lane *lane = ready_lane();
+    Lane *lane = ready_lane(AT_COPY_IN);
     if (lane == NULL) {
         return -1;
     }
@@ -75,7 +75,7 @@ int
 driver_copy_to_host(void *to, const char *from, size_t bytes)
 {
     int result;
-    Lane *lane = ready_lane();
+    Lane *lane = ready_lane(AT_LOOK);
     if (lane == NULL) {
         return -1;
     }

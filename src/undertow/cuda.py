@@ -173,6 +173,18 @@ def memory_stats(device: Device | str | int | None = None) -> dict[str, int]:
     }
 
 
+def memory_stats_as_nested_dict(device: Device | str | int | None = None) -> dict[str, Any]:
+    """`memory_stats` with a dict in the place of each dot."""
+    nested: dict[str, Any] = {}
+    for name, number in memory_stats(device).items():
+        *path, last = name.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = number
+    return nested
+
+
 def memory_summary(device: Device | str | int | None = None, abbreviated: bool = False) -> str:
     """The same as text; empty where no GPU is used."""
     return "\n".join([f"{name:32} {number:>16,}" for name, number in memory_stats(device).items()])

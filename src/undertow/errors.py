@@ -24,6 +24,10 @@ def _unpickled(kind: type[UndertowError], args: tuple[Any, ...], fields: dict[st
     return error
 
 
+class OutOfMemoryError(UndertowError, RuntimeError):
+    """A device has not enough memory left, even without what was kept for later."""
+
+
 class AutogradError(UndertowError, RuntimeError):
     """A backward pass was asked for something it cannot do."""
 

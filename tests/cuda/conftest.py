@@ -20,4 +20,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("the emulated GPU needs g++")
         monkeypatch.setenv("UNDERTOW_CUDA", "emulate")
         monkeypatch.setenv("UNDERTOW_CUDA_DEVICES", "2")
-    pytest.importorskip("undertow._cuda")
+    extension = pytest.importorskip("undertow._cuda")
+    if REAL:
+        from undertow.backend import cuda
+
+        cuda.namespace()
+    extension.set_watch(0)  # what waits in a queue waits until something happens that a test says

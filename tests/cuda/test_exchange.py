@@ -231,3 +231,35 @@ def test_each_device_has_a_thread() -> None:
     b.register_hook(lambda g: seen.update({1: threading.current_thread().name}))
     (a + b.to("cuda:0")).sum().backward()
     assert seen == {0: "undertow-cuda:0", 1: "undertow-cuda:1"} and y.grad.tolist() == [3, 3]
+
+
+# ---- names that programs ask for
+
+
+def test_names_that_programs_ask_for() -> None:
+    from undertow.cuda import nvtx
+
+    x = ut.ones(2, device="cuda")
+    with nvtx.range("step {}", 1):
+        assert nvtx.range_push("inner") == 1 and nvtx.range_pop() == 1
+    assert ut.cuda.memory.memory_allocated() == ut.cuda.memory_allocated() > 0 and x.is_cuda
+    nested = ut.cuda.memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["all"]["current"] == ut.cuda.memory_allocated()
+    assert ut.accelerator.current_accelerator() == ut.device("cuda") and ut.accelerator.is_available()
+    assert ut.Stream("cuda").device == ut.device("cuda:0") and ut.Stream("cpu").device.type == "cpu"
+    assert ut.Event("cuda").query() and ut.cuda.get_arch_list()[0].startswith("sm_")
+    ut.cuda.set_per_process_memory_fraction(0.0)
+    try:
+        with pytest.raises(ut.cuda.OutOfMemoryError):
+            ut.empty(1 << 28, device="cuda")
+    finally:
+        ut.cuda.set_per_process_memory_fraction(1.0)
+    assert ut.cuda.get_per_process_memory_fraction() == 1 and ut.cuda.is_bf16_supported()
+    assert ut.cuda.initial_seed() == ut.initial_seed()
+
+
+def test_files_go_to_the_device_that_is_asked_for(tmp_path: Any) -> None:
+    ut.save({"x": ut.arange(3.0, device="cuda")}, tmp_path / "x.pt")
+    for place in ("cpu", "cuda", ut.device("cuda:0")):
+        found = ut.load(tmp_path / "x.pt", map_location=place)["x"]
+        assert found.device.type == str(place).partition(":")[0] and found.tolist() == [0, 1, 2]

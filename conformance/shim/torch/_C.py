@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,28 @@ _find = forward("autograd.graph.", "autograd.", "autograd.forward_ad.", "")
 
 def __getattr__(name: str) -> Any:
     return _find(_PUBLIC.get(name, name))
+
+
+def _warn_on_accumulate_grad_stream_mismatch() -> bool:
+    from undertow.engine import devices
+
+    return devices._warn_on_mismatch[0]
+
+
+#: what tests put aside for the threads of a pass, which run in copies of its context
+_stashed: ContextVar[dict[str, Any]] = ContextVar("stashed", default={})  # noqa: B039  (never changed)
+
+
+def _stash_obj_in_tls(key: str, value: Any) -> None:
+    _stashed.set({**_stashed.get(), key: value})
+
+
+def _is_key_in_tls(key: str) -> bool:
+    return key in _stashed.get()
+
+
+def _get_obj_in_tls(key: str) -> Any:
+    return _stashed.get()[key]
 
 
 class _Forwarded(SimpleNamespace):

@@ -90,24 +90,9 @@ def get_device_module(device: Any = None) -> Any:
     return cuda
 
 
-cuda = SimpleNamespace(
-    is_available=lambda: builtins.bool(_gpu_count()),
-    device_count=lambda: _gpu_count(),
-    is_bf16_supported=lambda: False,
-)
+cuda = undertow.cuda
 xpu = SimpleNamespace(is_available=lambda: False, device_count=lambda: 0, is_bf16_supported=lambda: False)
-accelerator = SimpleNamespace(
-    is_available=lambda: builtins.bool(_gpu_count()),
-    device_count=lambda: _gpu_count(),
-    current_accelerator=lambda: device("cuda") if _gpu_count() else None,
-)
-
-
-def _gpu_count() -> builtins.int:
-    try:
-        return lookup("cuda.device_count", "backend.cuda.device_count")()
-    except AttributeError:
-        return 0
+accelerator = undertow.accelerator
 
 
 # `from . import nn` would ask __getattr__ first, and find undertow's

@@ -15,7 +15,7 @@ from undertow.backend.streams import stream
 from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
-from undertow.graph.node import LAST, Node, extra_on, next_sequence_nr
+from undertow.graph.node import LAST, Node, NodeExtra, extra_on, next_sequence_nr
 from undertow.scopes import common_lock, held
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
@@ -131,9 +131,20 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
                 array = leaf._array
                 node.shape = array.shape
                 node.dtype = array.dtype if extra.rare is None else grad_dtype_of(leaf)
-                node.extra = None if leaf._xp is cpu else extra_on(leaf._xp)
+                node.extra = None if leaf._xp is cpu else extra_of_user(leaf, extra.used_by)
                 extra.accumulate = weakref.ref(node)
     return node
+
+
+def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:
+    """What the AccumulateGrad node of a leaf on a device has: the stream it was first used on, if somebody knows it."""
+    user = None if used_by is None else used_by()
+    extra = getattr(user, "extra", None)  # a node that is being made has none: its stream is the current one
+    used_on = None if extra is None else extra.stream
+    if used_on is None or used_on.namespace is not leaf._xp or used_on is leaf._xp.current_stream():
+        return extra_on(leaf._xp)
+    with stream(used_on):
+        return extra_on(leaf._xp)
 
 
 new = object.__new__
@@ -175,17 +186,7 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
         if isinstance(edge, Tensor):
             extra = edge._extra
             made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
-            edges[k] = leaf_edge_of_user(edge, node) if made is None else made
-
-
-def leaf_edge_of_user(leaf: Tensor, node: Node) -> AccumulateGrad:
-    """The edge to a leaf, as it was when it was used: on the stream of the node that uses it."""
-    extra = getattr(node, "extra", None)  # a node that is being made has none: its stream is the current one
-    used_on = None if extra is None else extra.stream
-    if used_on is None or used_on.namespace is not leaf._xp or used_on is leaf._xp.current_stream():
-        return leaf_edge_at(leaf, node.sequence_nr)
-    with stream(used_on):
-        return leaf_edge_at(leaf, node.sequence_nr)
+            edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
 
 
 def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:

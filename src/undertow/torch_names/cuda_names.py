@@ -6,13 +6,15 @@ import contextlib
 from typing import Any, NoReturn
 
 from undertow.backend.cuda import device as _gpus
+from undertow.backend.cuda import namespace, namespace_of_index
 from undertow.backend.cuda.streams import Event as Event
 from undertow.backend.cuda.streams import ExternalStream as ExternalStream
 from undertow.backend.cuda.streams import Stream as Stream
 from undertow.backend.cuda.streams import index_of
 from undertow.backend.cuda.streams import sleep as _sleep  # noqa: F401  (PyTorch's tests call it)
 from undertow.backend.streams import stream as _stream
-from undertow.torch_names.functions import OutOfMemoryError as OutOfMemoryError
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
+from undertow.ops.random.generator import default_generator
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
@@ -96,7 +98,63 @@ def nothing(*args: Any, **kwargs: Any) -> None:
 
 
 reset_accumulated_memory_stats = nothing
-set_per_process_memory_fraction = set_rng_state = init = seed = nothing
+set_rng_state = seed = nothing
+reset_accumulated_host_memory_stats = reset_peak_host_memory_stats = set_sync_debug_mode = nothing
+
+
+def init() -> None:
+    """Make the current GPU ready, which its first use does by itself."""
+    namespace().here()
+
+
+#: GPU -> what part of its memory this process may have
+_fractions: dict[int, float] = {}
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Let this process have no more than a part of a GPU's memory."""
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    index = index_of(device)
+    extension = namespace_of_index(index).here()
+    most = int(fraction * _gpus.properties(index)["total_memory"])
+    extension.set_memory_limit(max(most, 1) if fraction < 1 else 0)
+    _fractions[index] = fraction
+
+
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """What part of a GPU's memory this process may have."""
+    return _fractions.get(index_of(device), 1.0)
+
+
+def host_memory_stats() -> dict[str, Any]:
+    """What is known of pinned memory: nothing is kept for later."""
+    return {}
+
+
+def get_allocator_backend() -> str:
+    return "native"
+
+
+def get_sync_debug_mode() -> int:
+    """Whether to tell where the program waits for a GPU: no."""
+    return 0
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """A stream that another library has made, by the driver's handle."""
+    found: Stream = ExternalStream(data_ptr, device)
+    return found
+
+
+def initial_seed() -> int:
+    """What the numbers for GPUs were seeded with: the CPU's generator draws them."""
+    return default_generator.initial_seed()
+
+
+def is_tf32_supported() -> bool:
+    """Whether the current GPU can round float32 to tf32 in products."""
+    return bool(_gpus.properties(_gpus.current())["major"] >= 8)
 
 
 def is_current_stream_capturing() -> bool:
@@ -104,7 +162,9 @@ def is_current_stream_capturing() -> bool:
 
 
 def get_arch_list() -> list[str]:
-    return []
+    """The kinds of GPU that kernels are made for: those there are, because they are compiled at their first use."""
+    found = [_gpus.properties(index) for index in range(_gpus.count())] if _gpus.reason() is None else []
+    return sorted({f"sm_{each['major']}{each['minor']}" for each in found})
 
 
 def get_gencode_flags() -> str:

@@ -12,6 +12,7 @@ from undertow.autograd.interceptors.autocast import get_autocast_dtype, is_autoc
 from undertow.backend import Device
 from undertow.backend.public_dtypes import unavailable
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
 from undertow.torch_names.missing import refusal
@@ -37,16 +38,24 @@ def compile(model: Any = None, **kwargs: Any) -> Any:
     return model if model is not None else lambda function: function
 
 
-class OutOfMemoryError(RuntimeError):
-    """A GPU has no memory left: there is none."""
-
-
 class AcceleratorError(RuntimeError):
     """A GPU has failed: there is none."""
 
 
+def is_of_gpu(device: Any) -> bool:
+    """Whether a device that a program names, or the fastest there is for None, is a GPU."""
+    if device is None or isinstance(device, int):
+        return bool(import_module("undertow.cuda").is_available())
+    return str(device).startswith("cuda")
+
+
 class Stream:
-    """An order of work on a device. The CPU does everything at once."""
+    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
+        if is_of_gpu(device):
+            return import_module("undertow.backend.cuda.streams").Stream(device, priority)
+        return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         self.device = Device("cpu")
@@ -73,7 +82,12 @@ class Stream:
 
 
 class Event:
-    """A place in the work of a device. The CPU has done what came before."""
+    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU."""
+
+    def __new__(cls, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> Any:
+        if is_of_gpu(device):
+            return import_module("undertow.backend.cuda.streams").Event(enable_timing)
+        return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> None:
         self._time = 0.0

@@ -26,7 +26,12 @@ DISTRIBUTIONS = (
 ALIASES = {
     "": {name: f"ops.namespaces.{name}" for name in ("fft", "functional", "linalg", "sparse", "special")},
     "autograd": {"grad_mode": "modes"},
-    "cuda": {"amp": "torch_names.cuda_amp"},
+    "cuda": {
+        "amp": "torch_names.cuda_amp",
+        "memory": "cuda",
+        "nvtx": "torch_names.cuda_nvtx",
+        "random": "cuda",
+    },
     "distributions": {"kl": "distributions.divergence", **dict.fromkeys(DISTRIBUTIONS, "distributions")},
     "nn": {"modules": "torch_names.nn_modules"},
     "testing": {"_comparison": "testing"},

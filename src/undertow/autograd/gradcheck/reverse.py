@@ -93,7 +93,7 @@ class Comparison:
         weights = [_unit_vector(o, chance) for o in self.outputs]
         numerical = [self.numerical_products(x, u) for x, u in zip(self.moved, directions, strict=True)]
         for o, (output, v) in enumerate(zip(self.outputs, weights, strict=True)):
-            seed = self.xp.asarray(v.reshape(output._array.shape), dtype=output._array.dtype)
+            seed = output._xp.asarray(v.reshape(output._array.shape), dtype=output._array.dtype)
             for i, gradient in enumerate(self.analytical(output, [seed])):
                 found, scale = _product(gradient.reshape(-1), *directions[i])
                 wanted = numerical[i][self.places[o]] @ v

@@ -2,12 +2,13 @@
 
 device       the extension, and the GPUs there are         libraries    where NVRTC and cuBLAS are
 streams      streams and events                            exchange     memory shared with other libraries
-pinned       memory of the host for copies
+pinned       memory of the host for copies                 sites        lines whose kernels check indices
 kernel_text  what every kernel begins with                 compile      from text to kernels, kept on disk
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
 functions    functions of NumPy made of all these          arrays       CudaArray
+wrappers     functions of NumPy that have no kernel
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
@@ -21,6 +22,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -31,7 +33,6 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
@@ -52,21 +53,30 @@ from undertow.backend.cuda import (
     reductions,
     rows,
     scans,
+    sites,
     streams,
     tail,
     updates,
-    views,
 )
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
+from undertow.backend.cuda.wrappers import (
+    arange,
+    cast_on_host,
+    conj,
+    has_arrays,
+    in_order,
+    learn,
+    made_on_host,
+    on_host,
+    refuse,
+    strided_view,
+    without_detour,
+)
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
 from undertow.compiled import core
-
-
-class OutOfMemoryError(RuntimeError):
-    """A GPU has not enough memory left, even without what was kept for later."""
-
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
 
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
@@ -114,6 +124,7 @@ class CudaNamespace(ArrayNamespace):
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
+        extension.name_sites(sites.name)
         if core is not None:
             core.bind(device_xp=self, device_array=self.ndarray)
 
@@ -163,7 +174,7 @@ class CudaNamespace(ArrayNamespace):
             stride_tricks=SimpleNamespace(as_strided=as_strided, sliding_window_view=windows),
             array_utils=np.lib.array_utils,
         )
-        self.conj = conj
+        self.conj = functools.partial(conj, self)
         self.errstate = cpu.errstate
         self.finfo = cpu.finfo
         self.sum_to = reductions.sum_to
@@ -282,105 +293,6 @@ class CudaNamespace(ArrayNamespace):
         return made
 
 
-def has_arrays(value: Any) -> bool:
-    if type(value) in (tuple, list):
-        return any([has_arrays(v) for v in value])
-    return tail.is_device_array(value)
-
-
-def learn(dtype: np.dtype[Any]) -> None:
-    """Tell the extension of bfloat16, whose number NumPy gives when ml_dtypes is imported."""
-    if dtype.kind == "V" and dtypes.is_bfloat16(dtype):
-        device.extension().set_bfloat16(dtype)
-
-
-def without_detour(own: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy by our own of that name, if that serves: NumPy would look for it among its arguments."""
-
-    def call(*args: Any, **options: Any) -> Any:
-        if args and (tail.is_device_array(args[0]) or function in LISTS):
-            found = own(*args, **options)
-            if found is not NotImplemented:
-                return found
-        return function(*args, **options)
-
-    return call
-
-
-#: functions whose first argument is a list of arrays, or may be anything
-LISTS = (np.concatenate, np.stack, np.where)
-
-
-def on_host(ufunc: Any) -> Callable[..., Any]:
-    """What computes a ufunc where its kernel does not serve."""
-
-    def call(operands: Any, out: Any) -> Any:
-        if out is None:
-            return tail.on_host(ufunc.__name__, ufunc, operands, {})
-        return tail.on_host(ufunc.__name__, ufunc, operands, {"out": out}, [out])
-
-    return call
-
-
-def cast_on_host(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    def call(operands: Any, out: Any) -> Any:
-        if out is not None:
-            refuse(f"cast to {dtype}")(operands, out)
-        return tail.on_host("astype", np.ndarray.astype, (operands[0], dtype), {})
-
-    return call
-
-
-def refuse(name: str) -> Callable[..., Any]:
-    def call(operands: Any, out: Any) -> Any:
-        raise TypeError(
-            f"{name} on cuda: there is no kernel for {operands[0]!r}" + ("" if out is None else f" to {out!r}")
-        )
-
-    return call
-
-
-def made_on_host(space: CudaNamespace, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes an array from numbers: computed on the host, and copied."""
-
-    def make(*args: Any, **options: Any) -> Any:
-        args = tuple([a.item() if tail.is_device_array(a) else a for a in args])
-        made = function(*args, **options)
-        space.here()
-        return tail.sent(made, {})
-
-    return make
-
-
-def arange(space: CudaNamespace, *args: Any, dtype: DType = None, **options: Any) -> Array:
-    """Whole numbers are counted on the device; others are computed as NumPy does."""
-    kind = "i" if dtype is None else np.dtype(dtype).kind
-    if options or len(args) > 3 or kind not in "iu" or not all([type(a) is int for a in args]):
-        named = options if dtype is None else {"dtype": dtype, **options}
-        return made_on_host(space, np.arange)(*args, **named)
-    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    out = space.here().empty((len(range(start, stop, step)),), np.dtype(np.int64))
-    fused.count(out, start, step)
-    return out if dtype is None else out.astype(dtype, copy=False)
-
-
-def strided_view(function: Callable[..., Any], x: Array, *args: Any, **options: Any) -> Array:
-    return views.of(x, function, (x, *args), options)
-
-
-def in_order(x: Array, order: str | None) -> Array:
-    if order == "F":
-        return x if x.is_contiguous_by_columns else functions.copied(x, "F")
-    return x if x.is_contiguous else functions.copied(x, "C")
-
-
-def conj(x: Any) -> Any:
-    dtype = getattr(x, "dtype", None)
-    if dtype is None:
-        return x.conjugate() if type(x) is complex else x
-    return namespace().conjugate(x) if dtype.kind == "c" else x
-
-
 # ---- the devices there are
 
 _lock = threading.RLock()  # guards the making of namespaces
@@ -412,10 +324,23 @@ def _start() -> None:
         device.extension().start_blas(libraries.find("cublas"))
         with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
             device.extension().start_light(libraries.find("cublasLt"))
+        watch_queues(WATCH)
     precision.tell_device()
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         set_launch_mode("blocking")
     _namespaces[0] = made
+
+
+#: how many microseconds a queue may lie unchanged before it is sent all the same
+WATCH = 2000
+
+
+def watch_queues(microseconds: int) -> None:
+    """Have queues sent that nobody adds to any more; 0: leave them alone."""
+    device.extension().set_watch(microseconds)
+    if microseconds:
+        atexit.unregister(device.extension().set_watch)
+        atexit.register(device.extension().set_watch, 0)  # its thread needs an interpreter
 
 
 def namespace_of_index(index: int) -> CudaNamespace:

@@ -13,6 +13,7 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cuda import device as gpus
+from undertow.backend.cuda.wrappers import learn
 from undertow.backend.interface import Array
 
 CUDA = 2  # DLPack's number of the kind of device
@@ -55,7 +56,7 @@ def from_dlpack(given: Any) -> Array:
 
 
 def adopted(found: tuple[Any, ...]) -> Array:
-    from undertow.backend.cuda import learn, namespace_of_index
+    from undertow.backend.cuda import namespace_of_index
 
     pointer, shape, strides, name, index, is_writeable, owner = found
     dtype = dtypes.bfloat16() if name == "bfloat16" else np.dtype(name)

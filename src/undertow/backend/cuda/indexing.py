@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, tail
+from undertow.backend.cuda import device, sites, tail
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.interface import Array
@@ -130,9 +130,7 @@ def spread(index: Array, shape: tuple[int, ...]) -> Array:
     return index if index.shape == shape else rows(index.namespace.broadcast_to(index, shape))
 
 
-def error_word() -> int:
-    found: int = device.extension().error_word()
-    return found
+error_word = sites.error_word
 
 
 def note_outside(index: Array, first: int, end: int) -> Any:

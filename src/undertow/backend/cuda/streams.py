@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -17,9 +18,13 @@ from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.interface import Device
 from undertow.backend.streams import chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
+from undertow.backend.streams import stream as stream_scope
 
 #: how many streams a device has beside its default one
 MOST_STREAMS = 31
+
+#: the scopes of streams that this thread has entered as `with stream:`, innermost first
+_entered: ContextVar[Any] = ContextVar("undertow.cuda.entered_streams", default=None)
 
 DEFAULT, OWN, FOREIGN = 0, 1, 2  # the kinds of streams that the extension makes
 
@@ -122,6 +127,21 @@ class Stream:
     def priority_range() -> tuple[int, int]:
         """The lowest priority and the highest, which is the smaller number."""
         return 0, -5
+
+    def __enter__(self) -> Stream:
+        """`with stream: ...`: what this thread asks of the stream's GPU, which "cuda" stands for, goes to it."""
+        scopes = [gpus.chosen(self.device.index), stream_scope(self)]
+        for scope in scopes:
+            scope.__enter__()
+        _entered.set((scopes, _entered.get()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        inner = _entered.get()
+        if inner is not None:
+            _entered.set(inner[1])
+            for scope in reversed(inner[0]):
+                scope.__exit__(*error)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.cuda_stream

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Namespace
 from undertow.backend.simulated.clocks import LOCK
+from undertow.errors import OutOfMemoryError as OutOfMemory
 from undertow.scopes import held
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
 
 
-class OutOfMemoryError(RuntimeError):
+class OutOfMemoryError(OutOfMemory):
     """A simulated device has not enough memory left.
 
     device, requested, allocated, limit   the facts, the last three in bytes

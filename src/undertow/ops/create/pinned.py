@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, namespace_of
+from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ def pin_memory(self: Tensor, device: Device | str | int | None = None) -> Tensor
     """
     if self._xp is not cpu:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
-    if self.requires_grad:
-        raise RuntimeError("cannot pin a tensor that requires grad: pin tensor.detach(), or before requires_grad_()")
-    array = _pages().pinned(self._array)
-    return self if array is self._array else Tensor(array, cpu, None)
+    pages = _pages()
+    if pages.is_pinned(self._array):
+        return self
+    copy = clone(self)
+    copy._array = pages.pinned(copy._array)  # nobody has seen it yet
+    return copy
 
 
 def is_pinned(self: Tensor, device: Device | str | int | None = None) -> bool:

@@ -11,6 +11,7 @@ from undertow.backend import Device
 from undertow.backend.dtypes import as_dtype, public
 from undertow.backend.dtypes import dtype as dtype
 from undertow.errors import LinAlgError as _LinAlgError
+from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.modes import is_grad_enabled as is_grad_enabled
 from undertow.modes import set_grad_enabled as _set_grad_enabled
 from undertow.ops.random.generator import Generator as Generator
@@ -65,10 +66,6 @@ class DispatchKeySet:
 
     def has(self, key: Any) -> bool:
         return False
-
-
-class OutOfMemoryError(RuntimeError):
-    """A GPU has no memory left: there is none."""
 
 
 def _get_tracing_state() -> None:

@@ -1,4 +1,7 @@
-"""Tests written once for any device, made into a class of tests for the CPU."""
+"""Tests written once for any device, made into a class of tests for the CPU.
+
+Where there is a GPU, tests for GPUs alone run on it; they keep the names that they have for the CPU.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,16 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch._dtypes import ADDED, DType, dtype_name
 
 from .parametrized import Case, expand
 
 DEVICE = "cpu"
+GPUS = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+
+#: classes of tests that skip themselves on the CPU
+ON_GPUS = ("TestAutogradStreamSynchronization",)
 
 
 def instantiate_device_type_tests(
@@ -24,14 +32,15 @@ def instantiate_device_type_tests(
     for name, test in vars(generic).items():
         if name.startswith("test") and callable(test):
             members[name] = None  # hides the generic test from the loader
-            members.update(_for_device(name, test))
+            members.update(_for_device(name, test, generic.__name__ in ON_GPUS))
     cls = type(f"{generic.__name__}{DEVICE.upper()}", (generic,), members)
     cls.__module__ = generic.__module__
     scope[cls.__name__] = cls
 
 
-def _for_device(name: str, test: Any) -> Iterator[tuple[str, Any]]:
-    offered = {"device": DEVICE, "devices": [DEVICE]}
+def _for_device(name: str, test: Any, on_gpu: bool) -> Iterator[tuple[str, Any]]:
+    on_gpu = bool(GPUS) and (on_gpu or getattr(test, "on_gpu", False))
+    offered = {"device": GPUS[0], "devices": GPUS} if on_gpu else {"device": DEVICE, "devices": [DEVICE]}
     arguments = {key: offered[key] for key in inspect.signature(test).parameters if key in offered}
     cases = [Case(DEVICE, arguments, [])]
     kinds = getattr(test, "dtypes", None)
@@ -69,6 +78,7 @@ def deviceCountAtLeast(count: int) -> Any:
                 raise unittest.SkipTest(f"fewer than {count} devices detected")
             test(self, devices=devices, **kwargs)
 
+        run.on_gpu = count > 1  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -77,8 +87,11 @@ def deviceCountAtLeast(count: int) -> Any:
 def onlyCUDA(test: Any) -> Any:
     @functools.wraps(test)
     def run(self: Any, *args: Any, **kwargs: Any) -> None:
-        raise unittest.SkipTest("only runs on CUDA")
+        if not GPUS:
+            raise unittest.SkipTest("only runs on CUDA")
+        test(self, *args, **kwargs)
 
+    run.on_gpu = True  # type: ignore[attr-defined]
     return run
 
 

@@ -122,6 +122,7 @@ def to_numpy(value: Any) -> Any:
     value = value.detach()
     if getattr(value, "is_sparse", False):
         value = value.to_dense()
+    value = value.cpu()
     return value.numpy() if not hasattr(value, "resolve_conj") else value.resolve_conj().numpy()
 
 
