@@ -142,6 +142,7 @@ else:
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
+            "undertow.futures": "Future",
             "undertow.interop.files": "load save",
             "undertow.nn.functions.rnn.functional": (
                 "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"

@@ -188,6 +188,15 @@ def wrapped_functions(tracer: Tracer) -> Iterator[None]:
                 del names[name]
 
 
+class GraphAppendingTracer(Tracer):
+    """Has what is done with Proxies added to a graph that is there already, by a program that builds one by hand."""
+
+    def __init__(self, graph: Graph) -> None:
+        enable()
+        super().__init__()
+        self.graph, self.root = graph, Module()
+
+
 def wrap(fn_or_name: Any) -> Any:
     """Say that a function of the calling module is a single node when a model is traced."""
     name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
