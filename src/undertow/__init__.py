@@ -137,7 +137,7 @@ else:
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
         "accelerator backends compiler cpu futures fx hub jit library mps mtia multiprocessing overrides profiler "
-        "random serialization signal storage types utils xpu",
+        "quasirandom random serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+#: the class of that name in tracer.py, which puts it here: it makes Proxies
+GraphAppendingTracer: Any = None
+
+
 class TraceError(ValueError):
     """A program does something that depends on the values, which a trace does not have."""
 
@@ -25,7 +29,7 @@ class Proxy:
 
     def __init__(self, node: Node, tracer: Tracer | None = None) -> None:
         self.node = node
-        self.tracer: Any = _appending_tracer()(node.graph) if tracer is None else tracer
+        self.tracer: Any = GraphAppendingTracer(node.graph) if tracer is None else tracer
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -118,15 +122,3 @@ for _name in [*BINARY, *"eq ne lt gt le ge pos neg abs invert getitem".split()]:
 for _name in BINARY:
     setattr(Proxy, f"__r{_name.strip('_')}__", reflected(_name))
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-def _appending_tracer() -> Any:
-    from .tracer import GraphAppendingTracer  # which makes Proxies
-
-    return GraphAppendingTracer
-
-
-def __getattr__(name: str) -> Any:
-    if name == "GraphAppendingTracer":  # where PyTorch has it
-        return _appending_tracer()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from undertow.nn import Module, Parameter, Sequential
 from undertow.tensor import Tensor
 from undertow.tensor.torch_function import enable
 
+from . import proxy
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
@@ -195,6 +196,9 @@ class GraphAppendingTracer(Tracer):
         enable()
         super().__init__()
         self.graph, self.root = graph, Module()
+
+
+proxy.GraphAppendingTracer = GraphAppendingTracer
 
 
 def wrap(fn_or_name: Any) -> Any:
