@@ -237,8 +237,10 @@ def test_the_list_of_modules_is_pytorchs(torch) -> None:
 def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
     program = """
         import torch
+        from torch.ops import aten
         from torch.utils.data import IterDataPipe, functional_datapipe
 
+        assert aten is torch.ops.aten
         table = {torch.ops.aten._to_copy.default: 1}
         print(table[torch.ops.aten._to_copy.default], "USE_MKL=OFF" in torch.__config__.show(), torch.Future().done())
         try:
